@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 
-Serves the settings of both packages (`application.yaml`, `broker.yaml`). A configuration is built
-in layers, each on top of the one before:
+Reads the settings of both packages (`application.yaml`, `broker.yaml`). A configuration is built
+in layers, each of which overrides the layers before it:
 
     NAME.yaml                    reader: strict YAML, every value with file and line
     NAME-PROFILE.yaml ...        layers: one for each profile, the last on top
@@ -13,19 +13,20 @@ in layers, each on top of the one before:
     ENC(...)                     encryption: decrypted after that
     pydantic model               problems: validated, all problems reported together
 
-Mappings of two layers are merged, everything else is replaced, lists included: a list that grows
-by its position in a file would depend on the other layers' lengths. A `Document` carries the
-*origin* of every value through all layers, so that an error names the file and line, or the
-environment variable, of exactly the value that is wrong, even if pydantic finds it at the end.
+Mappings of two layers are merged, everything else is replaced, including lists: if lists were
+merged by index, the result would depend on the lengths of the lists in other layers. A `Document`
+carries the *origin* of every value through all layers, so that an error names the file and line, or
+the environment variable, of exactly the value that is wrong, even if pydantic detects it at the
+end.
 
-Placeholders are resolved once, last, so that a value of one layer may refer to a key of another.
-Values from the environment are literal: they never start a further replacement.
+Placeholders are resolved once, after merging, so that a value of one layer may refer to a key of
+another. Values from the environment are literal: placeholders in them are not replaced.
 
-No stage stops at its first problem: `collection.Problems` has those of all stages, and a value that
-one stage refuses is not judged by the next.
+No stage stops at its first problem: `collection.Problems` collects the problems of all stages, and
+a value that one stage has rejected is not checked by the next.
 
-The modules read files and the mapping that they are given as environment, nothing else. Every
-problem is a ConfigurationException.
+The modules only read files and the mapping that is passed as the environment. Every problem is a
+ConfigurationException.
 """
 
 from __future__ import annotations

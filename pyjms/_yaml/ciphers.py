@@ -1,4 +1,4 @@
-"""The package cryptography, imported where a value is encrypted or decrypted."""
+"""The package cryptography, imported only when a value is encrypted or decrypted."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Ciphers", "ciphers"]
 
 
 class Ciphers:
-    """The parts of the package cryptography."""
+    """The imported classes of the package cryptography."""
 
     def __init__(self) -> None:
-        # an extra, and slow to import
+        # an optional dependency, and slow to import
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
         from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES  # noqa: PLC0415
         from cryptography.hazmat.primitives.ciphers import (  # noqa: PLC0415
@@ -35,10 +35,10 @@ class Ciphers:
 
 @lru_cache(maxsize=1)
 def ciphers() -> Ciphers:
-    """Return them.
+    """Return the classes of the package cryptography.
 
     Raises:
-        ConfigurationException: the package is absent.
+        ConfigurationException: the package is not installed.
     """
     try:
         return Ciphers()

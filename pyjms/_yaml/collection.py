@@ -1,4 +1,4 @@
-"""Problems of one check, collected: the first one does not hide the others."""
+"""The collected problems of a check: the first problem does not hide the others."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ __all__ = ["Problems", "collected_in"]
 
 
 class Problems:
-    """What one check has found so far, and what it could not check."""
+    """The problems that a check has found so far, and the parts that it could not check."""
 
     def __init__(self) -> None:
         self.found: list[ConfigurationException] = []
         self.unchecked: list[str] = []
-        """A sentence about each part that other problems kept from being checked."""
+        """A sentence about each part that could not be checked because of other problems."""
         self.lacks_files: bool = False
-        """A file could not be read: what it would have set is unknown."""
+        """Whether a file could not be read, so that its settings are unknown."""
         self.paths: set[Path] = set()
-        """The values that have an error already."""
+        """The paths of values that already have an error."""
 
     def __bool__(self) -> bool:
         return bool(self.found)
 
     def add(self, error: JMSException | ValueError) -> None:
-        """Add an error, or each of its problems."""
+        """Add an error, or each of the problems that it combines."""
         if isinstance(error, ConfigurationException):
             self.found.extend(error.problems)
         else:
             self.found.append(ConfigurationException(str(error)))
 
     def add_at(self, path: Path, error: ConfigurationException) -> None:
-        """Add the error of a value; further ones about the same value would be its consequences."""
+        """Add a value's error; later errors of the same value are ignored, as its consequences."""
         if not self.is_known(path):
             self.add(error)
             self.mark(path)
 
     def mark(self, path: Path) -> None:
-        """Ignore further errors of a value."""
+        """Ignore later errors of a value."""
         self.paths.add(path)
 
     def is_known(self, path: Path) -> bool:
@@ -48,14 +48,14 @@ class Problems:
         return any(path[:length] in self.paths for length in range(1, len(path) + 1))
 
     def extend(self, others: Problems) -> None:
-        """Add what another check has found."""
+        """Add the problems of another check."""
         self.found.extend(others.found)
         self.unchecked.extend(others.unchecked)
         self.lacks_files = self.lacks_files or others.lacks_files
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Add the error that the block raises."""
+        """Catch and add the error that the block raises."""
         try:
             yield
         except (JMSException, ValueError) as error:

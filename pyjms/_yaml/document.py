@@ -1,4 +1,4 @@
-"""Values with their origins, and how two layers of them are merged."""
+"""Values with their origins, and the merging of two layers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Document:
 
 
 def dotted(path: Path) -> str:
-    """Return `jms.listener.session`, `connectors[0].uri`."""
+    """Return a path as text, such as `jms.listener.session` or `connectors[0].uri`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -58,7 +58,7 @@ def dotted(path: Path) -> str:
 
 
 def merge(base: Document, over: Document) -> Document:
-    """Return `base` with `over` on top: mappings are merged, everything else is replaced."""
+    """Return `base` overridden by `over`: mappings are merged, everything else is replaced."""
     origins = dict(base.origins)
     values = _merge_values(base.values, over.values, (), origins)
     origins.update(over.origins)

@@ -1,7 +1,7 @@
-"""Durations in settings: `500ms`, `30s`, `5m`, `1h`; seconds once they are read.
+"""Durations in settings: `500ms`, `30s`, `5m`, `1h`; converted to seconds.
 
-Spring reads a bare 30000 as milliseconds, Python libraries as seconds: so a bare number is
-refused, except 0 and -1, which mean the same everywhere.
+Spring reads a number without a unit as milliseconds, Python libraries read it as seconds. So it is
+rejected, except 0 and -1, which mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ Deadline: TypeAlias = Annotated[
     PlainSerializer(_deadline_text, when_used="json"),
     duration_schema("a duration with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever"),
 ]
-"""Seconds to wait; None, written 0, means for ever."""
+"""Seconds to wait; None (written as 0): no limit."""
 
 ReceiveTimeout: TypeAlias = Annotated[
     float | None,
@@ -111,4 +111,4 @@ ReceiveTimeout: TypeAlias = Annotated[
         "a duration with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever, -1 does not wait"
     ),
 ]
-"""Seconds to wait for a message; None, written 0: for ever; 0.0, written -1: do not wait."""
+"""Seconds to wait for a message; None (written as 0): no limit; 0.0 (written as -1): no wait."""

@@ -1,8 +1,8 @@
 """Encrypted values of configuration files: `ENC(...)`. (activemq-edges SE3)
 
 `pyjms broker encrypt` creates them: AES-256 in GCM mode, with a key that scrypt derives from the
-password. Values from ActiveMQ's `activemq encrypt` (Jasypt: PBEWithMD5AndDES, and
-PBEWithHmacSHA256AndAES_256 with a random IV) can be read as well. The password comes from the
+password. Values created by ActiveMQ's `activemq encrypt` (Jasypt: PBEWithMD5AndDES, and
+PBEWithHmacSHA256AndAES_256 with a random IV) can be decrypted as well. The password comes from the
 environment.
 """
 
@@ -23,17 +23,17 @@ from pyjms.errors import ConfigurationException
 __all__ = ["PASSWORD_VARIABLES", "decrypted", "encrypted", "is_encrypted"]
 
 PASSWORD_VARIABLES: Final = ("PYJMS_ENCRYPTION_PASSWORD", "ACTIVEMQ_ENCRYPTION_PASSWORD")
-"""Variables of the environment with the password; the first that is set counts."""
+"""The environment variables for the password; the first one that is set is used."""
 _PREFIX: Final = "v1:"
-"""Of our own values; Jasypt's have no colon."""
+"""The prefix of our own format; values of Jasypt have no colon."""
 _SALT: Final = 16
 _NONCE: Final = 12
 _MAXIMUM: Final = 65_536
-"""Characters of a value."""
+"""The maximum number of characters of a value."""
 
 
 def is_encrypted(value: str) -> bool:
-    """Whether a text is an encrypted value."""
+    """Return whether a text is an encrypted value."""
     return value.startswith("ENC(") and value.endswith(")")
 
 
@@ -41,12 +41,12 @@ def encrypted(text: str, password: str, algorithm: Algorithm | None = None) -> s
     """Return `ENC(...)` of a text. Takes about 0.1 s.
 
     Args:
-        text: what is encrypted.
-        password: from which the key is derived.
-        algorithm: one of ActiveMQ's, for its files; None: ours.
+        text: the text to encrypt.
+        password: the password from which the key is derived.
+        algorithm: an algorithm of ActiveMQ, for its files; None: our own.
 
     Raises:
-        ConfigurationException: the package cryptography is absent.
+        ConfigurationException: the package cryptography is not installed.
     """
     if algorithm is not None:
         return f"ENC({base64.b64encode(jasypt_encrypted(text, password, algorithm)).decode()})"
@@ -60,13 +60,13 @@ def decrypted(value: str, environ: Mapping[str, str], algorithm: Algorithm | Non
     """Return the text of an encrypted value. Takes about 0.1 s; no error contains the text.
 
     Args:
-        value: `ENC(...)`, or what is between the parentheses.
-        environ: has the password in one of PASSWORD_VARIABLES.
-        algorithm: only this one of ActiveMQ's; None: ours and each of ActiveMQ's.
+        value: `ENC(...)`, or the text between the parentheses.
+        environ: the environment, with the password in one of PASSWORD_VARIABLES.
+        algorithm: the only algorithm of ActiveMQ to try; None: our own and all of ActiveMQ.
 
     Raises:
-        ConfigurationException: no password is set, or it is another one, or the package
-            cryptography is absent.
+        ConfigurationException: the password is missing or wrong, or the package cryptography is not
+            installed.
     """
     password = next((environ[name] for name in PASSWORD_VARIABLES if environ.get(name)), None)
     if password is None:

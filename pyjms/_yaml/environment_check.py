@@ -1,9 +1,9 @@
 """Environment variables that look like settings but are not.
 
 The variable of a setting has `__` between the parts of its path, unlike in Spring Boot. A variable
-without it would be ignored, and a default would apply silently. So it is an error if it is clear
-which setting was meant; otherwise a warning is logged, because other programs may use the prefix
-too.
+without `__` would be ignored, and a default would apply silently. So it is an error if it is clear
+which setting was meant; otherwise a warning is logged, because other programs may also use the
+prefix.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _SERVICE: Final = "_SERVICE_HOST"
 """Kubernetes sets such variables for each service; one called `pyjms-broker` is likely."""
 _DEEPEST: Final = 8
 _NEAR: Final = 0.65
-"""The similarity of a misspelt name to that of a setting."""
+"""The minimum similarity of a misspelt name to the name of a setting."""
 
 _Path: TypeAlias = tuple[str | None, ...]
-"""The keys that lead to a setting; None stands for any, where entries are named freely."""
+"""The keys of a setting's path; None stands for any key, where users choose the names."""
 
 
 class _Setting(NamedTuple):
-    """A setting's variable and a pattern of its misspellings; groups are free names."""
+    """A setting's variable and a pattern of its misspellings; groups match user-chosen names."""
 
     variable: str
     pattern: re.Pattern[str]
@@ -62,10 +62,10 @@ class _Setting(NamedTuple):
 def refuse_misspelt_variables(
     environ: Mapping[str, str], prefix: str, model: type[BaseModel], document: Document
 ) -> None:
-    """Refuse variables that begin with `prefix`, have no `__`, and resemble a setting's variable.
+    """Reject variables that begin with `prefix`, have no `__`, and resemble a setting's variable.
 
-    RESERVED_VARIABLES, names used in `${...}` of `document` and Kubernetes' service links are left
-    alone; what resembles no setting is logged. `prefix` ends with one `_`: `PYJMS_`.
+    RESERVED_VARIABLES, names used in `${...}` of `document` and Kubernetes' service links are
+    ignored; variables that resemble no setting are logged. `prefix` ends with one `_`: `PYJMS_`.
 
     Raises:
         ConfigurationException: there are such variables; one line each, with the correct name.
@@ -105,7 +105,7 @@ def _unexplained(environ: Mapping[str, str], prefix: str, document: Document) ->
 
 
 def _meant(name: str, prefix: str, known: Iterable[_Setting]) -> str | None:
-    """Return the variable that a name is probably meant to be; None: of no setting."""
+    """Return the variable that was probably meant by a name; None: it resembles no setting."""
     for setting in known:
         if found := setting.pattern.fullmatch(name):
             return setting.variable.format(*found.groups())
@@ -126,7 +126,7 @@ def _settings(model: type[BaseModel], prefix: str) -> Iterator[_Setting]:
 
 
 def _paths(annotation: Any, path: _Path) -> Iterator[_Path]:
-    """Yield the paths from `annotation` to all values that are neither a section nor a list."""
+    """Yield the paths below `annotation` of all values that are neither sections nor lists."""
     if is_model(annotation) and len(path) < _DEEPEST:
         for key, field in annotation.model_fields.items():
             yield from _paths_of_value(field.annotation, (*path, field.alias or key))

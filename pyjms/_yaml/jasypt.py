@@ -1,6 +1,6 @@
 """Jasypt's encryption, compatible with ActiveMQ's `activemq encrypt` in both directions.
 
-PBEWithMD5AndDES is ActiveMQ's default. DES is weak; it is offered because brokers need it.
+PBEWithMD5AndDES is ActiveMQ's default. DES is weak; it is supported because brokers need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyjms._yaml.ciphers import ciphers
 __all__ = ["Algorithm", "jasypt_decrypted", "jasypt_encrypted"]
 
 _ITERATIONS: Final = 1000
-"""Of Jasypt."""
+"""Jasypt's default."""
 _DES_SALT: Final = 8
 _AES_SALT: Final = 16
 _AES_IV: Final = 16
@@ -31,10 +31,10 @@ class Algorithm(StrEnum):
 
 
 def jasypt_encrypted(text: str, password: str, algorithm: Algorithm) -> bytes:
-    """Return salt, IV (AES only) and content.
+    """Return the concatenation of salt, IV (AES only) and ciphertext.
 
     Raises:
-        ConfigurationException: the package cryptography is absent.
+        ConfigurationException: the package cryptography is not installed.
     """
     if algorithm is Algorithm.MD5_DES:
         head = secrets.token_bytes(_DES_SALT)
@@ -44,10 +44,10 @@ def jasypt_encrypted(text: str, password: str, algorithm: Algorithm) -> bytes:
 
 
 def jasypt_decrypted(data: bytes, password: str, algorithm: Algorithm) -> str | None:
-    """Return the text; None: the data was not encrypted so, or with another password.
+    """Return the text; None: the data was encrypted otherwise, or with another password.
 
     Raises:
-        ConfigurationException: the package cryptography is absent.
+        ConfigurationException: the package cryptography is not installed.
     """
     if algorithm is Algorithm.MD5_DES:
         head, content = data[:_DES_SALT], data[_DES_SALT:]
@@ -57,7 +57,7 @@ def jasypt_decrypted(data: bytes, password: str, algorithm: Algorithm) -> str | 
 
 
 def _aes(password: str, head: bytes) -> Any:
-    """The cipher with Jasypt's RandomIvGenerator."""
+    """Return the AES cipher for Jasypt's RandomIvGenerator."""
     modules = ciphers()
     salt, iv = head[:_AES_SALT], head[_AES_SALT:]
     key = hashlib.pbkdf2_hmac("sha256", _normalised(password), salt, _ITERATIONS, 32)

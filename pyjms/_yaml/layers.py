@@ -1,4 +1,4 @@
-"""The layers of a configuration: the file, its profiles, and the environment on top."""
+"""The layers of a configuration: the file, its profiles, and the environment."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def read_layers(
     all_profiles: bool = True,
     problems: Problems | None = None,
 ) -> Document:
-    """Read `NAME.yaml` and on top of it `NAME-PROFILE.yaml` for each profile, the last uppermost.
+    """Read `NAME.yaml` overridden by `NAME-PROFILE.yaml` for each profile; later ones win.
 
-    Without `all_profiles` a profile need not have a file. With `problems`, they are added to it,
-    and the rest is returned.
+    Without `all_profiles`, a profile need not have a file. If `problems` is given, problems are
+    added to it, and the remaining values are returned.
 
     Raises:
         ConfigurationException: a file is missing or malformed.
@@ -62,11 +62,10 @@ def _no_file(profile: str, layer: FilePath) -> ConfigurationException:
 def overlay_environment(
     document: Document, environ: Mapping[str, str], prefix: str, exclude: str | None = None
 ) -> Document:
-    """Return `document` with the variables `prefix` + path on top: `PYJMS_JMS__CLIENT_ID`.
+    """Return `document` overridden by the variables `prefix` + path: `PYJMS_JMS__CLIENT_ID`.
 
-    Path elements are joined by `__`; only variables with a `__` count, and none that
-    starts with `exclude`. A path element matches an existing key without regard to case, `-`
-    and `.`.
+    Path elements are joined by `__`; variables without `__` and those that start with `exclude`
+    are ignored. A path element matches an existing key regardless of case, `-` and `.`.
     """
     for variable in sorted(environ):
         name = variable.removeprefix(prefix)

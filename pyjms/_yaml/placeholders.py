@@ -1,8 +1,8 @@
 r"""`${NAME}` and `${NAME:default}` in configuration texts.
 
 A name is looked up in the environment, then among the configuration's keys
-(`jms.client_id`, `app.region`), then below `app` (`region`). A text that is a single placeholder
-takes the type of its value. `\${` is a literal `${`. (Spring: property placeholders)
+(`jms.client_id`, `app.region`), then below `app` (`region`). If a text is a single placeholder, the
+result has the type of its value. `\${` is a literal `${`. (Spring: property placeholders)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MISSING: Final = object()
 
 
 class UnknownPlaceholder(ConfigurationException):
-    """Neither a variable nor a key has the name; there is no default."""
+    """There is neither a variable nor a key with the name, nor a default."""
 
 
 class Placeholders:
@@ -42,7 +42,7 @@ class Placeholders:
         return _text(self.value(text))
 
     def value(self, text: str) -> object:
-        """Resolve `text`; one that is a single placeholder gives the value with its type."""
+        """Resolve `text`; if it is a single placeholder, return the value with its type."""
         return self._value(text, ())
 
     def _value(self, text: str, names: tuple[str, ...]) -> object:
@@ -88,7 +88,7 @@ class Placeholders:
 
     def _look_up(self, name: str) -> object:
         if name in self._environ:
-            # Values of the environment are literal.
+            # Values of environment variables are literal.
             return self._environ[name].replace("${", "\\${")
         for key in (name, f"app.{name}"):
             if key in self._values:
@@ -99,12 +99,12 @@ class Placeholders:
 def expand(
     document: Document, environ: Mapping[str, str], problems: Problems | None = None
 ) -> Document:
-    """Return `document` with the placeholders of all its texts replaced, and `ENC(...)` decrypted.
+    """Return `document` with all placeholders replaced, and `ENC(...)` decrypted.
 
-    With `problems`, they are added to it, and such texts stay as they are.
+    If `problems` is given, problems are added to it, and the texts concerned stay unchanged.
 
     Raises:
-        ConfigurationException: some cannot be; with file and line.
+        ConfigurationException: some cannot be replaced or decrypted; with file and line.
 
     """
     placeholders = Placeholders(document.values, environ)

@@ -1,7 +1,7 @@
 """Validation: builds a pydantic model from a document, and reports all problems in one error.
 
-Each problem is a line: the value's origin, the path of the key, the reason. Values of keys that
-hold passwords are never shown.
+Each problem is a line: the value's origin, the path of the key, the reason. Values of password keys
+are never shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Translate", "valid_part", "validate"]
 M = TypeVar("M", bound=BaseModel)
 
 Translate = Callable[[Path], "str | None"]
-"""Returns a sentence about an unknown key: its name here, or why there is none; else None."""
+"""Returns a sentence about another product's key: its name here, or why there is none; or None."""
 
 _SECRET_WORDS = ("password", "secret", "token", "credential")
 
@@ -36,10 +36,10 @@ def validate(
 ) -> M:
     """Return the model with the document's values.
 
-    `translate` knows keys of other products. `problems` are those of earlier stages.
+    `translate` explains keys of other products. `problems` are those of earlier stages.
 
     Raises:
-        ConfigurationException: a line for each problem, those of earlier stages included.
+        ConfigurationException: a line for each problem, including those of earlier stages.
     """
     found = Problems() if problems is None else problems
     try:
@@ -47,7 +47,7 @@ def validate(
     except ValidationError as error:
         _add_lines(error, model, document, translate, found)
         raise ConfigurationException.joined(found.found) from None
-    except ConfigurationException as error:  # of a validator, without its place
+    except ConfigurationException as error:  # raised by a validator, without the value's path
         if not found:
             raise
         raise ConfigurationException.joined(found.found) from error
@@ -56,10 +56,10 @@ def validate(
 
 
 def valid_part(model: type[M], document: Document, translate: Translate, problems: Problems) -> M:
-    """Return the model with those values that are valid; add the problems of the others.
+    """Return the model with the valid values, and add the problems of the others.
 
-    What is wrong with a section once invalid values are left out may be a consequence of that: it
-    is `unchecked`. Each value of the model needs a default.
+    Problems of a section that appear only without its invalid values may be consequences of their
+    removal: the section is added to `unchecked`. Each value of the model needs a default.
     """
     values = copy.deepcopy(document.values)
     for path in problems.paths:
@@ -99,15 +99,15 @@ def _details(error: ValidationError) -> list[Any]:
 
 
 def _remove(values: Any, path: Path) -> bool:
-    """Remove the value at `path`, or what contains it; return whether anything was removed.
+    """Remove the value at `path`, or its container; return whether anything was removed.
 
-    A missing value goes with its section, one of a list with its key.
+    If the value is missing, its section is removed; if it is in a list, the list's key.
     """
     parents: list[Any] = [values]
     for part in path[:-1]:
         try:
             parents.append(parents[-1][part])
-        except (KeyError, IndexError, TypeError):  # removed already
+        except (KeyError, IndexError, TypeError):  # already removed
             break
     for parent, part in reversed([*zip(parents, path, strict=False)]):
         if isinstance(parent, dict) and part in parent:
@@ -167,7 +167,7 @@ class _Lines:
 
 
 def _written(location: Path, values: object) -> Path:
-    """Return pydantic's location without the parts that it inserts, such as a union's tag."""
+    """Return pydantic's location without the elements that pydantic inserts, such as union tags."""
     path: list[str | int] = []
     for index, part in enumerate(location):
         if isinstance(values, dict):
@@ -183,7 +183,7 @@ def _written(location: Path, values: object) -> Path:
 
 
 def _keys(model: type[BaseModel], path: Path) -> list[str]:
-    """Return the keys that a model accepts at `path`, those of all models of a union."""
+    """Return the keys that a model accepts at `path`; of a union, the keys of all models."""
     level: list[Any] = [model]
     for part in path:
         level = [inner for annotation in level for inner in _inside(annotation, part)]

@@ -1,8 +1,8 @@
 """A strict YAML reader: text to a Document.
 
-Scalars are read as in YAML 1.2. Where YAML 1.1, which most Python tools use, reads something else
-(`no`, `012`, `1_000`, `12:30`), the reader refuses the value and names both meanings. Keys are
-always text. Repeated keys, tags and merge keys are errors.
+Scalars are read as in YAML 1.2. If YAML 1.1, which most Python tools use, reads a value differently
+(`no`, `012`, `1_000`, `12:30`), the reader rejects it and names both meanings. Keys are always
+text. Repeated keys, tags and merge keys are errors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyjms.errors import ConfigurationException
 __all__ = ["MAX_VALUES", "parse_yaml", "read_yaml"]
 
 MAX_VALUES: Final = 100_000
-"""A file with more values, counting aliases each time, is refused."""
+"""The maximum number of values in a file; aliased values count each time."""
 
 _PLAIN: Final[tuple[tuple[re.Pattern[str], Callable[[str], object]], ...]] = (
     (re.compile(r"|~|null|Null|NULL"), lambda _text: None),
@@ -67,11 +67,11 @@ _MAX_DEPTH = 100
 class _PlainLoader(yaml.SafeLoader):
     """Composes nodes without resolving the types of scalars."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's name for them
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - a class attribute of PyYAML
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node, unless it is nested too deeply: PyYAML would exhaust the stack."""
+        """Compose a node, unless it is nested too deeply: otherwise PyYAML exhausts the stack."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             mark = None if parent is None else parent.start_mark
@@ -83,10 +83,12 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def read_yaml(path: FilePath, problems: Problems | None = None) -> Document:
-    """Read a file; blocking. With `problems`, they are added to it and the rest is returned.
+    """Read a file. Blocks.
+
+    If `problems` is given, problems are added to it, and the remaining values are returned.
 
     Raises:
-        ConfigurationException: the file cannot be read, or is not strict YAML; all its problems.
+        ConfigurationException: the file cannot be read, or is not strict YAML; with all problems.
     """
     with collected_in(problems) as found:
         try:
@@ -97,12 +99,12 @@ def read_yaml(path: FilePath, problems: Problems | None = None) -> Document:
 
 
 def parse_yaml(text: str, source: str, problems: Problems | None = None) -> Document:
-    """Parse `text`, which came from `source`. An empty text gives an empty document.
+    """Parse `text`, whose origin is `source`. If it is empty, so is the document.
 
-    With `problems`, they are added to it, and the rest is returned.
+    If `problems` is given, problems are added to it, and the remaining values are returned.
 
     Raises:
-        ConfigurationException: it is not strict YAML, or not a mapping; all its problems.
+        ConfigurationException: it is not strict YAML, or not a mapping; with all problems.
     """
     with collected_in(problems) as found:
         try:
@@ -129,7 +131,7 @@ def parse_yaml(text: str, source: str, problems: Problems | None = None) -> Docu
 
 
 def _unreadable(origin: Origin, reason: str, problems: Problems) -> Document:
-    """Add the problem of a file of which nothing is known, and return an empty document."""
+    """Add the problem of an unreadable file, and return an empty document."""
     problems.lacks_files = True
     problems.add(_error(origin, reason))
     return Document()
@@ -144,7 +146,7 @@ class _TooManyValues(Exception):
 
 
 class _Converter:
-    """Converts nodes to values; what it refuses becomes a problem, and the rest goes on."""
+    """Converts nodes to values; invalid nodes become problems, without ending the conversion."""
 
     def __init__(self, source: str, problems: Problems) -> None:
         self.origins: dict[Path, Origin] = {(): Origin(source, 1)}
@@ -207,7 +209,7 @@ class _Converter:
             if pattern.fullmatch(text):
                 try:
                     return read(text)
-                except ValueError:  # Python's limit for the digits of a whole number
+                except ValueError:  # Python limits the digits of an int
                     self._refuse(node, f"a number of {len(text)} characters is too long", path)
         return text
 
@@ -215,7 +217,7 @@ class _Converter:
         return Origin(self._source, node.start_mark.line + 1)
 
     def _refuse(self, node: yaml.Node, reason: str, path: Path = ()) -> None:
-        """Add a problem; if it is about the value at `path`, that value is not judged further."""
+        """Add a problem; if it concerns the value at `path`, later checks ignore that value."""
         self._problems.add(_error(self._origin(node), reason))
         if path:
             self._problems.mark(path)

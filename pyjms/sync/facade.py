@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 GivenFactory: TypeAlias = "Facade[object] | ConnectionFactory"
-"""A blocking factory (or template) or, outside of a loop, one with coroutines."""
+"""A blocking factory (or template) or, outside a loop, a factory of the coroutine API."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -44,8 +44,8 @@ F = TypeVar("F", bound="Facade[object]")
 class Facade(Generic[T_co]):
     """A blocking object: the coroutine object `core`, and the loop to which it belongs.
 
-    Any thread except that of the loop may call it, within the rules of the object itself (a session
-    is used by one thread at a time).
+    Any thread except the loop's may call it, within the rules of the object itself (only one thread
+    at a time may use a session).
     """
 
     __slots__ = ("__weakref__", "_given", "_guard", "_loop", "core")
@@ -61,20 +61,20 @@ class Facade(Generic[T_co]):
     ) -> Self:
         """Return the blocking object for `core`, which was created by the core of `owner`.
 
-        It uses `loop`; None: see `pyjms.sync.portal.current_loop`.
+        It uses `loop`; None: the result of `pyjms.sync.shared_loop.current_loop`.
         """
         facade = cls.__new__(cls)
         facade.attach(core, loop or current_loop(), owner)
         return facade
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
-        """Set the core and the loop; subclasses add further state."""
+        """Set the core and the loop; subclasses add more state."""
         del owner
         self.core = cast("T_co", core)
         self.loop = loop
 
     def around(self, core: object) -> Self:
-        """Return an object of this kind for another core, on the same loop."""
+        """Return an object of the same class for another core, on the same loop."""
         return type(self).of(core, self.loop)
 
     @property
@@ -114,15 +114,15 @@ class Facade(Generic[T_co]):
 
 
 class SessionGuard:
-    """Detects that a second thread calls a session while one is in a call.
+    """Detects concurrent calls of a session by two threads.
 
-    JMS: a session and what it created are for one thread at a time, except `close`.
+    JMS: a session and the objects that it created are for one thread at a time, except `close`.
     """
 
     __slots__ = ("_holder", "_name")
 
     def __init__(self, session: object) -> None:
-        """Guard `session`, whose `repr` is used in errors."""
+        """Create the guard of `session`, whose `repr` is used in error messages."""
         self._holder: dict[str, threading.Thread] = {}
         self._name = repr(session)
 
@@ -172,7 +172,7 @@ class SessionPart(Facade[T_co], Generic[T_co]):
 
     @property
     def guard(self) -> SessionGuard:
-        """The guard of the session, which has the thread that is in a call."""
+        """The guard of the session, which records the thread that is in a call."""
         return self._guard
 
     def call(
@@ -207,7 +207,7 @@ class ReusableFacade(Facade[T_co], Generic[T_co]):
 
     @property
     def loop(self) -> LoopHandle:
-        """The loop of the calls."""
+        """The loop on which calls run."""
         if not self._loop.in_this_process:
             self._loop = current_loop()
         return self._loop
@@ -220,7 +220,7 @@ class ReusableFacade(Facade[T_co], Generic[T_co]):
 def core_of(factory: object) -> Any:
     """Return the coroutine object behind a blocking factory; other objects unchanged.
 
-    Texts and classes are refused later, where the result is used.
+    Strings and classes are rejected later, where the result is used.
 
     Raises:
         IllegalStateException: it is a coroutine object, and the caller runs on a loop: a blocking
@@ -230,7 +230,7 @@ def core_of(factory: object) -> Any:
         return factory.core
     if not isinstance(factory, str | type) and is_on_a_loop():
         raise IllegalStateException(
-            f"{type(factory).__name__} is one of pyjms.aio, and a blocking call on its loop would "
+            f"{type(factory).__name__} is a class of pyjms.aio; a blocking call on its loop would "
             "never return",
             hint="use the classes of pyjms.aio here",
         )

@@ -31,7 +31,7 @@ C = TypeVar("C", bound=CoreSingle)
 
 
 class _SharingFactory(CreatingFactory[C], Generic[C]):
-    """The common part of the factories that share a connection."""
+    """Base class of the factories that share a connection."""
 
     __slots__ = ()
 
@@ -44,10 +44,10 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
         "The client id, set on the connection when it is opened."
     )
     exception_listener: Attribute[ExceptionListener | None] = Attribute[ExceptionListener | None](
-        "Called on the loop with the exceptions that the connection reports: it must not block."
+        "Called on the loop with the connection's asynchronous exceptions; it must not block."
     )
     reconnect_on_exception: Attribute[bool] = Attribute[bool](
-        "Whether the connection is closed when it reports an exception, and opened by the next use."
+        "Whether the connection is closed when it fails, and the next use opens a new one."
     )
     is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 
@@ -86,10 +86,10 @@ class CachingConnectionFactory(_SharingFactory[CoreCaching]):
     KIND: ClassVar[type[CoreSingle]] = CoreCaching
 
     session_cache_size: Attribute[int] = Attribute[int](
-        "Idle sessions to keep for each acknowledge mode."
+        "The maximum number of idle sessions for each acknowledge mode."
     )
-    cache_producers: Attribute[bool] = Attribute[bool]("Whether sessions keep their producers.")
-    cache_consumers: Attribute[bool] = Attribute[bool]("Whether sessions keep their consumers.")
+    cache_producers: Attribute[bool] = Attribute[bool]("Whether sessions cache their producers.")
+    cache_consumers: Attribute[bool] = Attribute[bool]("Whether sessions cache their consumers.")
 
 
 class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
@@ -99,8 +99,8 @@ class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
 
     Args:
         target: opens the connections.
-        user_name: the user, if neither the call nor the thread has one.
-        password: that user's password.
+        user_name: the user if neither the call nor the thread specifies one.
+        password: this user's password.
     """
 
     __slots__ = ()
@@ -154,23 +154,23 @@ class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
 
 
 class TransactionAwareConnectionFactoryProxy(CreatingFactory[CoreTransactionAware]):
-    """Makes code that opens sessions take part in the current thread's transaction.
+    """Makes the sessions of unaware code take part in the current thread's transaction.
 
     See `pyjms.aio.TransactionAwareConnectionFactoryProxy`. Threads may share it.
 
     Args:
-        target: the factory of the transactions.
-        synched_local_transaction_allowed: whether, if there is only a transaction of another
-            factory, a session of the target is committed after it and rolled back with it.
+        target: the connection factory of the transactions.
+        synched_local_transaction_allowed: whether, if only another resource has a transaction, a
+            session of the target is committed after it, and rolled back with it.
     """
 
     __slots__ = ()
 
     target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
-        "The factory of the transactions."
+        "The connection factory of the transactions."
     )
     synched_local_transaction_allowed: Attribute[bool] = Attribute[bool](
-        "Whether sessions join the transactions of other factories."
+        "Whether sessions are synchronized with the transactions of other resources."
     )
 
     def __init__(

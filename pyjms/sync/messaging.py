@@ -23,7 +23,7 @@ __all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsSched
 
 
 class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
-    """Sends and receives messages with payload and headers. Spring: JmsMessagingTemplate.
+    """Sends and receives messages with a payload and headers. Spring: JmsMessagingTemplate.
 
     Every call blocks. Threads may share it. In a handler's thread it uses the application's loop
     and takes part in the handler's transaction. Takes a blocking JmsTemplate or connection
@@ -33,9 +33,9 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
     __slots__ = ()
 
     default_destination: Attribute[Destination | str | None] = Attribute[Destination | str | None](
-        "The destination if none is given."
+        "The destination of calls without one."
     )
-    jms_template: Final = ReadOnly[JmsTemplate]("Sends and receives.")
+    jms_template: Final = ReadOnly[JmsTemplate]("The underlying JmsTemplate.")
 
     def __init__(self, template: GivenFactory, **options: Any) -> None:
         self.core: CoreMessagingTemplate = CoreMessagingTemplate(core_of(template), **options)
@@ -50,9 +50,9 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
 
 
 class JmsClientOperations(ReusableFacade[CoreOperations]):
-    """Operations on one destination, with their own settings. Every call but `with_...` blocks.
+    """Operations on one destination, with their own settings. All methods but `with_...` block.
 
-    Made by `JmsClient.destination`. Threads may share it. Spring: OperationSpec.
+    Created by `JmsClient.destination`. Threads may share it. Spring: OperationSpec.
     """
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class JmsClientOperations(ReusableFacade[CoreOperations]):
 
 
 class JmsClient(ReusableFacade[CoreClient]):
-    """The entry to sending and receiving at destinations. Spring: JmsClient.
+    """The fluent API for sending and receiving. Spring: JmsClient.
 
     Threads may share it. Takes a blocking JmsTemplate or connection factory, and the options of
     `pyjms.aio.JmsClient`.
@@ -82,7 +82,7 @@ class JmsClient(ReusableFacade[CoreClient]):
         self.loop = loop_of(template)
 
     def destination(self, destination: Destination | str) -> JmsClientOperations:
-        """Return the operations on a destination, given as an object or by its name."""
+        """Return the operations on a destination: an object or a name."""
         return JmsClientOperations.of(self.core.destination(destination), self.loop)
 
 
@@ -113,9 +113,9 @@ def redrive(
     limit: int | None = None,
     timeout: float = 1.0,
 ) -> Redriven:
-    """Send the dead letters in `queue` to their original destinations, in a transaction each.
+    """Send each dead letter in `queue` to its original destination, in its own transaction.
 
-    Blocks until that is done. As `pyjms.aio.redrive`, which explains arguments and errors.
+    Blocks until all are sent. For arguments and errors see `pyjms.aio.redrive`.
     """
     return template.call(
         functools.partial(

@@ -17,9 +17,9 @@ __all__ = ["JmsPoolConnectionFactory", "PooledConnectionFactory"]
 
 
 class PooledConnectionFactory(CreatingFactory[CorePooled]):
-    """Shares some connections among all callers, and pools their sessions. ActiveMQ: same name.
+    """Shares a few connections among all callers, and pools sessions. ActiveMQ: same name.
 
-    Threads may share it, and each takes its own session. Takes the options of
+    Threads may share it, and each uses its own session. Takes the options of
     `pyjms.aio.PooledConnectionFactory`. `with` starts and stops it.
     """
 
@@ -30,9 +30,9 @@ class PooledConnectionFactory(CreatingFactory[CorePooled]):
     target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
         "Opens the connections."
     )
-    options: Attribute[PoolOptions] = Attribute[PoolOptions]("The options; times are seconds.")
-    stats: Attribute[PoolStats] = Attribute[PoolStats]("What the pool has done.")
-    num_connections: Final = ReadOnly[int]("How many connections are open.")
+    options: Attribute[PoolOptions] = Attribute[PoolOptions]("The options; times are in seconds.")
+    stats: Attribute[PoolStats] = Attribute[PoolStats]("The statistics of the pool.")
+    num_connections: Final = ReadOnly[int]("The number of open connections.")
     is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 
     def __init__(self, target: GivenFactory, **options: Unpack[PoolKeywords]) -> None:

@@ -1,12 +1,12 @@
 """The blocking portal: coroutines called from threads.
 
-There is one implementation, the coroutine core; a blocking call runs a coroutine of it on a loop
-and waits for the result in the calling thread.
+There is one implementation, the coroutine core; a blocking call runs one of its coroutines on a
+loop and waits for the result in the calling thread.
 
-Which loop. An object belongs to the loop on which it was created. Scripts and threads share one
-loop (`pyjms.sync.shared_loop`), in a daemon thread that the first call starts. In the thread of a
-listener container's handler it is the application's own loop, so that a template there sees the
-handler's transaction.
+An object belongs to the loop on which it was created. Scripts and threads share one loop
+(`pyjms.sync.shared_loop`), in a daemon thread that the first call starts. The thread of a listener
+container's handler uses the application's loop, so that a template there sees the handler's
+transaction.
 
 One call, step by step:
 
@@ -18,16 +18,16 @@ One call, step by step:
     returns or raises the outcome        <-  sets the Future
 
 Invariants:
-- Called on the loop itself a blocking call would never return, so it raises.
+- Called on the loop itself, a blocking call would never return, so it raises.
 - Context variables set by the caller (a bound transaction) are visible to the coroutine. The
   coroutine's own changes are not, unless the caller passes a context and reads it afterwards.
-- A wait can be interrupted (Ctrl-C). Then the coroutine is cancelled. If it had completed at that
-  very moment, its result goes to `keep`, so that a received message is returned by the next
+- A wait can be interrupted (Ctrl-C). Then the coroutine is cancelled. If it completes at the same
+  moment, its result is passed to `keep`, so that a received message is returned by the next
   receive instead of being lost.
-- After a fork the child has its own loop. Objects that were opened before belong to the parent, and
-calls on them raise at once.
+- After a fork, the child has its own loop. Objects opened before the fork belong to the parent, and
+  calls on them raise at once.
 
-anyio's BlockingPortal does not serve here: it has no way to keep the result of an interrupted call.
+anyio's BlockingPortal is not used because it cannot keep the result of an interrupted call.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ def call_on_loop(
     """Run `function(*args)` on `loop` and return its result. Blocks.
 
     Args:
-        loop: the loop to run it on.
+        loop: the loop on which the function runs.
         function: a coroutine function.
         args: its arguments.
-        keep: called with the result if the wait was interrupted when there was one already.
+        keep: called with the result if the wait was interrupted when the coroutine had completed.
         context: the context variables of the coroutine; None: a copy of the caller's.
-        wait: waits in the calling thread, and returns or raises the outcome.
+        wait: waits in the calling thread, and returns the result or raises the error.
 
     Raises:
-        IllegalStateException: called on that loop itself, where it would never return, or
-            in a child process, where the loop does not run.
+        IllegalStateException: the caller runs on that loop, so the call would never return; or in a
+            child process, in which the loop does not run.
     """
     if loop.is_current():
         raise IllegalStateException(
@@ -101,7 +101,7 @@ def call_on_loop(
 
 
 def _is_outcome(outcome: Future[R], error: BaseException) -> bool:
-    """Return whether `error` is the coroutine's, and not an interruption of the wait for it."""
+    """Return whether `error` was raised by the coroutine, not by an interruption of the wait."""
     if not outcome.done():
         return False
     return outcome.cancelled() or outcome.exception() is error

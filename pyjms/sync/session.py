@@ -1,8 +1,8 @@
 """Session, producer, consumer and browser of the blocking API.
 
 Listeners set here are plain functions, called in a separate thread, so that they may block.
-A `receive` that is interrupted (Ctrl-C) loses no message: one that arrived at that very moment is
-returned by the next `receive`.
+A `receive` that is interrupted (Ctrl-C) loses no message: a message that arrives at the same moment
+is returned by the next `receive`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _sending(
 ) -> Callable[Concatenate[Any, P], R]:
     """Return the blocking method for `MessageProducer.send`, with listeners in a thread.
 
-    Its class has `in_thread` and `callback_in_thread`, which return what to give to the core.
+    Its class has `in_thread` and `callback_in_thread`, which return the listeners for the core.
     """
     call = blocking(function)
 
@@ -73,21 +73,21 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
     _completions: CompletionThread
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
-        """Set what the object stands for."""
+        """Set the core and its loop."""
         super().attach(core, loop, owner)
         self._completions = CompletionThread(core, self.threads, self.guard)
 
     def in_thread(self, listener: api.CompletionListener) -> api.CompletionListener:
-        """Return what calls `listener` in the thread of this producer's completion listeners."""
+        """Return a wrapper that calls `listener` in the thread of the completion listeners."""
         return ThreadedListener(listener, self._completions)
 
     def callback_in_thread(self, callback: api.AsyncCallback) -> api.AsyncCallback:
-        """Return what calls `callback` in that thread."""
+        """Return a wrapper that calls `callback` in the thread of the completion listeners."""
         return ThreadedCallback(callback, self._completions)
 
     send: Final = _sending(api.MessageProducer.send)
 
-    destination: Final = ReadOnly[Destination | None]("The destination; None: each send names one.")
+    destination: Final = ReadOnly[Destination | None]("The destination; None: a send specifies it.")
     delivery_mode: Attribute[DeliveryMode] = Attribute[DeliveryMode](
         "The default delivery mode; PERSISTENT unless set."
     )
@@ -96,16 +96,16 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
         "The default time to live in seconds; 0: messages never expire."
     )
     delivery_delay: Attribute[float] = Attribute[float](
-        "Seconds before the broker's scheduler delivers a message; 0: at once."
+        "Seconds before messages are delivered (delivery delay); 0: immediately."
     )
     send_timeout: Attribute[float | None] = Attribute[float | None](
-        "Seconds that a send waits for the broker, as every send then does; None: no limit."
+        "Seconds that each send waits for the broker's response; None: no limit."
     )
     transformer: Attribute[api.MessageTransformer | None] = Attribute[
         api.MessageTransformer | None
-    ]("Replaces the messages that are sent, on the loop: it must not block.")
+    ]("Transforms messages that are sent; called on the loop, it must not block.")
     stats: Final = ReadOnly[JMSProducerStats | None](
-        "What it has sent; None if `stats_enabled` is off."
+        "Statistics of its sends; None if `stats_enabled` is off."
     )
     disable_message_id: Attribute[bool] = Attribute[bool]("A hint that message ids are not needed.")
     disable_message_timestamp: Attribute[bool] = Attribute[bool](
@@ -121,27 +121,27 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
     _available_listener: Callable[[MessageConsumer], object] | None
     _interrupted: deque[Message | None]
 
-    destination: Final = ReadOnly[Destination]("The destination that messages are received from.")
+    destination: Final = ReadOnly[Destination]("The destination from which messages are received.")
     message_selector: Final = ReadOnly[str | None]("The selector; None for all messages.")
     transformer: Attribute[api.MessageTransformer | None] = Attribute[
         api.MessageTransformer | None
-    ]("Replaces the messages that are delivered, on the loop: it must not block.")
+    ]("Transforms messages that are delivered; called on the loop, it must not block.")
     stats: Final = ReadOnly[JMSConsumerStats | None](
-        "What it has received; None if `stats_enabled` is off."
+        "Statistics of its receives; None if `stats_enabled` is off."
     )
     is_closed: Final = ReadOnly[bool]("Whether the consumer is closed.")
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
-        """Set what the object stands for."""
+        """Set the core and its loop."""
         super().attach(core, loop, owner)
         self._available_listener = None
         self._interrupted = deque()
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """Wait for the next message and return it, or None when `timeout` seconds pass. Blocks.
+        """Wait for the next message and return it, or None after `timeout` seconds. Blocks.
 
-        Interrupting the wait (Ctrl-C) loses no message. JMS: MessageConsumer.receive(timeout),
-        where 0 means for ever; here None does, and 0 is receiveNoWait().
+        Interrupting the wait (Ctrl-C) loses no message. JMS: MessageConsumer.receive(timeout), in
+        which 0 means no limit; here None means no limit, and 0 is receiveNoWait().
 
         Raises:
             IllegalStateException: the consumer is closed, or the session has a listener.
@@ -162,7 +162,7 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
 
     @property
     def message_available_listener(self) -> Callable[[MessageConsumer], object] | None:
-        """The listener for available messages that was set here; None: there is none."""
+        """The listener for available messages that was set on this object; None: there is none."""
         return self._available_listener
 
     def set_message_available_listener(
@@ -170,9 +170,9 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
     ) -> None:
         """Set a function that is called with this consumer when a message can be received.
 
-        It is called in a thread, once for each message that arrives, unless that was received
-        meanwhile. It may receive: `receive(0)` may still return None, for instance where the
-        message has expired. None removes it. Blocks. ActiveMQ: MessageAvailableConsumer.
+        It is called in a thread, once for each message that arrives, unless the message was already
+        received. It may call `receive(0)`, which may still return None, for example if the message
+        has expired. None removes it. Blocks. ActiveMQ: MessageAvailableConsumer.
 
         Raises:
             IllegalStateException: the consumer is closed, or its session has a message listener.
@@ -198,11 +198,11 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
 
 
 class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrowser]):
-    """Iterates over the messages of a queue, which stay there. JMS: QueueBrowser."""
+    """Iterates over the messages of a queue without removing them. JMS: QueueBrowser."""
 
     __slots__ = ()
 
-    queue: Final = ReadOnly[Queue]("The queue that is browsed.")
+    queue: Final = ReadOnly[Queue]("The browsed queue.")
     message_selector: Final = ReadOnly[str | None]("The selector; None for all messages.")
 
     def __iter__(self) -> Iterator[Message]:
@@ -215,11 +215,11 @@ class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrows
 
 
 class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
-    """A unit of order, acknowledgement and transaction. JMS: Session.
+    """The context of order, acknowledgement and transactions. JMS: Session.
 
-    For one thread at a time, except `close`: a call while another thread is in one raises
-    IllegalStateException, which names both. Listeners, and synchronizations that a call waits
-    for, may use the session that calls them.
+    For one thread at a time, except `close`: a call during another thread's call raises
+    IllegalStateException, which names both threads. Listeners, and synchronizations for which a
+    call waits, may use the session that calls them.
     """
 
     __slots__ = ()
@@ -248,15 +248,15 @@ class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
     wait_for_completions: Final = blocking(api.Session.wait_for_completions)
 
     transacted: Final = ReadOnly[bool](
-        "Whether work is done in transactions, ended by `commit` or `rollback`."
+        "Whether the session is transacted: `commit` or `rollback` ends each transaction."
     )
-    acknowledge_mode: Final = ReadOnly[AcknowledgeMode]("When messages count as consumed.")
+    acknowledge_mode: Final = ReadOnly[AcknowledgeMode]("The acknowledge mode.")
 
     transformer: Attribute[api.MessageTransformer | None] = Attribute[
         api.MessageTransformer | None
     ]("The message transformer of new producers and consumers.")
     stats: Final = ReadOnly[JMSSessionStats | None](
-        "What it has sent and received; None if `stats_enabled` is off."
+        "Statistics of its sends and receives; None if `stats_enabled` is off."
     )
 
     create_queue: Final = forwarding(api.Session.create_queue)
@@ -281,18 +281,19 @@ class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
 
         Raises:
             IllegalStateException: the session is closed or not transacted.
-            JMSException: an XA session works in no branch.
+            JMSException: an XA session is not associated with a branch.
         """
         self.call(_add_synchronization, self.core, SynchronizationInThread(synchronization))
 
     def run(self) -> None:
-        """Deliver what the consumers have buffered to the session's listener, and return. Blocks.
+        """Deliver the consumers' buffered messages to the session's listener. Blocks.
 
-        Called by the pool of a connection consumer, in a thread. Meanwhile the session belongs to
-        its listener. JMS: Session.run (JMS 1.1 section 8.2.4).
+        Called by the pool of a connection consumer, in a thread. Meanwhile only the listener may
+        use the session. JMS: Session.run (JMS 1.1 section 8.2.4).
 
         Raises:
-            IllegalStateException: the session is closed, has no listener, or is in its listener.
+            IllegalStateException: the session is closed, has no listener, or the listener is
+                running.
         """
         call_on_loop(self.loop, self.core.run)
 

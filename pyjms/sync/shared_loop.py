@@ -1,15 +1,16 @@
-"""The loop that scripts and threads share, in a daemon thread, and the end of a script.
+"""The loop shared by scripts and threads, in a daemon thread, and the cleanup at exit.
 
-A script may end with everything still open. At exit, after the last thread that is not a daemon
-has ended, what was opened on the shared loop and not closed is closed, last first: containers stop
-listening, connections tell their brokers, an embedded broker writes what it holds. Listeners that
-are still handling a message have a moment to finish; nothing waits longer than `_EXIT_TIMEOUT`.
+A script may end with everything still open. At exit, after the last non-daemon thread has ended,
+the objects that were opened on the shared loop and not closed are closed in reverse order:
+containers stop listening, connections notify their brokers, an embedded broker writes its data.
+Listeners that are still handling a message have a moment to finish; nothing waits longer than
+`_EXIT_TIMEOUT`.
 
-The loop itself is not ended. To end it, asyncio would start a thread that ends the threads in
-which host names are resolved, and Python 3.12 starts no thread any more while it shuts down. Its
-thread is a daemon that waits for events when the process ends, like any other.
+The loop itself is not stopped. To stop it, asyncio would start a thread that shuts down the
+executor of name resolution, and Python 3.12 cannot start threads during interpreter shutdown. The
+loop's thread is a daemon thread, which is still waiting for events when the process ends.
 
-After a fork the child starts its own loop, because the thread exists only in the parent.
+After a fork, the child starts its own loop, because the thread exists only in the parent.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _EXIT_TIMEOUT = 5.0
 
 
 class _LoopThread:
-    """A loop in its own thread, which lives as long as the process."""
+    """A loop in its own thread, which runs until the process ends."""
 
     def __init__(self) -> None:
         self._ready: Future[LoopHandle] = Future()
@@ -48,7 +49,7 @@ class _LoopThread:
         atexit.register(self._close_all)
 
     def add(self, core: object, close: str) -> None:
-        """Have `core` closed at exit by its coroutine method `close`, if it exists by then."""
+        """Have `core` closed at exit by its coroutine method `close`, if it still exists."""
         self._open[id(core), close] = core
 
     def _run(self) -> None:
@@ -64,7 +65,7 @@ class _LoopThread:
         await anyio.sleep_forever()
 
     def _close_all(self) -> None:
-        """Close what is still open, and wait for it. Called at exit, in the main thread."""
+        """Close all open objects, and wait for that. Called at exit, in the main thread."""
         if not self.loop.in_this_process or not self._open:
             return
         done = threading.Event()
@@ -113,7 +114,7 @@ def _loop_thread() -> _LoopThread:
 
 
 def current_loop() -> LoopHandle:
-    """Return the loop for new objects: in a handler the application's, else the shared one."""
+    """Return the loop for new objects: in a handler the application's, else the shared loop."""
     worker = current_worker.get()
     if worker is not None and worker.loop.in_this_process:
         return worker.loop
@@ -123,7 +124,7 @@ def current_loop() -> LoopHandle:
 def close_at_exit(core: object, loop: LoopHandle, close: str) -> None:
     """Close `core` when the process ends, by its coroutine method `close`, if `loop` is shared.
 
-    Objects that have been closed are closed once more, which has no effect.
+    Closing an object that is already closed has no effect.
     """
     shared = _shared
     if shared is not None and shared.loop is loop:

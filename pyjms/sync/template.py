@@ -31,7 +31,7 @@ else:
 
 
 class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
-    """Sends and receives without managing connections and sessions. Spring: JmsTemplate.
+    """Sends and receives, and manages connections and sessions. Spring: JmsTemplate.
 
     Every call blocks. Threads may share it once it is configured. In a handler's thread it uses
     the application's loop, and takes part in the handler's transaction. Takes the options of
@@ -74,12 +74,12 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     def execute(self, action: Callable[[Session], R], *, start_connection: bool = False) -> R:
         """Return the result of `action(session)`, called in this thread.
 
-        Within a transaction or a handler it is the session bound there, otherwise a new one. In the
-        transaction of another resource the new one stays open until that ends.
+        In a JMS transaction or a handler, it is the bound session, otherwise a new one. In the
+        transaction of another resource, the new session stays open until the transaction ends.
 
         Args:
-            action: a function of a blocking session.
-            start_connection: start the connection first, for actions that receive.
+            action: called with a blocking session.
+            start_connection: whether to start the connection first, for actions that receive.
         """
         core = self.core
         resource = resources.bound(core.connection_factory)
@@ -112,7 +112,7 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     ) -> R:
         """Return the result of `action(session, producer)`, called in this thread.
 
-        Without a destination and a default the producer is unbound.
+        Without a destination and a default destination, the producer has no destination.
         """
 
         def run(session: Session) -> R:

@@ -1,8 +1,8 @@
 """Tracebacks of blocking calls: the caller's frames, without those of the portal and the loop.
 
-A blocking call that fails would show a dozen frames that the caller cannot change. Functions of the
-application that the call has called, such as message creators and converters, keep their frames.
-An error that is a defect of pyjms, such as a failed assertion, keeps all of them.
+Otherwise, a blocking call that fails would show a dozen internal frames. The frames of application
+functions that the call has called, such as message creators and converters, are kept. If the error
+is a bug in pyjms, such as a failed assertion, all frames are kept.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def _folders() -> tuple[str, ...]:
 _INTERNAL: Final = _folders()
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _OF_ARGUMENTS: Final = (JMSException, TypeError, ValueError, OSError, TimeoutError)
-"""What is raised on purpose: the reason is in the text, not in the frames."""
+"""Exceptions raised on purpose: the message explains the cause, not the frames."""
 
 
 def trim(error: BaseException) -> None:
-    """Remove the internal frames from the traceback of an error, and from those of its causes."""
+    """Remove the internal frames from the tracebacks of an error and of its causes."""
     found: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if found is None:
@@ -58,7 +58,7 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 
 def _is_internal(traceback: TracebackType) -> bool:
     file = traceback.tb_frame.f_code.co_filename
-    if file.startswith(_INTERNAL):  # installed packages may lie in the library's folder
+    if file.startswith(_INTERNAL):  # installed packages may be below the library's directory
         return file.startswith(_INTERNAL[:-1]) or not any(each in file for each in _INSTALLED)
     return file.endswith(".pyx")  # a compiled event loop
 

@@ -1,4 +1,4 @@
-"""A session that delegates every call: the base of sessions that wrap another one."""
+"""A session that delegates every call: the base class of wrappers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DelegatingSession(Session):
 
     @abstractmethod
     def _target(self) -> Session:
-        """Return the session to delegate to; raise if there is none any more."""
+        """Return the session to delegate to; raise if it is no longer available."""
 
     transacted: Final = DelegatedAttribute[bool](_target_of, read_only=True)
     stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](

@@ -1,4 +1,4 @@
-"""Producers, consumers and browsers: what a session creates. (jms-api 4)"""
+"""The producers, consumers and browsers of sessions. (jms-api 4)"""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class MessageProducer(Closeable):
     delivery_mode: DeliveryMode
     priority: int
     time_to_live: float
-    """Seconds; 0 is for ever."""
+    """Seconds; 0: messages never expire."""
     delivery_delay: float
     """Seconds before the broker delivers a message; 0: at once. JMS 2.0: deliveryDelay.
 
-    It is kept by the broker's scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`). A
-    broker without one delivers at once, and no broker tells its clients which it is; the bundled
-    one logs a warning.
+    It requires the broker's scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`). A broker
+    without a scheduler delivers at once, and clients cannot detect this; the bundled broker logs a
+    warning.
     """
     disable_message_id: bool
     disable_message_timestamp: bool
@@ -68,7 +68,7 @@ class MessageProducer(Closeable):
     @property
     @abstractmethod
     def destination(self) -> Destination | None:
-        """The destination of every send; None: each `send` names its own."""
+        """The destination of all sends; None: each `send` specifies it."""
 
     @overload
     @abstractmethod
@@ -122,16 +122,16 @@ class MessageProducer(Closeable):
         Cancelling ends the wait; the message may have been sent.
 
         Args:
-            message: the message, which can be sent again later; or the destination, if the message
-                follows.
+            message: the message, which can be sent again later; or the destination, followed by the
+                message.
             to_send: the message, after a destination.
             destination: required if, and only if, the producer has none.
             delivery_mode: instead of the producer's.
             priority: 0 to 9, instead of the producer's.
             time_to_live: seconds until the message expires, 0 for never, instead of the producer's.
             delivery_delay: seconds before the message is delivered, instead of the producer's.
-            completion_listener: called with the outcome; the call then does not wait for it.
-                Until then the message cannot be changed, nor sent asynchronously again. JMS 2.0:
+            completion_listener: called with the outcome, for which `send` then does not wait.
+                Until then, the message cannot be changed or sent asynchronously again. JMS 2.0:
                 `send(message, completionListener)`.
             callback: instead of a listener, ActiveMQ's `send(destination, message, callback)`.
 
@@ -142,7 +142,8 @@ class MessageProducer(Closeable):
                 they have different ones.
             MessageFormatException: the message cannot be encoded.
             JMSSecurityException: the user may not send there.
-            ResourceAllocationException: the broker is out of space and configured to refuse.
+            ResourceAllocationException: the broker is out of space and configured to reject
+                messages.
             ConnectionFailedException: the connection failed before the broker's response.
         """
 
@@ -156,12 +157,12 @@ class MessageConsumer(Closeable):
     @property
     @abstractmethod
     def is_closed(self) -> bool:
-        """Whether the consumer is closed, by whatever side."""
+        """Whether the consumer is closed, by the client or by the broker."""
 
     @property
     @abstractmethod
     def destination(self) -> Destination:
-        """The destination that the consumer receives from."""
+        """The destination from which the consumer receives."""
 
     @property
     @abstractmethod
@@ -171,11 +172,11 @@ class MessageConsumer(Closeable):
     @property
     @abstractmethod
     def message_listener(self) -> MessageListener | None:
-        """The listener that is called with each message, if any."""
+        """The listener that is called with each message; None: there is none."""
 
     @abstractmethod
     async def set_message_listener(self, listener: MessageListener | None) -> None:
-        """Set the listener, which is called with each message, one at a time per session.
+        """Set the listener, which is called with each message, one call at a time per session.
 
         None removes the listener.
 
@@ -188,10 +189,10 @@ class MessageConsumer(Closeable):
     ) -> None:
         """Set a function that is called with this consumer when a message can be received at once.
 
-        It is called once for each message that arrives, unless it was received meanwhile; one call
-        at a time in a session, and never at the same time as a listener of that session. It may
-        receive; `receive(0)` may still return None, for instance if the message has expired. Its
-        exceptions are logged. None removes it. ActiveMQ: MessageAvailableConsumer.
+        It is called once for each message that arrives, unless the message was already received;
+        one call at a time per session, and never concurrently with a listener of the session. It
+        may call `receive(0)`, which may still return None, for example if the message has expired.
+        Its exceptions are logged. None removes it. ActiveMQ: MessageAvailableConsumer.
 
         Raises:
             IllegalStateException: the consumer is closed, or its session has a message listener.
@@ -210,10 +211,10 @@ class MessageConsumer(Closeable):
         Cancelling is safe: no message is lost.
 
         Args:
-            timeout: seconds; None waits for ever, 0 does not wait.
+            timeout: seconds; None: no limit; 0: do not wait.
 
         Returns:
-            The message, or None if `timeout` passed or the consumer was closed meanwhile.
+            The message; None: `timeout` has passed, or the consumer was closed meanwhile.
 
         Raises:
             IllegalStateException: the consumer is closed, or has a listener.
@@ -226,12 +227,12 @@ class MessageConsumer(Closeable):
         """Like `receive`, but a message for which `check` raises is not consumed.
 
         It is neither acknowledged nor redelivered: the next receive returns it. A provider that
-        acknowledges before it returns a message cannot do this; there, and by default, the
+        acknowledges before it returns a message cannot do this; in that case, and by default, the
         message counts as received.
 
         Raises:
-            Exception: what `check` raises.
-            JMSException: as `receive`.
+            Exception: raised by `check`.
+            JMSException: as for `receive`.
         """
         message = await self.receive(timeout)
         if message is not None:
@@ -250,7 +251,7 @@ class MessageConsumer(Closeable):
 
         Raises:
             StopAsyncIteration: the consumer is closed, here or by another task.
-            JMSException: as `receive`, for instance when the connection has failed.
+            JMSException: as for `receive`, for example when the connection has failed.
 
         """
         try:
@@ -265,7 +266,7 @@ class MessageConsumer(Closeable):
 
 
 MessageAvailableListener = Callable[[MessageConsumer], Awaitable[None] | None]
-"""A function or coroutine function of a consumer that has a message, to be received at once.
+"""A function or coroutine function, called with a consumer that has a message to receive.
 
 ActiveMQ: org.apache.activemq.MessageAvailableListener.
 """
@@ -274,7 +275,7 @@ ActiveMQ: org.apache.activemq.MessageAvailableListener.
 def with_handle(
     listener: MessageAvailableListener | None, handle: MessageConsumer
 ) -> MessageAvailableListener | None:
-    """Return what calls `listener` with `handle` instead of the consumer behind it."""
+    """Return a wrapper that calls `listener` with `handle` instead of the wrapped consumer."""
     return None if listener is None else lambda _: listener(handle)
 
 
@@ -287,12 +288,12 @@ class QueueBrowser(Closeable):
     @property
     @abstractmethod
     def queue(self) -> Queue:
-        """The queue that is browsed."""
+        """The browsed queue."""
 
     @property
     @abstractmethod
     def message_selector(self) -> str | None:
-        """The selector; None: all messages are listed."""
+        """The selector; None: all messages."""
 
     @abstractmethod
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -302,13 +303,13 @@ class QueueBrowser(Closeable):
 def destination_first(
     first: Message | Destination | None, message: object, destination: Destination | None
 ) -> tuple[Message, Destination | None]:
-    """Return message and destination of a send, also of `send(destination, message)`.
+    """Return the message and destination of a send, also of `send(destination, message)`.
 
-    `first` and `message` are the arguments by position, `destination` is the one by name.
+    `first` and `message` are the positional arguments, `destination` is the keyword argument.
 
     Raises:
-        InvalidDestinationException: a message follows None.
-        TypeError: there is no message, or a destination too many.
+        InvalidDestinationException: the destination before a message is None.
+        TypeError: there is no message, or there are two destinations.
     """
     if message is None:
         if isinstance(first, Message):

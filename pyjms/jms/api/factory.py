@@ -25,14 +25,14 @@ class ConnectionFactory(ABC):
 
     @property
     def shares_connection(self) -> bool:
-        """Whether its connections are handles on a shared one; closing a handle keeps it open."""
+        """Whether its connections are handles for a shared connection, which stays open."""
         return False
 
     @abstractmethod
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> Connection:
-        """Open a connection, stopped, with these credentials or the factory's own.
+        """Open a connection, not started, with these credentials or the factory's own.
 
         Raises:
             ConnectionFailedException: the broker cannot be reached.
@@ -47,7 +47,7 @@ class ConnectionFactory(ABC):
         *,
         message_converter: BodyConverter | None = None,
     ) -> JMSContext:
-        """Open a connection, with a session, as one object: the simplified API of JMS 2.0.
+        """Open a connection with a session, as one object: the simplified API of JMS 2.0.
 
         If the factory shares, caches or pools connections, the context uses a handle.
 
@@ -55,11 +55,11 @@ class ConnectionFactory(ABC):
             user_name: None: the factory's user and password.
             password: the user's password.
             session_mode: AUTO, CLIENT, DUPS_OK, INDIVIDUAL, or TRANSACTED.
-            message_converter: for bodies other than str, bytes, dict and None.
+            message_converter: converts bodies other than str, bytes, dict and None.
 
         Raises:
             TypeError: the user name is not a str.
-            JMSException: the session mode is unknown; or as `create_connection`.
+            JMSException: the session mode is unknown; or as for `create_connection`.
         """
         if user_name is not None and not isinstance(user_name, str):
             raise TypeError(
@@ -74,7 +74,7 @@ class ConnectionFactory(ABC):
 
 
 def check_factory(factory: object, user: str) -> None:
-    """Refuse anything but a connection factory of `pyjms.aio`, before `user` connects.
+    """Reject anything but a connection factory of `pyjms.aio`, before `user` connects.
 
     Raises:
         TypeError: it is a URL, a class, a blocking factory, or another object.

@@ -1,4 +1,4 @@
-"""The session: a context of sending and receiving. (jms-api 2)"""
+"""The session: the context for sending and receiving. (jms-api 2)"""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = ["Session"]
 
 
 class Session(Closeable):
-    """A context of sending and receiving: its messages are ordered, acknowledged, committed.
+    """The context for sending and receiving: message order, acknowledgement, transactions.
 
     JMS: javax.jms.Session (JMS 1.1 section 4.4). The `create_*_message`, `create_queue` and
-        `create_topic` methods only create objects, without telling the broker.
+        `create_topic` methods only create objects; nothing is sent to the broker.
     """
 
     @property
     @abstractmethod
     def transacted(self) -> bool:
-        """Whether the session has transactions, ended by `commit` and `rollback`."""
+        """Whether the session is transacted: `commit` or `rollback` ends each transaction."""
 
     @property
     @abstractmethod
@@ -51,7 +51,7 @@ class Session(Closeable):
 
     @abstractmethod
     def create_topic(self, name: str) -> Topic:
-        """Return the topic `name`; as `create_queue`."""
+        """Return the topic `name`; otherwise as `create_queue`."""
 
     @abstractmethod
     def create_message(self) -> Message:
@@ -63,15 +63,15 @@ class Session(Closeable):
 
     @abstractmethod
     def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
-        """Return a message of bytes."""
+        """Return a message with a body of bytes."""
 
     @abstractmethod
     def create_map_message(self) -> MapMessage:
-        """Return a message of named values."""
+        """Return a message with a body of named values."""
 
     @abstractmethod
     def create_stream_message(self) -> StreamMessage:
-        """Return a message of a sequence of values."""
+        """Return a message with a body of a sequence of values."""
 
     @abstractmethod
     def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
@@ -85,17 +85,18 @@ class Session(Closeable):
         stream: BinaryIO | None = None,
         deleted_by_broker: bool | None = None,
     ) -> BlobMessage:
-        """Return a message whose body is stored outside of the broker.
+        """Return a message whose body is stored outside the broker.
 
-        Does not block: a file or a stream is read, and uploaded, when the message is sent. A stream
+        Does not block: a file or a stream is read and uploaded when the message is sent. A stream
         is not closed. ActiveMQ: ActiveMQSession.createBlobMessage.
 
         Args:
-            url: the URL of a body that is stored already; exactly one of `url`, `file` and `stream`
-                is given.
+            url: the URL of a body that is already stored; pass exactly one of `url`, `file` and
+                `stream`.
             file: the path of a file to upload.
             stream: a binary stream to upload.
-            deleted_by_broker: None: True if the body is uploaded, as in ActiveMQ.
+            deleted_by_broker: whether the broker deletes the body; None: True if the body is
+                uploaded, as in ActiveMQ.
 
         Raises:
             IllegalStateException: the session is closed.
@@ -126,7 +127,7 @@ class Session(Closeable):
 
     @abstractmethod
     async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
-        """Create a producer; without a destination each `send` names one.
+        """Create a producer; without a destination, each `send` specifies it.
 
         Raises:
             IllegalStateException: the session is closed.
@@ -140,8 +141,8 @@ class Session(Closeable):
         """Create a consumer. Waits for the broker.
 
         Args:
-            destination: a queue or topic; also a composite or a wildcard one.
-            selector: only messages for which it is true are received; None or "": all.
+            destination: a queue or topic, which may be composite or have wildcards.
+            selector: the condition of messages to receive; None or "": all messages.
             no_local: whether to skip messages sent over this connection (topics only).
 
         Raises:
@@ -159,21 +160,21 @@ class Session(Closeable):
         no_local: bool = False,
         timeout: float | None = None,
     ) -> MessageConsumer:
-        """Create a consumer that fetches no messages ahead, and request its first one.
+        """Create a consumer without prefetch, and request its first message.
 
         The broker keeps each message until a `receive` requests it, so the consumer never holds
-        messages that others could have. With a prefetch size in the destination's options it is an
-        ordinary consumer, and also if the provider has no pulls (the default here). ActiveMQ: a
-        consumer with prefetch 0.
+        messages that others could receive. It is an ordinary consumer if the destination's options
+        have a prefetch size, or if the provider does not support pulls (the default here).
+        ActiveMQ: a consumer with prefetch 0.
 
         Args:
             destination: as for `create_consumer`.
             selector: as for `create_consumer`.
             no_local: as for `create_consumer`.
-            timeout: the timeout of the `receive` that follows, in seconds; None: for ever.
+            timeout: the timeout of the `receive` that follows, in seconds; None: no limit.
 
         Raises:
-            JMSException: as `create_consumer`.
+            JMSException: as for `create_consumer`.
         """
         del timeout
         return await self.create_consumer(destination, selector, no_local=no_local)
@@ -184,13 +185,13 @@ class Session(Closeable):
     ) -> MessageConsumer:
         """Create a consumer of a durable subscription, which outlives it.
 
-        The subscription is identified by the connection's client id and `name`; another topic,
-        selector or `no_local` than before replaces it. JMS: createDurableSubscriber (JMS 1.1
+        The subscription is identified by the connection's client id and `name`; if the topic,
+        selector or `no_local` has changed, it is replaced. JMS: createDurableSubscriber (JMS 1.1
         section 6.11).
 
         Raises:
             IllegalStateException: the session is closed, or the connection has no client id.
-            JMSException: the subscription is in use; otherwise as `create_consumer`.
+            JMSException: the subscription is in use; otherwise as for `create_consumer`.
         """
 
     async def create_shared_consumer(
@@ -198,15 +199,15 @@ class Session(Closeable):
     ) -> MessageConsumer:
         """Create a consumer of a shared subscription, which ends with its last consumer.
 
-        Its consumers, on any connections with the same client id or without one, share its
-        messages. JMS 2.0: createSharedConsumer. With ActiveMQ and the bundled broker the topic
-        must be a virtual one, `VirtualTopic.x`, and `selector` None: the subscription is its queue
-        `Consumer.<name>.VirtualTopic.x`.
+        Its consumers, on any connections with the same client id or without client ids, share its
+        messages. JMS 2.0: createSharedConsumer. With ActiveMQ and the bundled broker, the topic
+        must be a virtual topic, `VirtualTopic.x`, and `selector` None: the subscription is its
+        queue `Consumer.<name>.VirtualTopic.x`.
 
         Raises:
             UnsupportedOperationException: the provider has no shared subscriptions (the default),
                 or none for this topic.
-            JMSException: as `create_consumer`.
+            JMSException: as for `create_consumer`.
         """
         raise _no_shared_subscriptions(topic, name, selector)
 
@@ -215,7 +216,7 @@ class Session(Closeable):
     ) -> MessageConsumer:
         """Create a consumer of a shared subscription that lasts until `unsubscribe`.
 
-        As `create_shared_consumer`. JMS 2.0: createSharedDurableConsumer.
+        Otherwise as `create_shared_consumer`. JMS 2.0: createSharedDurableConsumer.
         """
         raise _no_shared_subscriptions(topic, name, selector)
 
@@ -231,7 +232,7 @@ class Session(Closeable):
         created.
 
         Raises:
-            InvalidDestinationException: there is none of that name.
+            InvalidDestinationException: there is no subscription with that name.
             JMSException: it has an active consumer.
         """
 
@@ -248,7 +249,7 @@ class Session(Closeable):
     async def rollback(self) -> None:
         """Roll the transaction back and begin the next one.
 
-        Messages received in it are delivered again, as the redelivery policy says.
+        Messages received in it are redelivered according to the redelivery policy.
 
         Raises:
             IllegalStateException: the session is closed or not transacted.
@@ -257,11 +258,11 @@ class Session(Closeable):
     async def wait_for_completions(self) -> None:
         """Wait until the completion listeners of all asynchronous sends have returned.
 
-        `close`, `commit` and `rollback` do so themselves. A provider without asynchronous sends
+        `close`, `commit` and `rollback` wait for them, too. A provider without asynchronous sends
         (the default here) does not wait.
 
         Raises:
-            IllegalStateException: called by a completion listener, which it would wait for.
+            IllegalStateException: called by a completion listener: it would wait for itself.
         """
 
     @abstractmethod
@@ -280,7 +281,7 @@ class Session(Closeable):
 
         Raises:
             IllegalStateException: the session is closed or not transacted.
-            JMSException: an XA session works in no branch.
+            JMSException: an XA session is not associated with a branch.
             UnsupportedOperationException: the provider has no synchronizations.
         """
         raise UnsupportedOperationException(f"{type(self).__name__} has no synchronizations")
@@ -301,20 +302,21 @@ class Session(Closeable):
     @property
     @abstractmethod
     def message_listener(self) -> MessageListener | None:
-        """The session's own listener, instead of one per consumer, if any."""
+        """The session's listener, used instead of listeners of consumers; None: there is none."""
 
     @abstractmethod
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         """Set a listener that is called with the messages of all consumers of the session."""
 
     async def run(self) -> None:
-        """Deliver what the consumers have buffered to the session's listener, and return.
+        """Deliver the consumers' buffered messages to the session's listener.
 
         Called by the pool of a connection consumer, with the session's listener set. Cancelling
         only ends the wait. JMS: Session.run (JMS 1.1 section 8.2.4).
 
         Raises:
-            IllegalStateException: the session is closed, has no listener, or is in its listener.
+            IllegalStateException: the session is closed, has no listener, or the listener is
+                running.
             UnsupportedOperationException: the provider does not support it (the default).
         """
         raise UnsupportedOperationException(f"{type(self).__name__} cannot be run")

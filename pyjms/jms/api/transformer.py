@@ -12,12 +12,12 @@ __all__ = ["MessageTransformer"]
 
 
 class MessageTransformer(Protocol):
-    """Replaces messages before they are sent and before they are delivered.
+    """Transforms messages before they are sent and before they are delivered.
 
-    Set it on a connection factory, connection, session, producer or consumer: each uses the
-    transformer of the object that created it, unless it is given its own. The methods are plain
-    functions, called on the loop; they must not block. Session, producer and consumer are those of
-    `pyjms.aio`, also with `pyjms`. ActiveMQ: org.apache.activemq.MessageTransformer.
+    Set it on a connection factory, connection, session, producer or consumer: each inherits the
+    transformer of the object that created it, unless its own is set. The methods are plain
+    functions, called on the loop; they must not block. The session, producer and consumer are those
+    of `pyjms.aio`, also with the blocking API. ActiveMQ: org.apache.activemq.MessageTransformer.
     """
 
     def producer_transform(
@@ -25,7 +25,7 @@ class MessageTransformer(Protocol):
     ) -> Message | None:
         """Return the message to send instead of `message`; None: `message` itself.
 
-        It is called before the headers of the send are set; the returned message gets these. If it
+        It is called before `send` sets the headers, which it sets on the returned message. If it
         raises, `send` raises the same exception, and nothing is sent.
         """
 
@@ -34,7 +34,7 @@ class MessageTransformer(Protocol):
     ) -> Message | None:
         """Return the message to deliver instead of `message`; None: `message` itself.
 
-        The returned message has the headers that the transformer gives it; its `acknowledge`
+        The returned message has the headers that the transformer sets; its `acknowledge`
         acknowledges `message`. If the method raises, `receive` raises the same exception and the
-        next receive gets the message; with a listener it counts as the listener's failure.
+        next receive gets the message; with a listener, it counts as a failure of the listener.
         """

@@ -1,8 +1,8 @@
-"""The API of JMS 1.0.2 for one domain each: queues, or topics. (jms-api 2.17)
+"""The domain-specific API of JMS 1.0.2: queues and topics. (jms-api 2.17)
 
 Thin classes over the unified interfaces of `pyjms.jms.api`, so that they work with the connections
-of every factory, and cost those who do not use them nothing. A session of one domain refuses what
-belongs to the other.
+of every factory, at no cost if they are not used. A session of one domain rejects operations of the
+other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Connections of one domain, and the factories that create them.
 
-A connection that serves both domains is a `QueueConnection` and a `TopicConnection`, as ActiveMQ's
-is; its `create_session` still creates sessions for both.
+A connection that serves both domains is a `QueueConnection` and a `TopicConnection`, as in
+ActiveMQ; its `create_session` still creates sessions for both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class QueueConnection(Connection):
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> QueueSession:
-        """Create a session that refuses topics; otherwise as `create_session`.
+        """Create a session that rejects topics; otherwise as `create_session`.
 
         Raises:
             IllegalStateException: the connection is closed.
@@ -50,7 +50,7 @@ class TopicConnection(Connection):
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> TopicSession:
-        """Create a session that refuses queues; otherwise as `create_session`.
+        """Create a session that rejects queues; otherwise as `create_session`.
 
         Raises:
             IllegalStateException: the connection is closed.
@@ -60,7 +60,7 @@ class TopicConnection(Connection):
 
 
 Domain = type[QueueConnection] | type[TopicConnection]
-"""The kind of connection that belongs to a domain."""
+"""The connection class of a domain."""
 
 
 class QueueConnectionFactory(ConnectionFactory):
@@ -69,11 +69,11 @@ class QueueConnectionFactory(ConnectionFactory):
     async def create_queue_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> QueueConnection:
-        """Open a connection for queues, stopped; otherwise as `create_connection`.
+        """Open a connection for queues, not started; otherwise as `create_connection`.
 
         Raises:
             IllegalStateException: the factory's connections are not for queues.
-            JMSException: as `create_connection`.
+            JMSException: as for `create_connection`.
         """
         connection = await self.create_connection(user_name, password)
         if isinstance(connection, QueueConnection):
@@ -87,11 +87,11 @@ class TopicConnectionFactory(ConnectionFactory):
     async def create_topic_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> TopicConnection:
-        """Open a connection for topics, stopped; otherwise as `create_connection`.
+        """Open a connection for topics, not started; otherwise as `create_connection`.
 
         Raises:
             IllegalStateException: the factory's connections are not for topics.
-            JMSException: as `create_connection`.
+            JMSException: as for `create_connection`.
         """
         connection = await self.create_connection(user_name, password)
         if isinstance(connection, TopicConnection):
@@ -100,13 +100,13 @@ class TopicConnectionFactory(ConnectionFactory):
 
 
 class DomainConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
-    """A factory over another one, to which it passes on which domain a connection is for."""
+    """A factory that wraps another one and requests connections of the same domain from it."""
 
     @abstractmethod
     async def open_in(
         self, domain: Domain | None, user_name: str | None, password: str | None
     ) -> Connection:
-        """Open a connection for this domain, as with `open_connection`; None: for both."""
+        """Open a connection for this domain, as `open_connection` does; None: for both."""
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
@@ -114,8 +114,8 @@ class DomainConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         """Open a connection of the target, with these credentials if there are any.
 
         Raises:
-            JMSSecurityException: the broker refuses the credentials.
-            JMSException: as the target.
+            JMSSecurityException: the broker rejects the credentials.
+            JMSException: as for the target.
         """
         return await self.open_in(None, user_name, password)
 
@@ -149,7 +149,7 @@ async def open_connection(
     Without credentials none are passed, so that the factory uses its own.
 
     Raises:
-        JMSException: as the factory.
+        JMSException: as for the factory.
     """
     create = factory.create_connection
     if domain is QueueConnection and isinstance(factory, QueueConnectionFactory):
@@ -162,7 +162,7 @@ async def open_connection(
 
 
 async def _refused(factory: ConnectionFactory, connection: Connection, kind: str) -> JMSException:
-    """Close `connection`, which is of another domain, and return the error."""
+    """Close `connection`, which belongs to another domain, and return the error."""
     await connection.close()
     return IllegalStateException(
         f"{factory!r} does not hold a {kind} but rather: {connection!r}",

@@ -1,4 +1,4 @@
-"""Producers and consumers of one domain: a unified one each, with JMS's names added."""
+"""Producers and consumers of one domain: wrappers that add the names of the domain's API."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class QueueSender(_Producer):
 
     @property
     def queue(self) -> Queue | None:
-        """The queue of every send; None: each `send` names its own."""
+        """The queue of all sends; None: each `send` specifies it."""
         return cast("Queue | None", self.destination)
 
 

@@ -1,1 +1,1 @@
-"""Objects of applications that the blocking API calls in threads, so that they may block."""
+"""Application callbacks, called in threads by the blocking API, so that they may block."""

@@ -1,14 +1,15 @@
-"""A blocking call whose coroutine has functions called in the thread that waits for it.
+"""A blocking call whose coroutine can run functions in the waiting thread.
 
     thread                                   loop
     --------------------------------------   ----------------------------------------------
     call_on_loop, waits for functions    ->  runs the coroutine
     runs a function                      <-  run(function), waits
-    goes on waiting                      ->  goes on
+    continues to wait                    ->  continues
     returns or raises the outcome        <-  ends
 
-Interrupted (Ctrl-C), the coroutine is cancelled, and the thread goes on serving what it does to
-end: a rollback. When it is interrupted once more it does not, and `run` raises.
+When the wait is interrupted (Ctrl-C), the coroutine is cancelled, and the thread continues to run
+functions for its cleanup, such as a rollback. After a second interruption it does not, and `run`
+raises.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Call:
         self._context = copy_context()
 
     def run(self) -> None:
-        """Call the function, in the thread; only an interruption is raised here."""
+        """Call the function in the thread; raise only interruptions."""
         try:
             self.outcome.set_result(self._context.run(self._function, *self._args))
         except Exception as error:
@@ -50,7 +51,7 @@ class _Call:
             self.give_up()
 
     def give_up(self) -> None:
-        """Wake the waiting task; if there is no outcome, with an error."""
+        """Wake the waiting task, with an error if there is no outcome."""
         if not self.outcome.done():
             self.outcome.set_exception(
                 IllegalStateException("The thread of the transaction was interrupted")
@@ -69,7 +70,7 @@ class CallersThread:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the thread still waits."""
+        """Whether the thread is still waiting."""
         return self._serving
 
     def call(
@@ -79,7 +80,7 @@ class CallersThread:
         *args: Any,
         context: Context,
     ) -> R:
-        """Run `function(*args)` on the loop, as `call_on_loop`; it finds `waiting_thread`. Once."""
+        """Run `function(*args)` on the loop, with `waiting_thread` set to this object. Once."""
         context.run(waiting_thread.set, self)
         try:
             return call_on_loop(loop, function, *args, context=context, wait=self._wait)
@@ -94,8 +95,8 @@ class CallersThread:
         """Run `function(*args)` in the thread, with the task's context variables.
 
         Raises:
-            IllegalStateException: the thread no longer waits.
-            Exception: what the function raises.
+            IllegalStateException: the thread is no longer waiting.
+            Exception: raised by the function.
         """
         call = _Call(function, args)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Connection consumers of the blocking API: the pool, and its sessions, are called in threads."""
+"""Connection consumers of the blocking API: the pool and its sessions are called in threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class ServerSession(Protocol):
-    """A session of a pool, and the thread that runs it. JMS: javax.jms.ServerSession."""
+    """A session of a pool, with a thread that runs it. JMS: javax.jms.ServerSession."""
 
     @property
     def session(self) -> Session:
@@ -43,35 +43,36 @@ class ServerSessionPool(Protocol):
     def get_server_session(self) -> ServerSession:
         """Return a server session; block until one is available.
 
-        It is called in a thread, and abandoned there when the connection consumer is closed.
+        It is called in a thread, in which it may still be blocked after the connection consumer was
+        closed.
         """
 
 
 class ConnectionConsumer(CloseableFacade[api.ConnectionConsumer]):
     """Passes a destination's messages to the sessions of a pool. JMS: ConnectionConsumer.
 
-    Threads may share it. `close` waits for the listeners that run.
+    Threads may share it. `close` waits for running listeners.
     """
 
     __slots__ = ("server_session_pool",)
 
     server_session_pool: ServerSessionPool | SimpleServerSessionPool
-    """The pool whose sessions get the messages."""
+    """The pool whose sessions receive the messages."""
 
 
 class SimpleServerSessionPool(CloseableFacade[CorePool]):
-    """Up to `size` sessions of one connection, each with a separate thread for its listener.
+    """A pool of up to `size` sessions, each with a separate thread for its listener.
 
-    For `connection.create_connection_consumer`. Threads may share it; its sessions belong to it.
+    For `connection.create_connection_consumer`. Threads may share it; it owns its sessions.
 
     Args:
         connection: the connection of the connection consumer.
         create_listener: returns the message listener of a session, a plain function that may
-            block; both are called in the session's thread. A transacted session's listener commits
-            or rolls back itself.
-        size: the maximum number of sessions that work at the same time.
+            block; both are called in the session's thread. The listener of a transacted session
+            must commit or roll back.
+        size: the maximum number of sessions.
         transacted: whether the sessions are transacted.
-        acknowledge_mode: the mode of the sessions, if they are not transacted.
+        acknowledge_mode: the acknowledge mode of sessions that are not transacted.
 
     Raises:
         ValueError: `size` is below 1.
@@ -126,7 +127,7 @@ class _ListenerInThread:
 
 
 class _PoolInThread:
-    """A blocking pool as a connection consumer uses it."""
+    """Adapts a blocking pool for a connection consumer."""
 
     def __init__(self, pool: ServerSessionPool) -> None:
         self._pool = pool
@@ -138,7 +139,7 @@ class _PoolInThread:
 
 
 class _SessionInThread:
-    """A blocking server session as a connection consumer uses it."""
+    """Adapts a blocking server session for a connection consumer."""
 
     def __init__(self, server_session: ServerSession) -> None:
         self._server_session = server_session
@@ -152,5 +153,5 @@ class _SessionInThread:
 
 
 def core_pool(pool: ServerSessionPool | SimpleServerSessionPool) -> api.ServerSessionPool:
-    """Return what a connection consumer of the coroutine API uses for a blocking pool."""
+    """Return the coroutine pool or the adapter for a blocking pool."""
     return pool.core if isinstance(pool, Facade) else _PoolInThread(pool)

@@ -1,4 +1,4 @@
-"""Synchronizations of the blocking API, whose methods block: each is called in a thread."""
+"""Synchronizations of the blocking API, whose methods may block: they are called in a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SynchronizationInThread"]
 
 
 class SynchronizationInThread(Synchronization):
-    """Calls the methods of `synchronization` in a thread, while the loop goes on."""
+    """Calls the methods of `synchronization` in a thread, without blocking the loop."""
 
     def __init__(self, synchronization: Synchronization) -> None:
         self._target = synchronization

@@ -16,7 +16,7 @@ class QueueSender(MessageProducer):
 
     __slots__ = ()
 
-    queue: Final = ReadOnly[Queue | None]("The queue of every send; None: each `send` names one.")
+    queue: Final = ReadOnly[Queue | None]("The queue of all sends; None: each `send` specifies it.")
 
 
 class TopicPublisher(MessageProducer):
@@ -27,7 +27,7 @@ class TopicPublisher(MessageProducer):
     publish: Final = MessageProducer.send
 
     topic: Final = ReadOnly[Topic | None](
-        "The topic of every message; None: each `publish` names one."
+        "The topic of all messages; None: each `publish` specifies it."
     )
 
 
@@ -36,7 +36,7 @@ class QueueReceiver(MessageConsumer):
 
     __slots__ = ()
 
-    queue: Final = ReadOnly[Queue]("The queue that the messages come from.")
+    queue: Final = ReadOnly[Queue]("The queue from which messages are received.")
 
 
 class TopicSubscriber(MessageConsumer):
@@ -44,7 +44,7 @@ class TopicSubscriber(MessageConsumer):
 
     __slots__ = ()
 
-    topic: Final = ReadOnly[Topic]("The topic that the messages come from.")
+    topic: Final = ReadOnly[Topic]("The topic from which messages are received.")
     no_local: Final = ReadOnly[bool](
-        "Whether messages published by the own connection are left out."
+        "Whether messages published over the same connection are skipped."
     )

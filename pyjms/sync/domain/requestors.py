@@ -15,7 +15,7 @@ __all__ = ["QueueRequestor", "TopicRequestor"]
 
 
 class _Requestor(SessionPart[Requestor], CloseableFacade[Requestor]):
-    """What both requestors have."""
+    """The base class of both requestors."""
 
     __slots__ = ("session",)
 
@@ -31,15 +31,15 @@ class _Requestor(SessionPart[Requestor], CloseableFacade[Requestor]):
 class QueueRequestor(_Requestor):
     """Sends requests to a queue and waits for the reply to each. JMS: QueueRequestor.
 
-    For one thread at a time; `pyjms.aio.QueueRequestor` describes it.
+    For one thread at a time; see `pyjms.aio.QueueRequestor`.
 
     Args:
         session: neither transacted nor used for anything else; `close` closes it.
-        queue: where requests are sent to.
+        queue: the queue to which requests are sent.
 
     Raises:
         IllegalStateException: the session is transacted.
-        InvalidDestinationException: there is no queue.
+        InvalidDestinationException: the queue is None.
     """
 
     __slots__ = ()
@@ -51,15 +51,15 @@ class QueueRequestor(_Requestor):
 class TopicRequestor(_Requestor):
     """Publishes requests to a topic and waits for the reply to each. JMS: TopicRequestor.
 
-    For one thread at a time; `pyjms.aio.TopicRequestor` describes it.
+    For one thread at a time; see `pyjms.aio.TopicRequestor`.
 
     Args:
         session: neither transacted nor used for anything else; `close` closes it.
-        topic: where requests are published.
+        topic: the topic to which requests are published.
 
     Raises:
         IllegalStateException: the session is transacted.
-        InvalidDestinationException: there is no topic.
+        InvalidDestinationException: the topic is None.
     """
 
     __slots__ = ()

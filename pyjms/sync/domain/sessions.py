@@ -1,4 +1,4 @@
-"""Blocking sessions of one domain; they refuse what belongs to the other one."""
+"""Blocking sessions of one domain; they reject operations of the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["QueueSession", "TopicSession"]
 class QueueSession(Session):
     """A session of queues. For one thread at a time, except `close`. JMS: QueueSession.
 
-    What belongs to topics raises IllegalStateException, a topic as a destination
+    Operations for topics raise IllegalStateException; a topic as a destination raises
     InvalidDestinationException.
     """
 
@@ -28,7 +28,7 @@ class QueueSession(Session):
 class TopicSession(Session):
     """A session of topics. For one thread at a time, except `close`. JMS: TopicSession.
 
-    What belongs to queues raises IllegalStateException, a queue as a destination
+    Operations for queues raise IllegalStateException; a queue as a destination raises
     InvalidDestinationException.
     """
 

@@ -1,7 +1,7 @@
 """Transaction managers of the blocking API.
 
 A coroutine of the core begins and ends the transaction on the loop. The functions of a resource and
-the synchronizations are called in the thread of the block, which waits for it
+the synchronizations are called in the thread of the block, which waits for the coroutine
 (`pyjms.sync.callbacks.callers_thread`): they may block, and may be bound to that thread.
 """
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @contextmanager
 def _block(loop: LoopHandle, scope: AbstractAsyncContextManager[S]) -> Iterator[S]:
-    """Enter and leave a block of the core on the loop; what it binds is bound in this thread."""
+    """Enter and leave a block of the core on the loop; bind its resources in this thread too."""
     context = copy_context()  # the scope is entered and left in one context
     status = CallersThread().call(loop, scope.__aenter__, context=context)
     try:
@@ -55,20 +55,20 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
     Threads may share it: a transaction belongs to the thread that entered the block.
 
     Args:
-        connection_factory: templates with the same factory object join.
-        default_timeout: seconds that a transaction may take unless it has its own timeout;
-            None: no limit.
-        synchronization: whether `register_synchronization` can be used in its transactions. Not by
-            default, as in Spring, so that it can be combined with the manager of a database.
+        connection_factory: templates with the same factory object join its transactions.
+        default_timeout: time limit in seconds of transactions without their own timeout; None: no
+            limit.
+        synchronization: whether `register_synchronization` can be used in its transactions. False
+            by default, as in Spring, so that it can be combined with the manager of a database.
     """
 
     __slots__ = ()
 
     connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
-        "Templates with the same factory object join."
+        "Templates with the same factory object join its transactions."
     )
     default_timeout: Attribute[float | None] = Attribute[float | None](
-        "Seconds that a transaction may take unless it has its own timeout; None: no limit."
+        "Time limit in seconds of transactions without their own timeout; None: no limit."
     )
     synchronization: Attribute[bool] = Attribute[bool](
         "Whether synchronizations can be registered."
@@ -102,8 +102,8 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
         Templates with the same connection factory join, in this thread.
 
         Args:
-            name: appears in `status.name`.
-            timeout: seconds; None: the manager's default.
+            name: the value of `status.name`.
+            timeout: time limit in seconds; None: the manager's default.
             propagation: how the block relates to an active transaction.
 
         Raises:
@@ -121,16 +121,16 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
 class ResourceTransactionManager(ReusableFacade[CoreResource[T]], Generic[T]):
     """Runs blocks in transactions of any resource: `with manager.transaction():`.
 
-    Spring: AbstractPlatformTransactionManager. A block within a block of the same manager joins its
+    Spring: AbstractPlatformTransactionManager. A nested block of the same manager joins the
     transaction. Templates take part: those with `session_transacted` commit right after the
     transaction, others send at once. Threads may share it: a transaction belongs to the thread that
     entered the block, and `begin`, `commit` and `rollback` are called in that thread; in a
-    container, in that of the consumer.
+    container, in the consumer's thread.
 
     Args:
-        begin: a function that begins a transaction and returns it.
-        commit: is called with it.
-        rollback: the same.
+        begin: begins a transaction and returns it.
+        commit: commits the transaction that it is called with.
+        rollback: rolls back the transaction that it is called with.
     """
 
     __slots__ = ()
@@ -153,17 +153,17 @@ class ResourceTransactionManager(ReusableFacade[CoreResource[T]], Generic[T]):
 
         Arguments and errors are those of `pyjms.aio.ResourceTransactionManager.transaction`.
         """
-        loop = current_loop()  # in a handler the application's, as its templates have
+        loop = current_loop()  # in a handler the application's loop, as for its templates
         with _block(loop, self.core.transaction(name, timeout)) as status:
             yield status
 
 
 class ChainedTransactionManager(ReusableFacade[CoreChain]):
-    """Several blocking managers as one: begins in their order, commits in the reverse one.
+    """Combines several blocking managers: begins in their order, commits in reverse order.
 
-    Best effort, in one phase: if a commit fails, those before it stay, and those after it are
-    rolled back. So put the manager whose commit is most likely to fail last. Spring:
-    ChainedTransactionManager. Threads may share it.
+    Best-effort one-phase commit: if a commit fails, the transactions committed before stay
+    committed, and the others are rolled back. So put the manager whose commit is most likely to
+    fail last. Spring: ChainedTransactionManager. Threads may share it.
 
     Raises:
         ValueError: there is no manager.
@@ -191,12 +191,12 @@ class ChainedTransactionManager(ReusableFacade[CoreChain]):
 
         Raises:
             HeuristicCompletionException: a commit failed (its cause) after others had succeeded.
-            Exception: the first commit failed, all others are rolled back.
+            Exception: the first commit failed, and all others were rolled back.
         """
         loop = next(iter(self._loops()), None) or current_loop()
         with _block(loop, self.core.transaction(name, timeout)) as status:
             yield status
 
     def _loops(self) -> list[LoopHandle]:
-        """Return the loops of the connection factories; other resources have none."""
+        """Return the loops of the managers with connection factories."""
         return [each.loop for each in self._managers if isinstance(each, JmsTransactionManager)]

@@ -20,10 +20,10 @@ __all__ = ["XAConnection", "XAConnectionFactory", "XAResource", "XASession"]
 
 
 class XAResource(Facade[xa.XAResource]):
-    """What a transaction manager does with branches; `pyjms.aio.XAResource` describes it.
+    """The interface for transaction managers to branches; see `pyjms.aio.XAResource`.
 
-    For one thread at a time. An interrupted wait (Ctrl-C) leaves the branch in the state before
-    the call or in that after it, as a cancelled one does.
+    For one thread at a time. After an interrupted wait (Ctrl-C), as after a cancelled one, the
+    branch is in the state before or after the call.
     """
 
     __slots__ = ()
@@ -48,22 +48,22 @@ class XAResource(Facade[xa.XAResource]):
     forget: Final = blocking(xa.XAResource.forget)
     recover: Final = blocking(xa.XAResource.recover)
 
-    transaction_timeout: Final = ReadOnly[int]("0: brokers limit no branch in time.")
+    transaction_timeout: Final = ReadOnly[int]("0: brokers have no timeout for branches.")
     set_transaction_timeout: Final = forwarding(xa.XAResource.set_transaction_timeout)
 
     def is_same_rm(self, other: XAResource) -> bool:
         """Return whether `other` belongs to the same broker. Blocks.
 
-        With the option `rm_id_from_connection_id` only if it belongs to the same connection.
+        With the option `rm_id_from_connection_id`, only if it belongs to the same connection.
 
         Raises:
-            XAException: the connection failed before the broker introduced itself.
+            XAException: the connection failed before the broker sent its BrokerInfo.
         """
         return call_on_loop(self.loop, self.core.is_same_rm, other.core)
 
 
 class XASession(Session):
-    """A session whose work belongs to branches. JMS: XASession.
+    """A session whose work is part of transaction branches. JMS: XASession.
 
     For one thread at a time, except `close`. `commit` and `rollback` raise
     TransactionInProgressException: the transaction manager ends branches.
@@ -73,7 +73,7 @@ class XASession(Session):
 
     @property
     def xa_resource(self) -> XAResource:
-        """What the transaction manager uses, also after the session was closed."""
+        """The resource for the transaction manager; usable after the session was closed."""
         return XAResource.of(self.core.xa_resource, self.loop, self)  # type: ignore[attr-defined]
 
 
@@ -98,14 +98,14 @@ class XAConnectionFactory(ConnectionFactory):
     """Creates blocking XA connections. ActiveMQ: ActiveMQXAConnectionFactory.
 
     Threads may share it. Takes the arguments of `ConnectionFactory`, and `xa_ack_mode`: how
-    sessions acknowledge outside of branches; TRANSACTED: they refuse such work. None: as the URL's
-    `jms.xaAckMode` says, else TRANSACTED.
+    sessions acknowledge outside branches; TRANSACTED: they reject such work. None: the URL's
+    `jms.xaAckMode`, by default TRANSACTED.
     """
 
     __slots__ = ()
 
     xa_ack_mode: Attribute[AcknowledgeMode] = Attribute[AcknowledgeMode](
-        "How sessions acknowledge outside of branches."
+        "How sessions acknowledge outside branches."
     )
 
     def __init__(
