@@ -3,13 +3,13 @@
     text  --parser, builder-->  tree  --compiler-->  nested functions  --matches(lookup)-->  bool
 
 `compile_selector` parses a text once and caches the result; brokers evaluate it for each message.
-Evaluation works on a lookup function, so that a broker decodes the properties of a message only
-if the selector reads one. No I/O, no clock; selectors are immutable and thread-safe.
+Evaluation uses a lookup function, so that a broker decodes the properties of a message only if the
+selector reads one. There is no I/O and no clock; selectors are immutable and thread-safe.
 
-A selector comes from an untrusted client, so its cost is bounded everywhere: length, nesting and
-the size of its patterns when it is parsed, which takes time in proportion to its length; and one
-budget for everything that it does with a message when it is evaluated (`budget`). Nothing recurses
-deeper than MAX_DEPTH. docs/limits.md has the limits.
+A selector comes from an untrusted client, so its cost is bounded. Length, nesting and the size of
+the patterns are limited when it is parsed, in time proportional to its length; and one budget
+(`budget`) limits each evaluation on a message. Nothing recurses deeper than MAX_DEPTH. For the
+limits, see docs/limits.md.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ __all__ = [
 
 _CACHED = 512
 _LONGEST_CACHED = 2_000
-"""In characters; a long selector takes kilobytes for each of its conditions."""
+"""The maximum length of cached selectors in characters; each condition takes kilobytes."""
 
 
 class Selector:
-    """A condition on messages; create it by `compile_selector`.
+    """A condition on messages; create it with `compile_selector`.
 
-    It is evaluated with a lookup: a function that returns a header or property by its name, None
-    if there is none. Numbers keep their JMS types (`pyjms.jms.types`). Exceptions of the lookup
-    are passed on.
+    It is evaluated with a lookup: a function that returns a header or property by its name; None:
+    there is none. Numbers keep their JMS types (`pyjms.jms.types`). Exceptions of the lookup
+    propagate.
     """
 
     __slots__ = ("_evaluate", "text")
@@ -77,7 +77,7 @@ class Selector:
         """Return whether the message is selected: FALSE and UNKNOWN do not select.
 
         Raises:
-            SelectorLimitException: it takes more on this message than its limits allow.
+            SelectorLimitException: the evaluation on this message exceeds the limits.
 
         """
         return self._evaluate(lookup) is True
@@ -86,7 +86,7 @@ class Selector:
         """Return TRUE, FALSE or UNKNOWN as True, False or None.
 
         Raises:
-            SelectorLimitException: it takes more on this message than its limits allow.
+            SelectorLimitException: the evaluation on this message exceeds the limits.
 
         """
         value = self._evaluate(lookup)
@@ -97,10 +97,10 @@ class Selector:
 
 
 def compile_selector(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Selector:
-    """Return the compiled selector `text`, from a cache of the latest ones.
+    """Return the compiled selector `text`, from a cache of the most recent ones.
 
     Raises:
-        InvalidSelectorException: it is not valid; `position` and `hint` say where and why.
+        InvalidSelectorException: it is invalid; `position` and `hint` say where and what to do.
 
     """
     return (_cached if len(text) <= _LONGEST_CACHED else Selector)(text, limits)
@@ -112,7 +112,7 @@ def _cached(text: str, limits: SelectorLimits) -> Selector:
 
 
 def selector_or_none(text: str | None, limits: SelectorLimits = DEFAULT_LIMITS) -> Selector | None:
-    """Return the compiled selector, or None for None, "" and blank text, which select everything.
+    """Return the compiled selector; None for None, "" and blank text, which select all messages.
 
     Raises:
         InvalidSelectorException: the text is not a valid selector.

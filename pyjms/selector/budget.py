@@ -1,11 +1,12 @@
-"""What the evaluation of one selector on one message may cost.
+"""The budget of the evaluation of one selector on one message.
 
 A selector and the properties that it reads both come from untrusted clients, and the broker
-evaluates selectors on its event loop, where everybody waits. So all operations whose cost depends
-on the data spend from one budget per message: regular expressions, LIKE, string concatenation,
-lists and comparisons of two properties. The comparison of a property with a literal costs nothing
-that depends on its length and spends nothing, and neither do operations on short texts: a selector
-is short enough for them. An evaluation gets a budget when it comes to anything else (`budget_of`).
+evaluates selectors on its event loop, which that blocks. So all operations whose cost depends on
+the data are charged to one budget per message: regular expressions, LIKE, string concatenation,
+lists and comparisons of two properties. Comparisons of a property with a literal and operations on
+short texts are free: the cost of the former does not depend on the data, and the length of a
+selector limits the number of the latter. An evaluation gets a budget only for other operations
+(`budget_of`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ __all__ = [
 Lookup: TypeAlias = Callable[[str], object]
 
 FREE_LENGTH: Final = 64
-"""Texts of this length and shorter ones are compared and joined for nothing."""
+"""The maximum length of texts whose comparison and concatenation are free."""
 CHARACTERS_PER_STEP: Final = 2048
-"""Characters that are read in the time of a step."""
+"""The number of characters that can be read in the time of a step."""
 
 
 class SelectorLimitException(InvalidSelectorException):
@@ -41,25 +42,25 @@ class SelectorLimitException(InvalidSelectorException):
 
 
 class Meter(Protocol):
-    """Counts what the evaluations of many selectors spend together."""
+    """Counts the total cost of the evaluations of many selectors."""
 
     def allowed(self, limits: SelectorLimits) -> SelectorLimits:
-        """Return what the next evaluation may spend: `limits`, or less if little is left."""
+        """Return the limits of the next evaluation: `limits`, or less if little is left."""
 
     def add(self, steps: int) -> None:
-        """Count what an evaluation has spent."""
+        """Add the cost of an evaluation."""
 
     def exceeded(self) -> NoReturn:
-        """Raise SelectorLimitException: an evaluation needs more than the less that was left."""
+        """Raise SelectorLimitException: an evaluation exceeds the reduced limits."""
 
 
 class SelectorLimits(NamedTuple):
-    """What a selector may spend on each message.
+    """The limits of the evaluation of a selector on one message.
 
     Args:
         steps: steps of its regular expressions and list operations, about 2 microseconds each.
         characters: characters that its string operations read or write.
-        meter: counts what the selectors spend together; None: nobody counts.
+        meter: counts the total cost of several selectors; None: it is not counted.
 
     """
 
@@ -72,14 +73,14 @@ DEFAULT_LIMITS: Final = SelectorLimits()
 
 
 class BudgetNeeded(Exception):
-    """An evaluation that was begun without a budget needs one."""
+    """An evaluation that was started without a budget needs one."""
 
 
 def budget_of(lookup: Lookup) -> Budget:
     """Return the budget of the evaluation.
 
     Raises:
-        BudgetNeeded: it has none.
+        BudgetNeeded: the evaluation has no budget.
 
     """
     if isinstance(lookup, Budget):
@@ -88,12 +89,12 @@ def budget_of(lookup: Lookup) -> Budget:
 
 
 class Budget:
-    """A lookup that counts what one evaluation spends. Used once, by one thread."""
+    """A lookup that counts the cost of one evaluation. Used once, by one thread."""
 
     __slots__ = ("characters", "limits", "lookup", "steps")
 
     def __init__(self, lookup: Lookup, limits: SelectorLimits) -> None:
-        """Start with all that `limits` allow; `lookup` returns the values."""
+        """Start with the full `limits`; `lookup` returns the values."""
         self.lookup: Lookup = lookup
         self.limits: SelectorLimits = limits
         self.steps: int = limits.steps
@@ -106,7 +107,7 @@ class Budget:
         """Count steps.
 
         Raises:
-            SelectorLimitException: there are not that many left.
+            SelectorLimitException: the budget is exceeded.
 
         """
         self.steps -= steps
@@ -117,7 +118,7 @@ class Budget:
         """Count characters that are about to be read or written.
 
         Raises:
-            SelectorLimitException: there are not that many left.
+            SelectorLimitException: the budget is exceeded.
 
         """
         self.characters -= characters
@@ -125,10 +126,10 @@ class Budget:
             self.exceeded("characters", self.limits.characters)
 
     def weigh(self, value: object) -> int:
-        """Count what a comparison with `value` reads, and return it; lists count their items.
+        """Charge the cost of a comparison with `value`, including items, and return its weight.
 
         Raises:
-            SelectorLimitException: it is more than is left.
+            SelectorLimitException: the budget is exceeded.
 
         """
         if not isinstance(value, (str, bytes, list, dict)):
@@ -144,7 +145,7 @@ class Budget:
 
     @property
     def spent(self) -> int:
-        """What was spent so far, all of it in steps."""
+        """The cost so far, in steps."""
         read = self.limits.characters - self.characters
         return self.limits.steps - self.steps + read // CHARACTERS_PER_STEP
 

@@ -1,9 +1,9 @@
-"""Builds the tree of a selector from the grammar's rules, and rejects conditions without a meaning.
+"""Builds the tree of a selector from the grammar's rules, and rejects meaningless conditions.
 
-lark calls one method per rule of grammar.lark, with the rule's children: tokens (strings that know
-their position) and nodes. Terminals whose names begin with `_` are left out. The checks are
-ActiveMQ's: literals that cannot be compared are errors, while properties of the wrong type are
-merely not equal.
+lark calls one method per rule of grammar.lark, with the rule's children: tokens (strings with a
+position) and nodes. Terminals whose names begin with `_` are omitted. The checks are those of
+ActiveMQ: literals that cannot be compared are errors, while properties of the wrong type are merely
+not equal.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from pyjms.selector.tree import (
 __all__ = ["MAX_DEPTH", "Builder", "SelectorSyntaxError"]
 
 MAX_DEPTH: Final = 100
-"""How deep brackets, signs, NOT, calls and sums may nest."""
+"""The maximum nesting depth of parentheses, signs, NOT, calls and sums."""
 
 _LONG: Final = 2**63
 _LONG_DIGITS: Final = 19
-"""Decimal digits of the largest long; Python refuses to read very many."""
+"""The number of decimal digits of the largest long; Python limits the digits of an int."""
 _CONDITIONS: Final = (Truth, Not, AllOf, AnyOf, Compare, IsNull, Like, In)
 
 
 class SelectorSyntaxError(ValueError):
-    """What is wrong, where, and what to do; `parse` turns it into InvalidSelectorException."""
+    """A problem with its position and a hint; `parse` converts it to InvalidSelectorException."""
 
     def __init__(self, reason: str, position: int, hint: str) -> None:
         super().__init__(reason)
@@ -50,9 +50,9 @@ class SelectorSyntaxError(ValueError):
 
 
 class Builder:
-    """Builds the tree from the leaves up, by one call per rule of the grammar."""
+    """Builds the tree bottom-up, with one call per rule of the grammar."""
 
-    # lark looks these up by the rules' names.
+    # lark calls these methods by the rules' names.
 
     def start(self, children: list[Any]) -> Node:
         return _condition(children[0], 0)

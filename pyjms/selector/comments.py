@@ -1,8 +1,8 @@
 """Comments in selectors: `--` to the end of the line, and `/* */`.
 
-As in ActiveMQ, a line comment counts only if its line ends, and a block comment only if it is
+As in ActiveMQ, a line comment is one only if its line ends, and a block comment only if it is
 closed; otherwise the characters are operators. A lexer that tries both at each `-` and `/` would
-read the rest of the text each time, so they are removed before, in one pass.
+read the rest of the text each time, so comments are removed before parsing, in one pass.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LINE_END = re.compile(r"[\r\n]")
 
 
 def blank_comments(text: str) -> str:
-    """Return the text with blanks instead of the comments, so that positions stay the same."""
+    """Return the text with its comments replaced by blanks, so that positions stay the same."""
     last_line_end = max(text.rfind("\n"), text.rfind("\r"))
     last_block_end = text.rfind("*/")
     pieces: list[str] = []

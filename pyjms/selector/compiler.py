@@ -1,16 +1,16 @@
 """Compiles the tree of a selector to nested functions.
 
-Each node becomes a function of the lookup that returns the node's value. Literals, operators and
-patterns are bound at compile time, so evaluating a node is one call without a look at its type.
-The comparisons that consumers write most, `name = 'text'` and `name > 5`, have short cuts: one
-lookup, one type check, one comparison. AND and OR stop at the first operand that decides.
+Each node becomes a function that takes the lookup and returns the node's value. Literals, operators
+and patterns are bound at compile time, so evaluating a node is one call, without dispatch on its
+type. The most common comparisons, `name = 'text'` and `name > 5`, have fast paths: one lookup, one
+type check, one comparison. AND and OR stop at the first operand that decides the result.
 
-Nodes whose cost depends on the data spend from a `Budget`, which takes the place of the lookup in
+Nodes whose cost depends on the data are charged to a `Budget`, which replaces the lookup in
 evaluations that need one.
 
 Three-valued logic: TRUE, FALSE and UNKNOWN are True, False and None, and NULL is None as well.
-Why functions: walking the tree would decide on the type of each node for each message, and
-generated Python source would mean to compile text that clients send.
+Functions are used because an interpreter of the tree would dispatch on the type of each node for
+each message, and generated Python source would mean compiling text from clients.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 _SIZED: Final = (str, bytes, list, dict)
 _MAX_INSTRUCTIONS: Final = 10_000
-"""The size of all patterns of a selector together."""
+"""The maximum total size of the patterns of a selector."""
 _LOOKUPS_PER_STEP: Final = 10
-"""Names that are looked up and compared in the time of a step."""
+"""The number of names that can be looked up and compared in the time of a step."""
 _MANY_LOOKUPS: Final = 100
-"""A selector that reads more names than this reads each once per message: some are costly."""
+"""If a selector reads more names than this, each is looked up only once per message, as some
+lookups are expensive."""
 
 
 def compile_tree(
@@ -62,12 +63,12 @@ def compile_tree(
 ) -> Evaluate:
     """Return the function that evaluates `node` for a message's lookup.
 
-    With `convert_strings`, strings compare with numbers and booleans (ActiveMQ's prefix
-    `convert_string_expressions:`). The function raises SelectorLimitException on a message for
-    which the `limits` do not suffice.
+    With `convert_strings`, strings are converted for comparisons with numbers and booleans
+    (ActiveMQ's prefix `convert_string_expressions:`). The function raises SelectorLimitException if
+    an evaluation exceeds the `limits`.
 
     Raises:
-        SelectorSyntaxError: a pattern is malformed, or they are too large together.
+        SelectorSyntaxError: a pattern is malformed, or the total size of the patterns is too large.
 
     """
     compiler = _Compiler(convert_strings=convert_strings)
@@ -83,7 +84,7 @@ def compile_tree(
 
 
 def _without_budget(evaluate: Evaluate, spending: Evaluate) -> Evaluate:
-    """Evaluate without a budget, which is quicker, and again with one if it is needed."""
+    """Evaluate without a budget, which is faster, and repeat with a budget if one is needed."""
 
     def evaluated(lookup: Lookup) -> object:
         try:
@@ -95,7 +96,7 @@ def _without_budget(evaluate: Evaluate, spending: Evaluate) -> Evaluate:
 
 
 def _spending(evaluate: Evaluate, limits: SelectorLimits, lookups: int) -> Evaluate:
-    """Evaluate with a budget, and count what is spent of it; `lookups` steps come to that."""
+    """Evaluate with a budget, and count its cost plus `lookups` steps."""
     meter = limits.meter
     if meter is None:
         return lambda lookup: evaluate(Budget(lookup, limits))
@@ -116,7 +117,7 @@ def _spending(evaluate: Evaluate, limits: SelectorLimits, lookups: int) -> Evalu
 
 
 def _counted(evaluate: Evaluate, limits: SelectorLimits, steps: int) -> Evaluate:
-    """Count an evaluation that always takes as long."""
+    """Count an evaluation with a constant cost."""
     meter = limits.meter
     if meter is None or not steps:
         return evaluate
@@ -131,7 +132,7 @@ def _counted(evaluate: Evaluate, limits: SelectorLimits, steps: int) -> Evaluate
 
 
 def _remembering(evaluate: Evaluate) -> Evaluate:
-    """Let an evaluation look up each name once."""
+    """Make an evaluation look up each name only once."""
 
     def remembering(lookup: Lookup) -> object:
         values = _Values(lookup)
@@ -144,7 +145,7 @@ def _remembering(evaluate: Evaluate) -> Evaluate:
 
 
 class _Values(dict[str, object]):
-    """The values of a message that were looked up."""
+    """Caches the values of a message that were looked up."""
 
     def __init__(self, lookup: Lookup) -> None:
         super().__init__()
@@ -264,7 +265,7 @@ def _negation(test: Evaluate) -> Evaluate:
 
 
 def _junction(tests: tuple[Evaluate, ...], *, decisive: bool) -> Evaluate:
-    """AND is False once a test is, OR is True once a test is; else unknown (None) wins."""
+    """AND is False if any test is, OR is True if any test is; otherwise any None makes it None."""
 
     def junction(lookup: Lookup) -> bool | None:
         result: bool | None = not decisive
@@ -282,7 +283,7 @@ def _junction(tests: tuple[Evaluate, ...], *, decisive: bool) -> Evaluate:
 def _thorough(
     test: Callable[[object, object], bool | None], left_of: Evaluate, right_of: Evaluate
 ) -> Evaluate:
-    """Compare two values that may both be long."""
+    """Compare two values, both of which may be long."""
 
     def comparison(lookup: Lookup) -> bool | None:
         left, right = left_of(lookup), right_of(lookup)
@@ -299,7 +300,7 @@ def _is_short(value: object) -> bool:
 
 
 def _sum(left_of: Evaluate, right_of: Evaluate) -> Evaluate:
-    """Add, or join texts."""
+    """Add numbers, or concatenate texts."""
 
     def add(lookup: Lookup) -> object:
         result = calculate("+", left_of(lookup), right_of(lookup))
@@ -371,7 +372,7 @@ def _converting(symbol: str) -> Callable[[object, object], bool | None]:
 
 
 def _shortcut(name: str, symbol: str, literal: object) -> Evaluate:
-    """Compare a property of the literal's own type, the usual case, without conversions."""
+    """Compare a property of the same type as the literal, the usual case, without conversions."""
     kind = type(literal)
     quick = _OPERATORS[symbol]
     thorough = _test(symbol)

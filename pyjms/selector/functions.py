@@ -1,8 +1,8 @@
 """ActiveMQ's selector functions: REGEX, REPLACE, SPLIT, INLIST, MAKELIST.
 
-NULL, or a value of the wrong type, gives NULL; ActiveMQ logs an error, and neither matches.
-Each function gets the budget of the evaluation first, and spends from it. A result longer than
-MAX_TEXT is NULL.
+For NULL or a value of the wrong type, the result is NULL; ActiveMQ logs an error, and neither
+selects the message. The first argument of each function is the budget of the evaluation, to which
+it charges its cost. A result longer than MAX_TEXT is NULL.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from pyjms.selector.types import text_of
 __all__ = ["FUNCTIONS", "MAX_TEXT", "Function", "check_call"]
 
 MAX_TEXT: Final = 65_536
-"""The longest result of REPLACE, in characters."""
+"""The maximum length of the result of REPLACE, in characters."""
 _STEPS_PER_PATTERN_CHARACTER: Final = 4
 _ITEMS_PER_STEP: Final = 8
 _CHARACTERS_PER_READ: Final = 64
-"""How many characters are compared in the time in which one is read otherwise."""
+"""The number of characters compared in the time that reading one takes elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function, the number of its arguments, and the index of its pattern among them.
 
-    The function gets a `Budget` before its arguments. A pattern may be a text or compiled.
+    The function takes a `Budget` before its arguments. A pattern may be a text or compiled.
     """
 
     call: Callable[..., object]
@@ -43,7 +43,7 @@ class Function:
 
 
 def check_call(name: str, arguments: Sequence[object]) -> str:
-    """Return what is wrong with the number of arguments of a call, or "" if nothing is."""
+    """Return the problem with the number of arguments of a call; "": there is none."""
     function = FUNCTIONS[name]
     count = len(arguments)
     if count < function.least or (function.most is not None and count > function.most):
@@ -63,7 +63,7 @@ def _regex(budget: Budget, pattern: object, value: object) -> bool | None:
 
 
 def _replace(budget: Budget, value: object, pattern: object, replacement: object) -> str | None:
-    """Return the text with every match replaced; `$1` is a group, a backslash quotes."""
+    """Return the text with all matches replaced; `$1` is a group, a backslash escapes."""
     compiled = _pattern(budget, pattern)
     if compiled is None or not isinstance(value, str) or not isinstance(replacement, str):
         return None
@@ -95,7 +95,7 @@ def _parts(replacement: str) -> list[str | int]:
     """Return the parts of a replacement: texts and numbers of groups.
 
     Raises:
-        ValueError: no digit follows a `$`.
+        ValueError: a `$` is not followed by a digit.
 
     """
     parts: list[str | int] = [""]

@@ -1,9 +1,9 @@
-"""LIKE patterns as regular expressions whose cost is bounded.
+"""LIKE patterns as regular expressions with a bounded cost.
 
-Each `%` is matched at the nearest possible position only, inside an atomic group. That is
-sufficient, since nothing but the last piece is anchored, and it makes the time proportional to
-text times pattern, which is what it takes from the budget: there is no backtracking into an
-earlier `%`. (jms-api 8.5)
+The piece after each `%` is matched only at the nearest possible position, in an atomic group. That
+is sufficient, since only the last piece is anchored, and there is no backtracking into an earlier
+`%`. So the time is proportional to the length of the text times that of the pattern, which is
+charged to the budget. (jms-api 8.5)
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 __all__ = ["PRODUCT_PER_STEP", "compile_like"]
 
 PRODUCT_PER_STEP: Final = 200
-"""How many pairs of a character of the text and one of the pattern take as long as a step."""
+"""The number of pairs (character of the text, character of the pattern) per step."""
 
 
 def compile_like(pattern: str, escape: str = "") -> re.Pattern[str]:
     """Return the regular expression that fully matches the texts that are LIKE `pattern`.
 
-    `escape` makes a following `_`, `%` or itself an ordinary character; before anything else it
-    is an ordinary character itself, as in ActiveMQ.
+    `escape` makes a following `_`, `%` or `escape` an ordinary character; before any other
+    character, it is itself an ordinary character, as in ActiveMQ.
     """
     first, *rest = _parts(pattern, escape)
     if not rest:
@@ -32,7 +32,7 @@ def compile_like(pattern: str, escape: str = "") -> re.Pattern[str]:
 
 
 def _parts(pattern: str, escape: str) -> list[str]:
-    """Return the regular expressions of the pieces between the `%`."""
+    """Return the regular expressions of the pieces between the `%` characters."""
     parts = [""]
     position = 0
     while position < len(pattern):

@@ -1,7 +1,7 @@
 """Parses selector text to a tree: lark's grammar, ActiveMQ's checks, and helpful errors.
 
-The parser is LALR, so nothing recurses with the length of the text. lark is imported when the
-first selector is parsed, because most programs have none.
+The parser is LALR, so the recursion depth does not depend on the length of the text. lark is
+imported when the first selector is parsed, because most programs have no selectors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONVERT_STRINGS_PREFIX: Final = "convert_string_expressions:"
 """ActiveMQ's prefix of selectors that compare strings with numbers, as STOMP needs."""
 
 MAX_LENGTH: Final = 65_536
-"""The longest selector that is accepted, in characters."""
+"""The maximum length of a selector, in characters."""
 
 _QUOTED: Final = 200
 
@@ -69,7 +69,7 @@ def parse(text: str) -> Node:
         )
     condition = text.removeprefix(CONVERT_STRINGS_PREFIX)
     try:
-        # blanks instead of the prefix keep the positions right
+        # the prefix is replaced by blanks, so that positions stay correct
         node: Node = _lark().parse(blank_comments(condition).rjust(len(text)))  # type: ignore[assignment]
     except UnexpectedCharacters as error:
         position = error.pos_in_stream or 0
@@ -87,7 +87,7 @@ def parse(text: str) -> Node:
 
 
 def invalid(text: str, error: SelectorSyntaxError) -> InvalidSelectorException:
-    """Return the exception that says what is wrong with the selector `text`."""
+    """Return the exception that describes the problem of the selector `text`."""
     return _invalid(text, error.reason, error.position, error.hint)
 
 

@@ -25,7 +25,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _overloaded(function: _F) -> _F:
-    """Do as `delegated`, for a method with overloads, which type checkers see."""
+    """Delegate a method with overloads, and keep them for type checkers."""
     return cast("_F", delegated(cast("Callable[..., Any]", function), _target))
 
 
@@ -70,7 +70,7 @@ class TopicPublisher(_Producer):
 
     @property
     def topic(self) -> Topic | None:
-        """The topic of every message; None: each `publish` names its own."""
+        """The topic of all messages; None: each `publish` specifies it."""
         return cast("Topic | None", self.destination)
 
 
@@ -105,7 +105,7 @@ class QueueReceiver(_Consumer):
 
     @property
     def queue(self) -> Queue:
-        """The queue that the messages come from."""
+        """The queue from which messages are received."""
         return cast("Queue", self.destination)
 
 
@@ -115,9 +115,9 @@ class TopicSubscriber(_Consumer):
     def __init__(self, target: MessageConsumer, *, no_local: bool) -> None:
         super().__init__(target)
         self.no_local = no_local
-        """Whether messages that were published by the own connection are left out."""
+        """Whether messages published over the same connection are skipped."""
 
     @property
     def topic(self) -> Topic:
-        """The topic that the messages come from."""
+        """The topic from which messages are received."""
         return cast("Topic", self.destination)

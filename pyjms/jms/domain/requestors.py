@@ -1,4 +1,4 @@
-"""Requestors: a request is sent, and its reply awaited on a temporary destination."""
+"""Requestors: send a request, and wait for its reply on a temporary destination."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class _Replies(NamedTuple):
 class Requestor(Closeable):
     """Sends requests to a destination and waits for the reply to each, one at a time.
 
-    The first reply that arrives on the temporary destination is the reply: one is expected for
-    each request. For one task at a time. The connection must be started. The producer and the
-    temporary destination are created with the first request.
+    The first message that arrives on the temporary destination is taken as the reply: exactly one
+    reply is expected for each request. For one task at a time. The connection must be started. The
+    producer and the temporary destination are created with the first request.
 
     Args:
         session: neither transacted nor used for anything else; `close` closes it.
-        destination: where requests are sent to.
+        destination: the destination to which requests are sent.
 
     Raises:
-        IllegalStateException: the session is transacted: requests would leave with the commit.
-        InvalidDestinationException: there is no destination.
+        IllegalStateException: the session is transacted: requests would be sent by the commit only.
+        InvalidDestinationException: the destination is None.
     """
 
     def __init__(self, session: Session, destination: Destination) -> None:
@@ -58,15 +58,15 @@ class Requestor(Closeable):
     async def request(self, message: Message, timeout: float | None = None) -> Message | None:
         """Send `message`, with `reply_to` set, and wait for the reply.
 
-        After a timeout or a cancellation the next request has another temporary destination, so
-        that the late reply is not taken for its own. JMS: request(Message), without a timeout.
+        After a timeout or a cancellation, the next request uses another temporary destination, so
+        that a late reply is not mistaken for its reply. JMS: request(Message), without a timeout.
 
         Args:
             message: the request.
-            timeout: seconds; None waits for ever.
+            timeout: seconds; None: no limit.
 
         Returns:
-            The reply; None if `timeout` passed, or the session was closed meanwhile.
+            The reply; None: `timeout` has passed, or the session was closed meanwhile.
 
         Raises:
             IllegalStateException: the session is closed.

@@ -1,4 +1,4 @@
-"""Sessions of one domain. They refuse what belongs to the other one. (jms-api 2.17)"""
+"""Sessions of one domain, which reject operations of the other. (jms-api 2.17)"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ R = TypeVar("R")
 def _refused(
     function: Callable[Concatenate[S, P], R], instead: str
 ) -> Callable[Concatenate[object, P], R]:
-    """Return the method in place of `function` that refuses the call; `instead`: the remedy."""
+    """Return a replacement of `function` that rejects the call; the hint names `instead`."""
 
     def refuse(self: object, /, *args: P.args, **kwargs: P.kwargs) -> R:
         del args, kwargs
@@ -49,21 +49,21 @@ def _refused(
 def _checked(
     function: Callable[Concatenate[Session, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """Return the method that calls the target's if the destination is of the session's domain."""
+    """Return a method that checks the domain of the destination, and calls the target's method."""
     delegate = delegated(function, attrgetter("target"))
 
     async def call(self: DomainSession, /, *args: P.args, **kwargs: P.kwargs) -> R:
         self.check(args[0] if args else kwargs.get("destination"))
         return await delegate(self, *args, **kwargs)
 
-    functools.update_wrapper(call, function, updated=())  # the dict says what is abstract
+    functools.update_wrapper(call, function, updated=())  # it marks abstract methods
     return call
 
 
 class DomainSession(DelegatingSession):
-    """A session of one domain over a unified one; `target` is that session.
+    """A session of one domain that wraps the unified session `target`.
 
-    It behaves as its target: for one task at a time, except `close`.
+    Like the target, it is for one task at a time, except `close`.
     """
 
     of_topics: ClassVar[bool]
@@ -84,10 +84,10 @@ class DomainSession(DelegatingSession):
     create_pull_consumer = _checked(Session.create_pull_consumer)
 
     def check(self, destination: object) -> None:
-        """Refuse a destination of the other domain.
+        """Reject a destination of the other domain.
 
         Raises:
-            InvalidDestinationException: it is one.
+            InvalidDestinationException: the destination belongs to the other domain.
         """
         if isinstance(destination, Destination) and destination.is_topic is not self.of_topics:
             other = "Queues" if self.of_topics else "Topics"
@@ -100,8 +100,8 @@ class DomainSession(DelegatingSession):
 class QueueSession(DomainSession):
     """A session of queues. JMS: javax.jms.QueueSession (JMS 1.1 section 5.5).
 
-    What belongs to topics raises IllegalStateException, as section 4.11 of JMS 1.1 says, and a
-    topic as a destination InvalidDestinationException. ActiveMQ: ActiveMQQueueSession.
+    Operations for topics raise IllegalStateException (JMS 1.1 section 4.11), and a topic as a
+    destination raises InvalidDestinationException. ActiveMQ: ActiveMQQueueSession.
     """
 
     of_topics = False
@@ -116,11 +116,11 @@ class QueueSession(DomainSession):
     unsubscribe = _refused(Session.unsubscribe, "a TopicSession")
 
     async def create_sender(self, queue: Queue | None = None) -> QueueSender:
-        """Create a producer for `queue`; None: each `send` names one. Waits for the broker.
+        """Create a producer for `queue`; None: each `send` specifies it. Waits for the broker.
 
         Raises:
             InvalidDestinationException: it is a topic.
-            JMSException: as `create_producer`.
+            JMSException: as for `create_producer`.
         """
         return QueueSender(await self.create_producer(queue))
 
@@ -130,7 +130,7 @@ class QueueSession(DomainSession):
         Raises:
             InvalidDestinationException: it is a topic, or cannot be consumed from.
             InvalidSelectorException: the selector is malformed.
-            JMSException: as `create_consumer`.
+            JMSException: as for `create_consumer`.
         """
         return QueueReceiver(await self.create_consumer(queue, selector))
 
@@ -138,8 +138,8 @@ class QueueSession(DomainSession):
 class TopicSession(DomainSession):
     """A session of topics. JMS: javax.jms.TopicSession (JMS 1.1 section 6.5).
 
-    What belongs to queues raises IllegalStateException, as section 4.11 of JMS 1.1 says, and a
-    queue as a destination InvalidDestinationException. ActiveMQ: ActiveMQTopicSession.
+    Operations for queues raise IllegalStateException (JMS 1.1 section 4.11), and a queue as a
+    destination raises InvalidDestinationException. ActiveMQ: ActiveMQTopicSession.
     """
 
     of_topics = True
@@ -149,28 +149,28 @@ class TopicSession(DomainSession):
     create_browser = _refused(Session.create_browser, "a QueueSession")
 
     async def create_publisher(self, topic: Topic | None = None) -> TopicPublisher:
-        """Create a producer for `topic`; None: each `publish` names one. Waits for the broker.
+        """Create a producer for `topic`; None: each `publish` specifies it. Waits for the broker.
 
         Raises:
             InvalidDestinationException: it is a queue.
-            JMSException: as `create_producer`.
+            JMSException: as for `create_producer`.
         """
         return TopicPublisher(await self.create_producer(topic))
 
     async def create_subscriber(
         self, topic: Topic, selector: str | None = None, *, no_local: bool = False
     ) -> TopicSubscriber:
-        """Create a consumer of `topic`, from now on. Waits for the broker.
+        """Create a non-durable consumer of `topic`. Waits for the broker.
 
         Args:
             topic: the topic.
-            selector: only messages for which it is true are received; None or "": all.
-            no_local: whether messages that this connection publishes are left out.
+            selector: the condition of messages to receive; None or "": all messages.
+            no_local: whether to skip messages published over this connection.
 
         Raises:
             InvalidDestinationException: it is a queue, or cannot be consumed from.
             InvalidSelectorException: the selector is malformed.
-            JMSException: as `create_consumer`.
+            JMSException: as for `create_consumer`.
         """
         consumer = await self.create_consumer(topic, selector, no_local=no_local)
         return TopicSubscriber(consumer, no_local=no_local)

@@ -1,1 +1,1 @@
-"""Transactions beyond `commit` and `rollback`: XA, what is called at their end, redeliveries."""
+"""Transactions beyond `commit` and `rollback`: XA, synchronizations, redelivery delays."""

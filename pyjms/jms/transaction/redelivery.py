@@ -1,4 +1,4 @@
-"""The delays before redeliveries after a rollback: of clients, and of the broker's plug-in alike.
+"""The delays of redeliveries after a rollback, for clients and for the broker's plug-in.
 
 Source: ActiveMQ RedeliveryPolicy.getNextRedeliveryDelay.
 """
@@ -12,7 +12,7 @@ __all__ = ["BackOff", "next_delay"]
 
 
 class BackOff(Protocol):
-    """The attributes of a redelivery policy that decide the delays; times are in seconds."""
+    """The attributes of a redelivery policy that determine the delays; times are in seconds."""
 
     @property
     def initial_redelivery_delay(self) -> float: ...
@@ -39,7 +39,7 @@ def next_delay(policy: BackOff, previous: float | None, longest: float | None) -
     Args:
         policy: the redelivery policy.
         previous: the last delay; None before the first redelivery.
-        longest: limit of the exponential back-off; None: there is none.
+        longest: the limit of the exponential back-off; None: no limit.
     """
     if previous is None:
         return policy.initial_redelivery_delay
@@ -50,5 +50,5 @@ def next_delay(policy: BackOff, previous: float | None, longest: float | None) -
             delay = min(delay, longest)
     if policy.use_collision_avoidance:
         share = policy.collision_avoidance_percent / 100
-        delay *= 1 + random.uniform(-share, share)  # noqa: S311 - spreads load, hides nothing
+        delay *= 1 + random.uniform(-share, share)  # noqa: S311 - jitter, not cryptography
     return delay

@@ -1,4 +1,4 @@
-"""Callbacks at the end of transactions, with ActiveMQ's type names."""
+"""Callbacks at the end of transactions, with ActiveMQ's class names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["LocalTransactionEventListener", "Synchronization"]
 
 
 class Synchronization:
-    """Called at the end of one transaction; override what matters.
+    """Callbacks at the end of one transaction; override the methods that you need.
 
     Register it with `Session.add_synchronization`. The methods are called on the event loop and
     must not block; each may be a coroutine, which is awaited before the commit or rollback
@@ -19,32 +19,33 @@ class Synchronization:
     def before_end(self) -> Awaitable[None] | None:
         """Do the last work of the transaction, before its commit, rollback or end of an XA branch.
 
-        An exception rolls back instead of committing, and is raised by `commit`. Calls of `commit`
-        and `rollback` raise IllegalStateException here: the transaction is ending already.
+        If it raises, the transaction is rolled back, and `commit` raises the exception. In this
+        method, `commit` and `rollback` raise IllegalStateException: the transaction is already
+        ending.
         """
         return None
 
     def after_commit(self) -> Awaitable[None] | None:
-        """Act on the commit. An exception is logged: the outcome is decided."""
+        """Called after the commit. Exceptions are logged, as the transaction has ended."""
         return None
 
     def after_rollback(self) -> Awaitable[None] | None:
-        """Act on the rollback, or on a commit that failed. An exception is logged."""
+        """Called after a rollback or a failed commit. Exceptions are logged."""
         return None
 
 
 class LocalTransactionEventListener:
-    """Called when the local transactions of a session begin and end; override what matters.
+    """Callbacks at the begin and end of local transactions; override the methods that you need.
 
-    The methods are called on the event loop, also with the blocking API, and must not block; an
-    exception is logged. ActiveMQ: org.apache.activemq.LocalTransactionEventListener.
+    The methods are called on the event loop, also with the blocking API, and must not block;
+    exceptions are logged. ActiveMQ: org.apache.activemq.LocalTransactionEventListener.
     """
 
     def begin_event(self) -> None:
-        """Note that the first work of a session has begun a transaction."""
+        """Called when the session has begun a transaction."""
 
     def commit_event(self) -> None:
-        """Note that the transaction was committed."""
+        """Called when the transaction was committed."""
 
     def rollback_event(self) -> None:
-        """Note that the transaction was rolled back, or that its commit failed."""
+        """Called when the transaction was rolled back, or its commit failed."""

@@ -1,4 +1,4 @@
-"""XA: connections and sessions whose work belongs to branches of distributed transactions.
+"""XA: connections and sessions whose work is part of branches of distributed transactions.
 
 A transaction manager drives the `XAResource` of each session. (JMS 1.1 chapter 8; JTA:
 javax.transaction.xa; X/Open XA)
@@ -23,8 +23,8 @@ class Xid:
 
     Args:
         format_id: the format of the other two; each transaction manager has its own number.
-        global_transaction_id: the distributed transaction, 1 to 64 bytes.
-        branch_qualifier: the branch of it, up to 64 bytes; different for each broker.
+        global_transaction_id: the id of the distributed transaction, 1 to 64 bytes.
+        branch_qualifier: the id of the branch in it, up to 64 bytes; different for each broker.
     """
 
     format_id: int
@@ -35,7 +35,7 @@ class Xid:
         """Check the lengths.
 
         Raises:
-            ValueError: one of the ids is too long, or the global one empty.
+            ValueError: an id is too long, or the global transaction id is empty.
         """
         if not 1 <= len(self.global_transaction_id) <= _MAX_BYTES:
             raise ValueError("the global transaction id of an Xid has 1 to 64 bytes")
@@ -44,16 +44,16 @@ class Xid:
 
 
 class XAResource(ABC):
-    """What a transaction manager does with the branches of one session and their broker.
+    """The interface for transaction managers to the branches of one session.
 
-    JTA: javax.transaction.xa.XAResource. A branch runs through `start`, the work of the session,
-    `end`, and `commit(one_phase=True)` or `prepare` and `commit`, or through `rollback` instead
-    of either. Except for `start` and `end` any resource at the same broker serves.
+    JTA: javax.transaction.xa.XAResource. The life cycle of a branch is `start`, the work of the
+    session, `end`, and then `commit(one_phase=True)`, or `prepare` and `commit`, or `rollback`.
+    Except for `start` and `end`, any resource at the same broker can be used.
 
-    Every method may raise XAException. XAER_RMFAIL: the broker could not be asked, or its answer
-    was lost; the branch is as it was or as it should become, so repeat the call, or `recover` with
-    another connection. The same holds for a call that was cancelled: nothing is settled or
-    redelivered here until the broker has reported the outcome of the branch.
+    Every method may raise XAException. XAER_RMFAIL: the broker could not be reached, or its
+    response was lost; the branch is in the state before or after the call, so repeat the call, or
+    `recover` with another connection. The same applies to a call that was cancelled: messages are
+    neither settled nor redelivered here until the broker has reported the outcome of the branch.
     """
 
     TMNOFLAGS: ClassVar[int] = 0x00000000
@@ -73,11 +73,12 @@ class XAResource(ABC):
         """Make the session's work part of the branch, until `end`.
 
         Args:
-            xid: the branch; several sessions may work in it.
-            flags: TMNOFLAGS, TMJOIN or TMRESUME, which all do the same, as in ActiveMQ.
+            xid: the branch; several sessions may be associated with it.
+            flags: TMNOFLAGS, TMJOIN or TMRESUME, which all have the same effect, as in ActiveMQ.
 
         Raises:
-            XAException: XAER_PROTO: the session works in a branch already; XAER_INVAL: flags.
+            XAException: XAER_PROTO: the session is already associated with a branch; XAER_INVAL:
+                the flags are invalid.
         """
 
     @abstractmethod
@@ -86,39 +87,40 @@ class XAResource(ABC):
 
         Args:
             xid: the branch.
-            flags: TMSUCCESS; TMSUSPEND: it goes on later, with TMRESUME; TMFAIL: the branch can
-                only be rolled back.
+            flags: TMSUCCESS; TMSUSPEND: the work will be resumed with TMRESUME; TMFAIL: the branch
+                can only be rolled back.
 
         Raises:
-            XAException: XAER_PROTO: TMSUSPEND or TMFAIL, and the session does not work in it;
-                XAER_INVAL: flags; XA_RBROLLBACK: it can only be rolled back.
+            XAException: XAER_PROTO: TMSUSPEND or TMFAIL, but the session is not associated with the
+                branch; XAER_INVAL: the flags are invalid; XA_RBROLLBACK: the branch can only be
+                rolled back.
         """
 
     @abstractmethod
     async def prepare(self, xid: Xid) -> int:
         """Ask the broker to store the branch, so that a commit cannot fail; return its vote.
 
-        XA_OK: prepared. XA_RDONLY: nothing was done in it, and it is over.
+        XA_OK: prepared. XA_RDONLY: the branch had no work, and has ended.
 
         Raises:
-            XAException: XA_RB*: it was rolled back; XAER_PROTO: a session works in it.
+            XAException: XA_RB*: it was rolled back; XAER_PROTO: a session is associated with it.
         """
 
     @abstractmethod
     async def commit(self, xid: Xid, one_phase: bool = False) -> None:
-        """Commit a prepared branch; with `one_phase` one that is not prepared.
+        """Commit a prepared branch; with `one_phase`, a branch that is not prepared.
 
         Raises:
-            XAException: XA_RB*: it was rolled back; XAER_NOTA: the broker does not know it;
-                XAER_PROTO: it is not prepared, or a session works in it.
+            XAException: XA_RB*: it was rolled back; XAER_NOTA: it is unknown to the broker;
+                XAER_PROTO: it is not prepared, or a session is associated with it.
         """
 
     @abstractmethod
     async def rollback(self, xid: Xid) -> None:
-        """Roll a branch back, prepared or not; received messages are delivered again.
+        """Roll a branch back, prepared or not; received messages are redelivered.
 
         Raises:
-            XAException: XAER_NOTA: the broker does not know it.
+            XAException: XAER_NOTA: it is unknown to the broker.
         """
 
     @abstractmethod
@@ -127,25 +129,25 @@ class XAResource(ABC):
 
     @abstractmethod
     async def recover(self, flags: int = TMSTARTRSCAN | TMENDRSCAN) -> list[Xid]:
-        """Return all branches that are prepared at the broker, by any client.
+        """Return all prepared branches of all clients of the broker.
 
-        As in ActiveMQ every call returns all of them, with TMSTARTRSCAN, TMENDRSCAN or neither.
+        As in ActiveMQ, every call returns all of them, with TMSTARTRSCAN, TMENDRSCAN or neither.
         """
 
     @abstractmethod
     async def is_same_rm(self, other: XAResource) -> bool:
         """Return whether `other` belongs to the same broker, so that both could share a branch.
 
-        With the option `rm_id_from_connection_id` only if it belongs to the same connection.
+        With the option `rm_id_from_connection_id`, only if it belongs to the same connection.
         """
 
     @property
     def transaction_timeout(self) -> int:
-        """0: brokers limit no branch in time."""
+        """0: brokers have no timeout for branches."""
         return 0
 
     def set_transaction_timeout(self, seconds: int) -> bool:
-        """Return False: the broker cannot limit branches to `seconds`; the manager must.
+        """Return False: brokers have no timeout for branches; the transaction manager needs one.
 
         ActiveMQ: XAResource.setTransactionTimeout.
         """
@@ -154,17 +156,17 @@ class XAResource(ABC):
 
 
 class XASession(Session):
-    """A session whose work belongs to branches. JMS: XASession (JMS 1.1 section 8.3).
+    """A session whose work is part of branches. JMS: XASession (JMS 1.1 section 8.3).
 
-    `commit` and `rollback` raise TransactionInProgressException. Outside a branch, work is refused
-    with a JMSException, unless the factory has an `xa_ack_mode`. A session that is closed while
-    its branches are open takes its end at the broker when they have ended.
+    `commit` and `rollback` raise TransactionInProgressException. Outside a branch, work is rejected
+    with a JMSException, unless the factory has an `xa_ack_mode`. A session that is closed while its
+    branches are open is removed at the broker when they have ended.
     """
 
     @property
     @abstractmethod
     def xa_resource(self) -> XAResource:
-        """What the transaction manager uses, also after the session was closed."""
+        """The resource for the transaction manager; usable after the session was closed."""
 
 
 class XAConnection(Connection):

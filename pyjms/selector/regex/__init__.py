@@ -1,6 +1,7 @@
-"""Regular expressions whose cost is bounded, for patterns from untrusted clients.
+"""Regular expressions with a bounded cost, for patterns from untrusted clients.
 
-The common subset of Java's and Python's syntax, without the forms that need exponential time.
+They support the common subset of Java's and Python's syntax, except constructs that need
+exponential time.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Runs a compiled pattern: a backtracking machine that never does the same work twice.
+"""Runs a compiled pattern: a backtracking machine that never repeats work.
 
 A pattern is a program of five instructions. The machine's state is a pair (instruction, position in
 the text); at a `Split` it pushes the second choice on a stack and continues with the first, so
 that choices are tried in the order that Java and Python prescribe (greedy, lazy, leftmost
-alternative). What makes it safe is the set of visited states: whether a state leads to a match
-does not depend on how it was reached, so a state that was tried once has failed, and is not tried
-again. A search therefore takes at most instructions x positions steps, where a plain backtracking
-matcher may take exponentially many; `(a+)+b` is linear here. The set is kept between start
-positions: what failed from one start fails from the next.
+alternative). The set of visited states makes it safe: whether a state leads to a match does not
+depend on how it was reached, so a state that was tried before has failed, and is not tried again. A
+search therefore takes at most instructions x positions steps, whereas a plain backtracking matcher
+may take exponentially many; `(a+)+b` is linear here. The set is kept between start positions: a
+state that failed from one start position also fails from the next.
 
-The price: back references and look-around depend on how a state was reached and are not
-supported. The budget of the selector bounds the rest: every state takes a step. Python's `re` is
-no alternative, since a search that has started cannot be interrupted.
+The cost of this design: back references and look-around depend on how a state was reached, and are
+not supported. The selector's budget limits the time: every state takes a step. Python's `re` is not
+an alternative, since its searches cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class Match:
 
     @property
     def start(self) -> int:
-        """Where the match begins."""
+        """The position at which the match begins."""
         return self.slots[0]
 
     @property
     def end(self) -> int:
-        """Where the match ends."""
+        """The position at which the match ends."""
         return self.slots[1]
 
     def group(self, number: int) -> str:
@@ -111,7 +111,7 @@ class Pattern:
         """Return the first match at or after `position`, or None.
 
         Raises:
-            SelectorLimitException: it takes more steps than are left.
+            SelectorLimitException: the budget is exceeded.
 
         """
         visited: set[tuple[int, int]] = set()
@@ -124,7 +124,7 @@ class Pattern:
         """Yield the matches from left to right; they do not overlap.
 
         Raises:
-            SelectorLimitException: they take more steps than are left.
+            SelectorLimitException: the budget is exceeded.
 
         """
         position = 0
@@ -138,7 +138,7 @@ class Pattern:
     def _search(
         self, text: str, position: int, visited: set[tuple[int, int]], budget: Budget
     ) -> Match | None:
-        # what failed from one start fails from the next, so `visited` is kept
+        # states that failed from one start fail from the next, so `visited` is kept
         for start in range(position, len(text) + 1):
             slots = self._run(text, start, visited, budget)
             if slots is not None:

@@ -1,4 +1,4 @@
-r"""Parses a pattern to a program for the machine, by recursive descent.
+r"""Compiles a pattern to a program for the machine, by recursive descent.
 
 Supported: literals and escapes, `.`, `[...]`, `\d \w \s` and their opposites, `^ $ \b \B \A \z
 \Z`, groups, `|`, `* + ? {m,n}` with their lazy forms, and `(?i)` and `(?s)` at the beginning. Back
@@ -16,7 +16,7 @@ from pyjms.selector.regex.machine import Accept, Assertion, Instruction, Jump, P
 __all__ = ["MAX_INSTRUCTIONS", "compile_pattern"]
 
 MAX_INSTRUCTIONS: Final = 2_000
-"""The longest program; a counted repeat is expanded, so it counts as often as it repeats."""
+"""The maximum length of a program; counted repetitions are expanded."""
 
 _MAX_NESTING: Final = 30
 _MAX_GROUPS: Final = 20
@@ -60,7 +60,7 @@ def compile_pattern(text: str) -> Pattern:
     """Return the compiled pattern.
 
     Raises:
-        ValueError: the pattern is malformed, too large, or uses what is not supported.
+        ValueError: the pattern is malformed, too large, or uses unsupported syntax.
 
     """
     return _Parser(text).parse()
