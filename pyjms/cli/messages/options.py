@@ -1,4 +1,4 @@
-"""Options that `pyjms send`, `receive` and `browse` share, and options with long definitions."""
+"""The shared options of `pyjms send`, `receive` and `browse`, and options with long definitions."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ __all__ = ["Acknowledgement", "Incoming", "browse_all", "receive_all", "receive_
 
 
 class Acknowledgement(StrEnum):
-    """When `pyjms receive` acknowledges."""
+    """The acknowledgement modes of `pyjms receive`."""
 
     CLIENT = "client"
     AUTO = "auto"
@@ -43,17 +43,17 @@ _MODES: Final = {
 
 @dataclass(slots=True)
 class Incoming:
-    """What is received, and how."""
+    """The source and options of a receive."""
 
     destination: Destination
     selector: str | None = None
     count: int | None = 1
-    """None: until no message arrives."""
+    """The maximum number of messages; None: receive until no message arrives."""
     timeout: float | None = None
     """Seconds to wait for each message; None: no limit."""
     acknowledgement: Acknowledgement = Acknowledgement.CLIENT
     subscription: str | None = None
-    """The name of a durable subscription; the destination is a topic then."""
+    """The name of a durable subscription; then the destination is a topic."""
 
 
 async def receive_all(
@@ -65,7 +65,7 @@ async def receive_all(
     call is cancelled.
 
     Raises:
-        JMSException: the broker cannot be reached, or refused a request.
+        JMSException: the broker cannot be reached, or rejected a request.
     """
     received = 0
     acknowledgement = incoming.acknowledgement
@@ -92,10 +92,10 @@ async def receive_all(
 async def receive_until_interrupted(
     factory: ConnectionFactory, incoming: Incoming, handle: Callable[[Message], None]
 ) -> bool:
-    """Receive as `receive_all`, until SIGINT; return whether that has ended it. Main thread only.
+    """Receive as `receive_all`, until SIGINT; return whether SIGINT ended it. Main thread only.
 
-    The signal is handled even where the parent process ignores it, as shells have their
-    background commands do.
+    The signal is handled even if the process has inherited that it is ignored, as background
+    commands of shells do.
     """
     watching = anyio.Event()
     with anyio.CancelScope() as scope:
@@ -118,7 +118,7 @@ async def _cancel_on_interrupt(scope: anyio.CancelScope, watching: anyio.Event) 
             async for _ in received:
                 scope.cancel()
     except NotImplementedError:
-        watching.set()  # Windows: it is a KeyboardInterrupt
+        watching.set()  # Windows: SIGINT raises KeyboardInterrupt
 
 
 async def _consumer(session: ActiveMQSession, incoming: Incoming) -> MessageConsumer:
@@ -141,7 +141,7 @@ async def browse_all(
     """Call `handle` with each message of a queue, at most `limit`; return their number.
 
     Raises:
-        JMSException: the broker cannot be reached, or refused a request.
+        JMSException: the broker cannot be reached, or rejected a request.
     """
     seen = 0
     async with await factory.create_connection() as connection:

@@ -50,7 +50,7 @@ def headers_of(message: Message) -> dict[str, object]:
 def as_json(message: Message) -> dict[str, object]:
     """Return headers, `properties`, `type`, and `body`, or `body_base64` for bytes and objects.
 
-    What cannot be decoded is reported as `error`.
+    If something cannot be decoded, `error` describes it.
     """
     item = headers_of(message)
     try:
@@ -76,7 +76,7 @@ def type_of(message: Message) -> str:
 def print_message(message: Message, *, as_json_line: bool, headers: bool) -> None:
     """Print a message and flush.
 
-    A body of bytes is written as it is, without a line end, unless it goes to a terminal.
+    A body of bytes is written unchanged, without a newline, unless the output is a terminal.
     """
     if as_json_line:
         json_line(as_json(message))
@@ -105,7 +105,7 @@ def _print_body(message: Message) -> None:
             sys.stdout.flush()
             sys.stdout.buffer.write(body)
     elif isinstance(body, str):
-        # control codes of a message must not control the terminal; line ends and tabs may stay
+        # remove a message's control characters except newlines and tabs, to protect the terminal
         typer.echo("\n".join(map(_line, body.split("\n"))) if is_terminal else body)
     elif body is not None:
         typer.echo(json.dumps(_plain(body)))
@@ -138,7 +138,7 @@ def _values(message: StreamMessage) -> Iterator[object]:
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON has a type for."""
+    """Return a value of a JSON type."""
     if isinstance(value, bytes | bytearray):
         return {"base64": base64.b64encode(value).decode("ascii")}
     if isinstance(value, dict):

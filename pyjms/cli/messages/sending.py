@@ -1,4 +1,4 @@
-"""Sending for `pyjms send`: bodies and properties from the command line."""
+"""Sending messages for `pyjms send`: bodies and properties from the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STANDARD_INPUT: Final = Path("-")
 
 @dataclass(slots=True)
 class Outgoing:
-    """How messages are sent, and the headers and properties of each."""
+    """The options of a send, and the headers and properties of its messages."""
 
     destination: Destination
     persistent: bool = True
@@ -39,7 +39,7 @@ class Outgoing:
     properties: dict[str, object] = field(default_factory=dict)
 
     def message(self, body: str | bytes) -> Message:
-        """Return a message with that body."""
+        """Return a message with this body."""
         message: Message = TextMessage(body) if isinstance(body, str) else BytesMessage(body)
         message.correlation_id = self.correlation_id
         message.reply_to = self.reply_to
@@ -51,10 +51,10 @@ class Outgoing:
 
 
 def read_property(text: str) -> tuple[str, object]:
-    """Return name and value of `name=value`, a text, or `name:type=value`.
+    """Return the name and value of `name=value` (a string) or `name:type=value`.
 
     Raises:
-        ConfigurationException: it has another form, or the value is not of that type.
+        ConfigurationException: it has another form, or the value is not of the type.
     """
     name, equals, value = text.partition("=")
     name, colon, kind = name.partition(":")
@@ -78,10 +78,10 @@ def read_property(text: str) -> tuple[str, object]:
 def bodies_of(
     body: str | None, file: Path | None, *, lines: bool, as_bytes: bool, count: int
 ) -> Iterator[str | bytes]:
-    """Iterate over the bodies to send; None and None: the standard input.
+    """Iterate over the bodies to send; without `body` and `file`, those of the standard input.
 
     Raises:
-        ConfigurationException: the file cannot be read, or is not UTF-8 and not sent as bytes.
+        ConfigurationException: the file cannot be read, or is text to send but not UTF-8.
     """
     if body is not None:
         found: Iterable[bytes] = (body.encode("utf-8", "surrogateescape"),)
@@ -127,11 +127,11 @@ async def send_all(
     bodies: Iterable[str | bytes],
     on_messages: Callable[[int], None],
 ) -> list[str]:
-    """Send a message for each body; return the ids of the last ones, at most 100. Cancellable.
+    """Send a message for each body; return the ids of at most the last 100. Cancellable.
 
     Raises:
         ConfigurationException: a body cannot be read.
-        JMSException: the broker cannot be reached, or refused a message.
+        JMSException: the broker cannot be reached, or rejected a message.
     """
     ids: list[str] = []
     async with await factory.create_connection() as connection:

@@ -1,4 +1,4 @@
-"""What a supervisor tells a worker on its command line, and what the worker answers."""
+"""The arguments that a supervisor passes to a worker, and the worker's report."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WORKER_VARIABLE: Final = "PYJMS_WORKER"
 
 @dataclass(frozen=True, slots=True)
 class WorkerArguments:
-    """Which worker a process is, and its two pipes to the supervisor.
+    """The number of a worker, and its two pipes to the supervisor.
 
-    `report_to` is the descriptor that the worker writes its report to once it has started.
-    `end_with` reaches its end when the supervisor has ended, however that came about.
+    `report_to` is the descriptor to which the worker writes its report when it has started.
+    `end_with` is the descriptor of a pipe that is closed when the supervisor ends for any reason.
     """
 
     number: int
@@ -38,11 +38,11 @@ class WorkerArguments:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What a worker that has started says of itself.
+    """The report of a worker that has started.
 
-    `is_exclusive`: it holds what only one process can have (a client id, the data directory of an
-    embedded broker), so that its successor can start only when it has ended. `stop_timeout`:
-    seconds that it needs at most to stop.
+    `is_exclusive`: it uses a resource that only one process can have (a client id, the data
+    directory of an embedded broker), so that its successor can start only after its end.
+    `stop_timeout`: the maximum number of seconds that it needs to stop.
     """
 
     is_exclusive: bool

@@ -25,8 +25,8 @@ def run_worker(application: JmsApplication, arguments: WorkerArguments) -> None:
     """Run `application` until SIGTERM or the end of the supervisor. The main thread only.
 
     Raises:
-        ConfigurationException: its settings do not go with several processes.
-        Exception: as `JmsApplication.start`.
+        ConfigurationException: its settings do not allow several processes.
+        Exception: as for `JmsApplication.start`.
     """
     if arguments.total > 1:
         _refuse_embedded_broker(application.settings)
@@ -75,6 +75,6 @@ def _embeds_broker(settings: PyjmsSettings) -> bool:
 
 
 def _end_with_supervisor(descriptor: int) -> None:
-    """Wait for the end of the pipe, which nobody writes to; then stop as if asked to."""
+    """Wait until the supervisor's end of the pipe is closed; then stop as on SIGTERM."""
     os.read(descriptor, 1)
     os.kill(os.getpid(), signal.SIGTERM)

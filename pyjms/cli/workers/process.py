@@ -1,4 +1,4 @@
-"""One worker process, as its supervisor sees it.
+"""A worker process, controlled by its supervisor.
 
 The process has its own session: Ctrl-C in a terminal reaches only the supervisor, which then asks
 each worker to stop. Two pipes connect them. The worker writes its report to the first pipe when the
@@ -31,24 +31,24 @@ __all__ = ["WorkerProcess", "command_of_this_process"]
 logger: Final = get_logger(__name__)
 
 _GRACE = 10.0
-"""Seconds over its own time to stop after which a worker is killed."""
+"""Seconds after a worker's own stop timeout before it is killed."""
 _LONGEST_REPORT = 4096
 
 
 class WorkerProcess:
     """A process that runs the application. Create it with `start`, on the supervisor's loop."""
 
-    def __init__(self, process: Process, number: int, report: int, life_line: int) -> None:
+    def __init__(self, process: Process, number: int, report: int, lifeline: int) -> None:
         self.number = number
         self.pid: int = process.pid
         self.started_at: float = _clock.now()
         self.report: WorkerReport | None = None
-        """What the worker has reported about itself; None before it has started."""
+        """The worker's report; None: it has not started yet."""
         self.is_stopping: bool = False
         """Whether it was asked to stop."""
         self._process = process
         self._report_from = report
-        self._life_line = life_line
+        self._lifeline = lifeline
 
     @classmethod
     async def start(cls, command: list[str], number: int, total: int) -> WorkerProcess:
@@ -58,7 +58,7 @@ class WorkerProcess:
             OSError: the operating system cannot start a process.
         """
         report, report_to = os.pipe()
-        end_with, life_line = os.pipe()
+        end_with, lifeline = os.pipe()
         arguments = WorkerArguments(number, total, report_to, end_with)
         try:
             process = await anyio.open_process(
@@ -72,32 +72,32 @@ class WorkerProcess:
             )
         except BaseException:
             os.close(report)
-            os.close(life_line)
+            os.close(lifeline)
             raise
         finally:
             os.close(report_to)
             os.close(end_with)
-        return cls(process, number, report, life_line)
+        return cls(process, number, report, lifeline)
 
     @property
     def name(self) -> str:
-        """The worker, in the log."""
+        """The name of the worker in the log."""
         return f"Worker {self.number} (pid {self.pid})"
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended: the exit code, or minus the signal's number; None: it runs."""
+        """The exit code, or the negated signal number; None: the process is running."""
         return self._process.returncode
 
     def describe_end(self) -> str:
-        """Return how the process ended, in words."""
+        """Return a description of how the process ended."""
         code = self.exit_code
         if code is not None and code < 0:
             return f"was ended by {signal.Signals(-code).name}"
         return f"ended with exit code {code}"
 
     async def wait_started(self) -> bool:
-        """Wait until the application has started, or the process has ended; True: the former."""
+        """Wait until the application has started (True) or the process has ended (False)."""
         await anyio.wait_readable(self._report_from)
         data = os.read(self._report_from, _LONGEST_REPORT)
         if data:
@@ -109,7 +109,7 @@ class WorkerProcess:
         await self._process.wait()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens if the process has ended."""
+        """Send a signal; no effect if the process has ended."""
         if self.exit_code is None:
             try:
                 self._process.send_signal(number)
@@ -117,9 +117,9 @@ class WorkerProcess:
                 logger.debug("%s has ended already", self.name)
 
     async def stop(self) -> None:
-        """Ask the process to stop, and return when it has ended; kill it if it takes too long.
+        """Ask the process to stop, and wait for its end; kill it if it takes too long.
 
-        It has the time that it has asked for, and some seconds more.
+        It may take the stop timeout of its report, and some more seconds.
         """
         self.is_stopping = True
         self.send_signal(signal.SIGTERM)
@@ -138,9 +138,9 @@ class WorkerProcess:
         self.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Close both pipes. A process that still runs then stops."""
+        """Close both pipes. If the process is still running, it stops."""
         os.close(self._report_from)
-        os.close(self._life_line)
+        os.close(self._lifeline)
 
 
 def command_of_this_process() -> list[str]:

@@ -25,8 +25,8 @@ def supervise(workers: int, folders: Sequence[Path] | None, *, reload: bool) -> 
     `reload`: restart them when files below `folders` (None: the current folder) change.
 
     Raises:
-        ConfigurationException: the operating system has no signals for it, or `--reload` cannot
-            watch the folders.
+        ConfigurationException: the operating system does not have the required signals, or
+            `--reload` cannot watch the folders.
     """
     if sys.platform == "win32":
         raise ConfigurationException(

@@ -8,28 +8,28 @@ There is one *slot* for each worker, with one task that keeps it filled:
     start a process -> it reports that the application has started -> it exits -> start another
 
 *Exits.* A worker that exits without having been asked to is replaced. If it did not run for long,
-there is a back-off before that, so that a worker that keeps failing does not keep the machine busy.
-While the supervisor itself starts, the rule is different: a worker that cannot start then will
-never start (its module does not load, its settings are wrong), so everything stops, with exit code
-1. With `--reload` the supervisor waits for the next change of a file instead.
+it is replaced after a back-off, so that a worker that keeps failing does not keep the machine busy.
+While the supervisor itself starts, a worker that cannot start will never start (its module does not
+load, its settings are wrong), so everything stops, with exit code 1. With `--reload`, the
+supervisor waits for the next file change instead.
 
-*Rolling restart* (SIGHUP): one slot after the other gets a new process. The new process is started
-first, and the old one is asked to stop only when the new one has reported its start. So there is
-always a consumer, and code that cannot start does not replace a working process. A worker that is
-exclusive (it has a client id, or embeds the broker) must end before its successor can start.
+*Rolling restart* (SIGHUP): the process of one slot after the other is replaced. The new process is
+started first, and the old one is asked to stop only when the new one has reported its start. So
+there is always a consumer, and code that cannot start does not replace a working process. An
+exclusive worker (it has a client id, or embeds the broker) must end before its successor can start.
 
-*Reload* restarts like that, but stops first: two versions of the code never work at the same time.
+*Reload* is a rolling restart that stops first: two versions of the code never run at the same time.
 
-If the system refuses to start a process (no memory, or a deployment is replacing the program),
-the supervisor tries again after the same back-off, and the other workers keep running.
+If the system cannot start a process (no memory, or a deployment is replacing the program), the
+supervisor retries after the same back-off, and the other workers keep running.
 
-*Stop* (SIGTERM, SIGINT): all workers are asked to stop, each has its own time to finish what it is
-handling, and the supervisor exits when they have exited. A second signal kills them.
+*Stop* (SIGTERM, SIGINT): all workers are asked to stop, each has its own stop timeout to finish the
+messages in progress, and the supervisor exits when they have exited. A second signal kills them.
 
-Other signals: SIGTTIN adds a worker, SIGTTOU removes one, SIGUSR1 and SIGUSR2 are passed on (they
-pause and resume the listeners). A worker that is still starting gets them once it has started,
-because they would kill it before. A worker that starts while the others are paused is paused too.
-A worker stops by itself when its supervisor has exited.
+Other signals: SIGTTIN adds a worker, SIGTTOU removes one, SIGUSR1 and SIGUSR2 are forwarded (they
+pause and resume the listeners). A worker that is still starting gets them after it has started,
+because earlier they would kill it. A worker that starts while the others are paused is paused, too.
+A worker stops when its supervisor has exited.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["Supervisor"]
 logger: Final = get_logger(__name__)
 
 _LONG_LIFE: Final = 60.0
-"""Seconds after which the end of a worker does not suggest that the next one will soon end, too."""
+"""Seconds after which the end of a worker does not suggest that the next will also end soon."""
 _FORWARDED: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 _HANDLED: Final = (
     signal.SIGINT,
@@ -64,7 +64,7 @@ _HANDLED: Final = (
 
 
 class _Slot:
-    """One worker's place: its number, its process, and the task that keeps it filled."""
+    """A worker's slot: its number, its process, and the task that replaces the process."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -72,21 +72,21 @@ class _Slot:
         self.task: BackgroundTask | None = None
         self.is_closed = False
         self.replacement: WorkerProcess | None = None
-        """What a rolling restart has started beside `process`, until it takes its place."""
+        """The process that a rolling restart has started, until it replaces `process`."""
         self.restart = anyio.Event()
-        """Set: the process that has ended, or has not started, is to be replaced now."""
+        """Set: the process has ended, or could not be started, and must be replaced now."""
         self.settled = anyio.Event()
-        """Set: the latest process has started, or has ended before it had."""
+        """Set: the latest process has started, or has ended before it started."""
         self.back_off = ExponentialBackOff(0.5, 2.0, max_interval=30.0).start()
 
 
 class Supervisor:
-    """Runs `command` in `total` processes until it is told to stop. The main thread only.
+    """Runs `command` in `total` processes until it is asked to stop. The main thread only.
 
     Args:
         command: runs the application; the option that makes it a worker is added.
         total: the number of workers, 1 or more.
-        changes: waits for changes of files, again and again, and awaits its argument after each;
+        changes: watches files until it is cancelled, and awaits its argument after each change;
             None: files are not watched.
     """
 
@@ -115,7 +115,7 @@ class Supervisor:
             reloads = None
             if self._changes is not None:
                 reloads = spawn(
-                    self._changes, self._reload, name="pyjms reload", on_error=self._give_up
+                    self._changes, self._reload, name="pyjms reload", on_error=self._fail
                 )
             try:
                 await self._stopping.wait()
@@ -136,7 +136,7 @@ class Supervisor:
         slot = _Slot(len(self._slots) + 1)
         self._slots.append(slot)
         slot.task = spawn(
-            self._keep_filled, slot, name=f"pyjms worker {slot.number}", on_error=self._give_up
+            self._keep_filled, slot, name=f"pyjms worker {slot.number}", on_error=self._fail
         )
 
     async def _close_slot(self, slot: _Slot) -> None:
@@ -148,8 +148,8 @@ class Supervisor:
                 await process.stop()
         await end_tasks(slot.task)
 
-    def _give_up(self, error: BaseException) -> None:
-        logger.error("The supervisor cannot go on: %s", error, exc_info=error)
+    def _fail(self, error: BaseException) -> None:
+        logger.error("The supervisor cannot continue: %s", error, exc_info=error)
         self._failed = True
         self._stopping.set()
 
@@ -168,19 +168,19 @@ class Supervisor:
                 if process.exit_code is None:  # this task was cancelled
                     process.kill()
                 process.close()
-            while slot.process is not process:  # a rolling restart has put another one there
+            while slot.process is not process:  # a rolling restart has replaced it
                 process = slot.process
                 await process.wait()
                 process.close()
             slot.process = None
             if not slot.is_closed:
-                await self._before_the_next(slot, process, has_started=has_started)
+                await self._wait_to_replace(slot, process, has_started=has_started)
 
     async def _start(self, slot: _Slot) -> WorkerProcess | None:
-        """Start a process; None: the system refuses that now, and has had some time.
+        """Start a process; None: the system could not start it, and the back-off is over.
 
         Raises:
-            OSError: it refuses the first ones.
+            OSError: one of the first processes could not be started.
         """
         try:
             return await WorkerProcess.start(self._command, slot.number, len(self._slots))
@@ -208,10 +208,10 @@ class Supervisor:
             self._has_started = True
         return True
 
-    async def _before_the_next(
+    async def _wait_to_replace(
         self, slot: _Slot, ended: WorkerProcess, *, has_started: bool
     ) -> None:
-        """Decide what follows the end of a worker; return when another one is to start."""
+        """Handle the end of a worker; return when its successor is to be started."""
         if ended.is_stopping:  # a reload, or a rolling restart of an exclusive worker
             return
         if not has_started and self._changes is not None:
@@ -222,7 +222,7 @@ class Supervisor:
             logger.error("%s %s and cannot start: stopping", ended.name, ended.describe_end())
             self._failed = True
             self._stopping.set()
-            await slot.restart.wait()  # set as the slot is closed
+            await slot.restart.wait()  # set when the slot is closed
             return
         if _clock.now() - ended.started_at > _LONG_LIFE:
             slot.back_off = ExponentialBackOff(0.5, 2.0, max_interval=30.0).start()
@@ -279,7 +279,7 @@ class Supervisor:
             logger.info("Workers: %d", len(self._slots))
 
     async def restart(self) -> None:
-        """Replace the workers one after the other; one that cannot be replaced goes on."""
+        """Replace the workers one after the other; one that cannot be replaced keeps running."""
         async with self._restarting:
             logger.info("Rolling restart of %d workers", len(self._slots))
             for slot in list(self._slots):
@@ -289,7 +289,7 @@ class Supervisor:
 
     async def _replace(self, slot: _Slot) -> bool:
         old = slot.process
-        if old is None:  # it waits for its back-off
+        if old is None:  # it is waiting for its back-off
             slot.restart.set()
             return True
         if old.report is None or old.report.is_exclusive:

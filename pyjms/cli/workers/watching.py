@@ -10,7 +10,7 @@ from typing import Final
 
 try:
     import watchfiles
-except ImportError:  # `watched_folders` says so
+except ImportError:  # `watched_folders` raises the error
     watchfiles = None  # type: ignore[assignment]
 
 from pyjms._distribution import install_command
@@ -29,7 +29,7 @@ def watched_folders(named: Sequence[Path] | None) -> list[Path]:
     """Return the folders to watch: those named, or else the current one.
 
     Raises:
-        ConfigurationException: one does not exist, or watchfiles is not installed.
+        ConfigurationException: a folder does not exist, or watchfiles is not installed.
     """
     if watchfiles is None:
         raise ConfigurationException(
@@ -47,16 +47,15 @@ def watched_folders(named: Sequence[Path] | None) -> list[Path]:
 async def wait_for_changes(
     folders: Sequence[Path], on_change: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Await `on_change(text)` after each change below `folders` of a file of code or settings.
+    """Await `on_change(text)` after each change of code or settings files below `folders`.
 
-    Changes within a short time (an editor saves several files) count as one. Runs until it is
-    cancelled.
+    Changes within a short time (an editor saves several files) count as one. Runs until cancelled.
     """
 
     def is_watched(_: object, path: str) -> bool:
         return path.endswith(_SUFFIXES) and _IGNORED.isdisjoint(Path(path).parts)
 
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # its count of changes says less
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # its messages say less
     async for changes in watchfiles.awatch(*folders, watch_filter=is_watched):
         await on_change(_describe({path for _, path in changes}))
 
