@@ -181,7 +181,7 @@ class OpenTelemetry:
         parent: Context | None = None,
         own: Attributes | None = None,
     ) -> AbstractContextManager[Span]:
-        """Start the span of an operation; its metric has the attributes without `own`."""
+        """Start the span of an operation; its metric has the attributes except `own`."""
         name, attributes = at
         parent = otel_context.get_current() if parent is None else parent
         span = self._tracer.start_span(f"{verb} {name}", parent, kind, attributes | (own or {}))
