@@ -45,7 +45,7 @@ Body: TypeAlias = "str | bytes | Mapping[str, Any] | BaseModel"
 _CONF: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
-    # without the C2 compiler: it takes half of the CPU time of a short run
+    # without the JVM's optimizing compiler: it takes half of the CPU time of a short run
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 _TOPIC_WAIT: Final = 0.5
