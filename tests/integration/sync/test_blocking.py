@@ -373,6 +373,6 @@ def test_errors_come_out_as_they_are(connection: Connection) -> None:
 async def test_a_factory_of_the_loop_gets_no_blocking_template() -> None:
     url = f"vm://sync-{next(_numbers)}?broker.persistent=false"
     with pytest.raises(
-        IllegalStateException, match=r"CachingConnectionFactory is one of pyjms.aio"
+        IllegalStateException, match=r"CachingConnectionFactory is a class of pyjms.aio"
     ):
         JmsTemplate(aio.CachingConnectionFactory(aio.ConnectionFactory(url)))
