@@ -101,7 +101,7 @@ def _located(cause: BaseException, error: JMSException) -> ConfigurationExceptio
 
 
 def report(problems: Problems) -> None:
-    """Print all problems, the checks not made, and the number of problems; exit with code 1.
+    """Print all problems, the skipped checks, and the number of problems; exit with code 1.
 
     Returns if there are none.
     """

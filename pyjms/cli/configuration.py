@@ -40,7 +40,8 @@ ProfilesOption = Annotated[
         "--profiles",
         metavar="NAME[,NAME...]",
         callback=_choose_profiles,
-        help="Files on top of the YAML file: application-NAME.yaml. Default: PYJMS_PROFILES.",
+        help="Profiles whose files, application-NAME.yaml, override the YAML file. Default: "
+        "PYJMS_PROFILES.",
     ),
 ]
 
@@ -67,7 +68,7 @@ def show(
     from pyjms.settings import load_settings
 
     if changed and not sources:
-        raise typer.BadParameter("it needs --sources", param_hint="--changed")
+        raise typer.BadParameter("requires --sources", param_hint="--changed")
     settings = load_settings(config)
     shown = _shown(settings)
     if not sources:
@@ -116,7 +117,7 @@ def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
 
 
 def _source(settings: PyjmsSettings, path: tuple[str, ...]) -> str:
-    """Return where a value was read; "" if it is the default."""
+    """Return the source of a value; "" if it is the default."""
     found = settings.source(path)
     return "" if found is None else str(found)
 

@@ -37,7 +37,9 @@ def url_option(*names: str, description: str = "The broker.") -> Any:
 
 UrlOption: TypeAlias = Annotated[
     str | None,
-    url_option(description="The broker, also ActiveMQ's. Default: tcp://localhost:61616."),
+    url_option(
+        description="The URL of the broker (pyjms or ActiveMQ). Default: tcp://localhost:61616."
+    ),
 ]
 
 
@@ -48,7 +50,8 @@ def user_option(*names: str) -> Any:
         "-u",
         *names,
         envvar="PYJMS_USER",
-        help="The user. The password is read from PYJMS_PASSWORD or --password-file, or asked for.",
+        help="The user name. The password is read from PYJMS_PASSWORD, --password-file, or a "
+        "prompt.",
     )
 
 
@@ -58,7 +61,7 @@ User: TypeAlias = Annotated[str | None, user_option()]
 def password_option(name: str) -> Any:
     """Return the option `name` for a password on the command line, for ActiveMQ's commands."""
     return typer.Option(
-        name, help="The password (ActiveMQ's option); everybody on this machine can see it."
+        name, help="The password (ActiveMQ's option); visible to all users of this machine."
     )
 
 

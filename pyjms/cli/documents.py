@@ -29,8 +29,9 @@ def docs(
 ) -> None:
     """Write the AsyncAPI 3 document of an application: asyncapi.yaml, .json and .html.
 
-    Channels, operations and message types are those of its listeners; nothing is connected. The
-    page needs no other file and no internet. Passwords and users are left out.
+    It describes the channels, operations and message types of the listeners. The command does not
+    connect to a broker. The HTML page is self-contained and needs no internet access. Passwords and
+    user names are omitted.
     """
     import yaml
 

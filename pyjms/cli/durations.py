@@ -10,7 +10,7 @@ __all__ = ["duration_option"]
 
 
 def duration_option(*names: str, text: str) -> Any:
-    """Return an option for a duration of zero or more; `text` is its help."""
+    """Return an option for a non-negative duration; `text` is its help."""
     return typer.Option(*names, parser=_duration, metavar="DURATION", help=text)
 
 
@@ -25,5 +25,5 @@ def _duration(text: object) -> float:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if found < 0:
-        raise typer.BadParameter("a duration cannot be negative here")
+        raise typer.BadParameter("the duration must not be negative")
     return found

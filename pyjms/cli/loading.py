@@ -31,7 +31,7 @@ def split_target(target: str) -> tuple[str, str]:
         ConfigurationException: MODULE is a path, and there is no such file.
     """
     module, _, name = target.partition(":")
-    if target[1:3] in {":\\", ":/"}:  # a drive of Windows
+    if target[1:3] in {":\\", ":/"}:  # a Windows drive
         module, _, name = target[2:].partition(":")
         module = target[:2] + module
     if not module.endswith(".py") and "/" not in module and "\\" not in module:
@@ -62,8 +62,8 @@ def load_application(target: str, config: Path | None) -> JmsApplication:
     """Import MODULE and return APP, its only JmsApplication, or a new one with its handlers.
 
     Raises:
-        ConfigurationException: module or application do not exist, or the choice is ambiguous; or
-            `--config` was given with an application that the module creates itself.
+        ConfigurationException: the module or application does not exist, or the choice is
+            ambiguous; or `--config` was given with an application that the module creates itself.
     """
     module_name, name = split_target(target)
     module = load_module(module_name)

@@ -65,7 +65,7 @@ ShutdownOption = Annotated[
         "--shutdown-timeout",
         parser=_read_duration,
         metavar="DURATION",
-        help="How long handlers in progress may take at the end, such as 10s. Default: "
+        help="Time that running handlers get to finish during shutdown, such as 10s. Default: "
         "lifecycle.timeout_per_shutdown_phase, 20s.",
     ),
 ]
@@ -94,8 +94,9 @@ HealthPortOption = Annotated[
         min=0,
         max=65535,
         metavar="PORT",
-        help="Answer /health/live, /health/ready, /health/started and /metrics on this port; with "
-        "--workers the first one does, the second on the next port. Default: health.port.",
+        help="Serve /health/live, /health/ready, /health/started and /metrics on this port; with "
+        "--workers, the first worker uses this port, the second the next one, and so on. Default: "
+        "health.port.",
     ),
 ]
 LogFormatOption = Annotated[

@@ -71,7 +71,7 @@ def json_line(value: object) -> None:
 
 
 def safe_text(value: object) -> str:
-    """Return text from others, such as a message, without the terminal's control codes."""
+    """Return untrusted text, such as a message body, with its control characters escaped."""
     return escape_control_characters(str(value))
 
 

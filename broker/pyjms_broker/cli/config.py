@@ -13,7 +13,10 @@ app = typer.Typer(name="config", help="The broker's configuration.", no_args_is_
 Define = Annotated[
     list[str] | None,
     typer.Option(
-        "-D", "--define", metavar="NAME=VALUE", help="Value of a ${NAME} in ActiveMQ's files."
+        "-D",
+        "--define",
+        metavar="NAME=VALUE",
+        help="Value of the placeholder ${NAME} in ActiveMQ's files.",
     ),
 ]
 Properties = Annotated[
@@ -36,8 +39,8 @@ def convert(
 ) -> None:
     """Convert ActiveMQ's activemq.xml into broker.yaml.
 
-    Everything that has no counterpart is reported on the standard error, with file, line, element,
-    the reason and what to do instead, and as comments in the result.
+    Settings without a counterpart are reported on standard error, with file, line, element, reason
+    and remedy, and as comments in the result.
 
     Exit code 0: everything was converted; 1: something was not; 2: the file cannot be converted.
     """

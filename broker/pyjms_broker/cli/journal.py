@@ -161,7 +161,7 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
 
 @app.command()
 def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
-    """Show what keeps each segment from being removed, and how many each destination keeps.
+    """Show what keeps each segment from being removed, and the number of segments per destination.
 
     A segment is kept as long as it holds a message that is not acknowledged, a durable
     subscription, a part of an open or prepared transaction, or acknowledgements of messages in

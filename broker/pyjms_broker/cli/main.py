@@ -70,8 +70,8 @@ def start(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Data directory, as ActiveMQ's: the journal is in its subdirectory kahadb. "
-            "Not with persistent: false."
+            help="Data directory; as in ActiveMQ, the journal is in its subdirectory kahadb. "
+            "Cannot be combined with persistent: false."
         ),
     ] = None,
     ephemeral: Annotated[

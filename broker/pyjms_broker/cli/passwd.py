@@ -17,8 +17,8 @@ Password: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="PASSWORD",
-        help="The password, as ActiveMQ's option. Other users of the machine can read it in the "
-        "list of processes; the variable PYJMS_ENCRYPTION_PASSWORD they cannot.",
+        help="The password (ActiveMQ's option). Unlike the variable PYJMS_ENCRYPTION_PASSWORD, it "
+        "is visible to other users of the machine in the process list.",
     ),
 ]
 
@@ -26,7 +26,7 @@ Password: TypeAlias = Annotated[
 def passwd() -> None:
     """Print a scrypt hash of a password, which replaces the password in the configuration.
 
-    It asks for the password, or reads one line of the standard input if that is not a terminal.
+    Prompts for the password, or reads one line of standard input if that is not a terminal.
     """
     from pyjms_broker.security.passwords import hash_password
 
@@ -40,7 +40,7 @@ def _input_option(what: str) -> Any:
     return typer.Option(
         "--input",
         metavar=what.upper(),
-        help=f"The {what}, as ActiveMQ's option; prints ActiveMQ's line.",
+        help=f"The {what} (ActiveMQ's option); the output is in ActiveMQ's format.",
     )
 
 
@@ -53,15 +53,18 @@ def encrypt(
     password: Password = None,
     algorithm: Annotated[
         Algorithm | None,
-        _algorithm_option("One of ActiveMQ's. Default: PBEWithMD5AndDES with --input, else ours."),
+        _algorithm_option(
+            "An algorithm of ActiveMQ. Default: PBEWithMD5AndDES with --input, "
+            "otherwise pyjms's own."
+        ),
     ] = None,
 ) -> None:
     """Print a text as an encrypted value, ENC(...), for a configuration file.
 
-    It asks for the text, or reads one line of the standard input if that is not a terminal. The
-    password is in the variable PYJMS_ENCRYPTION_PASSWORD, which the broker needs, too. With --input
-    it is `activemq encrypt`: prints "Encrypted text: ...", what belongs between the parentheses, of
-    an algorithm that ActiveMQ reads.
+    Prompts for the text, or reads one line of standard input if that is not a terminal. The
+    password is read from the variable PYJMS_ENCRYPTION_PASSWORD, which the broker also needs. With
+    --input, the command works as `activemq encrypt`: it prints "Encrypted text: ..." with the part
+    between the parentheses, encrypted by an algorithm that ActiveMQ supports.
     """
     from pyjms._yaml import encrypted
     from pyjms.errors import ConfigurationException
@@ -95,11 +98,11 @@ def decrypt(
         _algorithm_option("The algorithm of the value. Default: all known ones are tried."),
     ] = None,
 ) -> None:
-    """Print the text of an encrypted value, ENC(...), ActiveMQ's included.
+    """Print the text of an encrypted value, ENC(...), written by pyjms or ActiveMQ.
 
-    It asks for the value, or reads one line of the standard input if that is not a terminal. The
-    password is in PYJMS_ENCRYPTION_PASSWORD or ACTIVEMQ_ENCRYPTION_PASSWORD. With --input it is
-    `activemq decrypt`: prints "Decrypted text: ...".
+    Prompts for the value, or reads one line of standard input if that is not a terminal. The
+    password is read from PYJMS_ENCRYPTION_PASSWORD or ACTIVEMQ_ENCRYPTION_PASSWORD. With --input,
+    the command works as `activemq decrypt`: it prints "Decrypted text: ...".
     """
     from pyjms._yaml import decrypted
     from pyjms.errors import ConfigurationException

@@ -145,7 +145,7 @@ def _refuse_archive(output: Path) -> None:
 
     if output.name.lower().endswith((".tgz", ".tar.gz")):
         raise ConfigurationException(
-            f"--file: {output} would be no archive: the messages are written as JSON lines",
+            f"--file: {output} would not be an archive: the messages are written as JSON lines",
             hint=f"name it {output.name.removesuffix('.gz').rpartition('.')[0]}.jsonl",
         )
 

@@ -60,12 +60,12 @@ def send(
     type_: Annotated[str | None, typer.Option("--type", help="The message type (JMSType).")] = None,
     group: Annotated[str | None, typer.Option(help="The message group (JMSXGroupID).")] = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="How many times each body is sent.")
+        int, typer.Option("--count", "-n", min=1, help="Number of times to send each body.")
     ] = 1,
 ) -> None:
     """Send messages to any broker that speaks OpenWire.
 
-    Prints the number of messages, and the id if there is one only.
+    Prints the number of messages, or the id of a single message.
     """
     import anyio
 
@@ -107,7 +107,7 @@ def send(
                 ids = anyio.run(send_all, factory, outgoing, bodies, on_messages)
             finally:
                 if sys.exc_info()[0] is not None and sent:
-                    typer.echo(f"{plural(sent, 'message')} sent before that", err=True)
+                    typer.echo(f"{plural(sent, 'message')} sent before the failure", err=True)
         what = f"message {ids[0]}" if sent == 1 else plural(sent, "message")
         typer.echo(f"{what} sent to {outgoing.destination}")
 
@@ -118,10 +118,10 @@ def receive(
     user: User = None,
     password_file: PasswordFile = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="How many messages to receive.")
+        int, typer.Option("--count", "-n", min=1, help="Number of messages to receive.")
     ] = 1,
     all_: Annotated[
-        bool, flag("--all", "Receive until no message has arrived for --timeout.")
+        bool, flag("--all", "Receive until no message arrives within --timeout.")
     ] = False,
     follow: Annotated[bool, flag("--follow", "Receive until Ctrl-C, without a timeout.")] = False,
     timeout: MessageTimeout = 10.0,
@@ -129,13 +129,14 @@ def receive(
     ack: Annotated[
         str,
         typer.Option(
-            help="client: each message once it is printed; auto, dups-ok: before; transacted: all "
-            "together at the end; none: not at all, they stay."
+            help="When to acknowledge. client: each message after it is printed; auto, dups-ok: "
+            "before; transacted: all messages at the end; none: never, the messages stay on the "
+            "broker."
         ),
     ] = "client",
     durable: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Use this durable subscription; needs --client-id."),
+        typer.Option(metavar="NAME", help="Use this durable subscription; requires --client-id."),
     ] = None,
     client_id: Annotated[str | None, typer.Option(help="The connection's client id.")] = None,
     json: Json = False,
@@ -165,7 +166,7 @@ def receive(
         factory = factory_for(url, user, password_file)
         if client_id is not None:
             factory.options.client_id = client_id
-        if incoming.count is not None:  # others may have what this command does not print
+        if incoming.count is not None:  # leave to other consumers what is not printed here
             for kind in ("queue_prefetch", "topic_prefetch", "durable_topic_prefetch"):
                 default = getattr(factory.prefetch_policy, kind)
                 setattr(factory.prefetch_policy, kind, min(default, incoming.count))
@@ -202,7 +203,7 @@ def browse(
     json: Json = False,
     headers: Headers = False,
 ) -> None:
-    """Print the messages of a queue of any broker that speaks OpenWire; they stay there.
+    """Print the messages of a queue without removing them, on any broker that speaks OpenWire.
 
     The broker may return only the first messages of a long queue (maxBrowsePageSize, 400).
     """

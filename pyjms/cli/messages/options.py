@@ -45,7 +45,7 @@ Selector: TypeAlias = Annotated[
     ),
 ]
 MessageTimeout: TypeAlias = Annotated[
-    float, duration_option("--timeout", text="How long to wait for each message.")
+    float, duration_option("--timeout", text="Maximum wait for each message.")
 ]
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object per line, with all headers.")
@@ -78,12 +78,9 @@ Properties: TypeAlias = Annotated[
     ),
 ]
 TimeToLive: TypeAlias = Annotated[
-    float | None, duration_option("--ttl", text="How long until the message expires, such as 5m.")
+    float | None, duration_option("--ttl", text="Time to live, such as 5m.")
 ]
 Delay: TypeAlias = Annotated[
     float | None,
-    duration_option(
-        text="How long the broker waits before it delivers the message; needs its scheduler "
-        "(schedulerSupport)."
-    ),
+    duration_option(text="Delivery delay; requires the broker's scheduler (schedulerSupport)."),
 ]

@@ -11,7 +11,8 @@ from pyjms.cli.credentials import PasswordFile, UrlOption, User, factory_for
 __all__ = ["outbox_app"]
 
 outbox_app: Final = typer.Typer(
-    no_args_is_help=True, help="Messages written in database transactions (extra sql)."
+    no_args_is_help=True,
+    help="Send messages that were written in database transactions (extra sql).",
 )
 
 DatabaseOption: TypeAlias = Annotated[
@@ -20,14 +21,14 @@ DatabaseOption: TypeAlias = Annotated[
         "--database",
         envvar="PYJMS_OUTBOX_DATABASE",
         metavar="URL",
-        help="SQLAlchemy's URL of the database, such as postgresql+psycopg://shop@db/shop.",
+        help="SQLAlchemy URL of the database, such as postgresql+psycopg://shop@db/shop.",
     ),
 ]
 
 
 @outbox_app.command("create-tables")
 def create_tables(database: DatabaseOption) -> None:
-    """Create the tables of outbox and inbox that do not exist yet."""
+    """Create the outbox and inbox tables that do not exist yet."""
     from pyjms._distribution import optional
     from pyjms.cli.terminal import one_line_errors
 
@@ -47,7 +48,8 @@ def relay(
     password_file: PasswordFile = None,
     outbox: Annotated[str, typer.Option(help="The name of the outbox.")] = "default",
     once: Annotated[
-        bool, typer.Option("--once", help="Send the messages that are there now, and exit.")
+        bool,
+        typer.Option("--once", help="Send the messages that are in the outbox now, then exit."),
     ] = False,
 ) -> None:
     """Send the messages of an outbox to a broker, until SIGINT or SIGTERM.

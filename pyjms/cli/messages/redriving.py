@@ -31,10 +31,11 @@ def redrive(
     limit: Annotated[int | None, limit_option("Send")] = None,
     timeout: MessageTimeout = 1.0,
 ) -> None:
-    """Send dead letters back to their original destinations, at any broker.
+    """Send dead letters back to their original destinations, on any broker that speaks OpenWire.
 
-    Each message is moved in a transaction of its own. Prints how many were sent where. The exit
-    code is 1 if some were left, because their destination is not known.
+    Each message is moved in a transaction of its own. Prints the number of messages sent to each
+    destination. The exit code is 1 if messages were left because their original destination is not
+    known.
     """
     import anyio
 

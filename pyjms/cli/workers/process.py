@@ -119,7 +119,7 @@ class WorkerProcess:
     async def stop(self) -> None:
         """Ask the process to stop, and wait for its end; kill it if it takes too long.
 
-        It may take the stop timeout of its report, and some more seconds.
+        The limit is the stop timeout from its report plus a few seconds.
         """
         self.is_stopping = True
         self.send_signal(signal.SIGTERM)

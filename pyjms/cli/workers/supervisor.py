@@ -51,7 +51,7 @@ __all__ = ["Supervisor"]
 logger: Final = get_logger(__name__)
 
 _LONG_LIFE: Final = 60.0
-"""Seconds after which the end of a worker does not suggest that the next will also end soon."""
+"""Seconds of running after which a worker's exit resets the back-off."""
 _FORWARDED: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 _HANDLED: Final = (
     signal.SIGINT,

@@ -55,7 +55,7 @@ async def wait_for_changes(
     def is_watched(_: object, path: str) -> bool:
         return path.endswith(_SUFFIXES) and _IGNORED.isdisjoint(Path(path).parts)
 
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # its messages say less
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # its own messages are less specific
     async for changes in watchfiles.awatch(*folders, watch_filter=is_watched):
         await on_change(_describe({path for _, path in changes}))
 

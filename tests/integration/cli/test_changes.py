@@ -63,8 +63,7 @@ def test_purge_refuses_without_a_terminal_for_the_confirmation(managed: ManagedB
     refused = broker(managed, "purge", "q")
     assert refused.exit_code == 2
     assert (
-        "needs a confirmation, but the standard input is not a terminal (add --yes)"
-        in refused.stderr
+        "needs a confirmation, but standard input is not a terminal (add --yes)" in refused.stderr
     )
     assert managed.queue("q")["QueueSize"] == 2
 

@@ -121,7 +121,7 @@ def test_query_that_finds_nothing_is_exit_code_3(managed: ManagedBroker) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["query", "-QHouse=x"], "-QHouse=x: there is no such type of views"),
+        (["query", "-QHouse=x"], "-QHouse=x: there is no such view type"),
         (["query", "--objname", "nonsense"], "is not a new key=value"),
         (["dstat", "users"], "users"),
         (["stop", "--timeout", "10"], "10 has no unit"),
@@ -200,7 +200,7 @@ def check_logins(managed: ManagedBroker) -> None:
     assert "the broker requires a login (give --user, and the password" in anonymous.stderr
     wrong = broker(managed, "list", "--user", "jo", PYJMS_PASSWORD="guess")
     assert wrong.exit_code == 1
-    assert "the broker refuses the user or the password" in wrong.stderr
+    assert "the broker rejected the user name or the password" in wrong.stderr
     assert "guess" not in wrong.stderr
     right = broker(managed, "list", "--user", "jo", PYJMS_PASSWORD="secret")
     assert right.stdout == "brokerName = managed\n"
@@ -225,4 +225,4 @@ def test_other_urls_are_refused(url: str, code: int, sentence: str) -> None:
 def test_a_server_that_is_not_jolokia(managed: ManagedBroker) -> None:
     said = pyjms("broker", "list", "--url", f"{managed.url}/elsewhere")
     assert said.exit_code == 1
-    assert "/elsewhere answers with HTTP status 404: " in said.stderr
+    assert "/elsewhere responded with HTTP status 404: " in said.stderr

@@ -180,7 +180,7 @@ def test_equal_values_are_in_the_order_of_their_names(
     ("arguments", "reason"),
     [
         ((), "top needs a terminal"),
-        (("--interval", "50ms"), "not asked more often than every 200ms"),
+        (("--interval", "50ms"), "the minimum is 200ms"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(anyio_backend: str, arguments: Any, reason: str) -> None:

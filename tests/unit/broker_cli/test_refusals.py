@@ -43,7 +43,7 @@ def test_options_for_java_name_the_other_way(command: str, options: list[str], u
     names = ["q"] if command == "purge" else []
     result = CliRunner().invoke(app, [command, *options, *names])
     assert result.exit_code != 0
-    assert f"{options[0]}: only Java has JMX" in result.stderr
+    assert f"{options[0]}: JMX is available to Java programs only" in result.stderr
     assert f"--url {url}" in " ".join(result.stderr.split())
 
 

@@ -98,7 +98,7 @@ def producer(
         typer.Option("--msgGroupID", "--msg-group-id", help="The message group (JMSXGroupID)."),
     ] = None,
 ) -> None:
-    """Send test messages to a broker, and print how long that took."""
+    """Send test messages to a broker, and print the elapsed time."""
     import anyio
 
     from pyjms.cli.destinations import read_destination
@@ -153,7 +153,7 @@ def consumer(
     parallel: Parallel = 1,
     verbose: Annotated[bool, typer.Option(help="Print the id of each message.")] = False,
 ) -> None:
-    """Receive messages of a broker until the count is reached; print how long that took."""
+    """Receive messages from a broker until the count is reached, and print the elapsed time."""
     import anyio
 
     from pyjms.cli.destinations import read_destination

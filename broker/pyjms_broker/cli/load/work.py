@@ -77,7 +77,7 @@ class Consumption:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What producers and consumers have in common."""
+    """Base class of producers and consumers."""
 
     factory: ConnectionFactory
     report: Report

@@ -28,7 +28,7 @@ _SHOWN = (
 
 @management_command("status")
 def status(client: ManagementClient, json: Json = False) -> None:
-    """Show whether a broker is running, with its version, uptime, messages and use of its limits.
+    """Show whether a broker is running, with its version, uptime, message count and usage.
 
     The exit code is 0 if it is running, and 1 if not.
     """
@@ -67,11 +67,12 @@ def list_(client: ManagementClient, json: Json = False) -> None:
 
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="BROKER...", help="Names. Default: the only one.")
+    list[str] | None,
+    typer.Argument(metavar="BROKER...", help="Broker names. Default: the only broker at the URL."),
 ]
 All = Annotated[bool, typer.Option("--all", help="All brokers at the URL.")]
 Wait = Annotated[
-    float, duration_option("--timeout", text="How long to wait for it to stop; 0: do not wait.")
+    float, duration_option("--timeout", text="Maximum wait for the broker to stop; 0: do not wait.")
 ]
 
 

@@ -30,7 +30,7 @@ def purge(
     client: ManagementClient,
     queues: Annotated[
         list[str],
-        typer.Argument(metavar="QUEUE...", help="Names of queues; * stands for any characters."),
+        typer.Argument(metavar="QUEUE...", help="Queue names; * matches any characters."),
     ],
     msgsel: Selectors = None,
     reset: Annotated[
@@ -65,7 +65,8 @@ def _purge(client: ManagementClient, name: str, queue: str, selector: str | None
     left = client.read(name, "QueueSize").get("QueueSize")
     if isinstance(left, int) and left > 0:
         typer.echo(
-            f"{plural(left, 'message')} of {shown} stayed: consumers have them, or they came since",
+            f"{plural(left, 'message')} of {shown} remained: they are in flight to consumers, or "
+            "arrived since",
             err=True,
         )
 
@@ -122,13 +123,13 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigurationException(
-            "This needs a confirmation, but the standard input is not a terminal", hint="add --yes"
+            "This needs a confirmation, but standard input is not a terminal", hint="add --yes"
         )
     total = 0
     for values in queues.values():
         size, taken = (_number(values.get(each)) for each in ("QueueSize", "InFlightCount"))
         total += size
-        at_consumers = f", of which consumers have {taken}" if taken else ""
+        at_consumers = f", {taken} of them in flight to consumers" if taken else ""
         typer.echo(
             f"  {safe_text(values['Name'])}: {plural(size, 'message')}{at_consumers}", err=True
         )

@@ -123,7 +123,7 @@ class JolokiaClient:
         status, content = self._exchange(body)
         if status == HTTPStatus.UNAUTHORIZED:
             raise JMSSecurityException(
-                f"{self.url}: the broker refuses the user or the password"
+                f"{self.url}: the broker rejected the user name or the password"
                 if "Authorization" in self._headers
                 else f"{self.url}: the broker requires a login",
                 hint="give --user, and the password in PYJMS_PASSWORD",
@@ -134,13 +134,13 @@ class JolokiaClient:
             answer = None
         if not isinstance(answer, dict) or not {"value", "error"} & answer.keys():
             raise ConnectionFailedException(
-                f"{self.url} answers with HTTP status {status}, and not as Jolokia does",
+                f"{self.url} responded with HTTP status {status}, and not in Jolokia's format",
                 hint="is this the URL of the broker's web server?",
             )
         if status != HTTPStatus.OK:
             kind = JMSSecurityException if status == HTTPStatus.FORBIDDEN else JMSException
             raise kind(
-                f"{self.url} answers with HTTP status {status}: {answer.get('error')}",
+                f"{self.url} responded with HTTP status {status}: {answer.get('error')}",
                 hint=str(answer.get("hint") or ""),
             )
         return answer
@@ -154,7 +154,7 @@ class JolokiaClient:
             return response.status, response.read()
         except TimeoutError as error:
             raise ConnectionFailedException(
-                f"{self.url} has not answered for {self._timeout:g} s"
+                f"{self.url} has not responded for {self._timeout:g} s"
             ) from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__

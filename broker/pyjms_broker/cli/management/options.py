@@ -96,7 +96,7 @@ def _connect(
     given = {"--jmxurl": jmx_url, "--jmxlocal": jmx_local, "--pid": pid}
     for name in (name for name, value in given.items() if value):
         raise ConfigurationException(
-            f"{name}: only Java has JMX, and nothing else can ask for it",
+            f"{name}: JMX is available to Java programs only",
             hint=f"name the broker's web server (Jolokia): --url {_web_url(jmx_url or '')}",
         )
     from pyjms_broker.cli.management.jolokia import JolokiaClient

@@ -64,7 +64,7 @@ def query(
     excluded: Annotated[
         list[str] | None,
         typer.Option(
-            "--xQuery", metavar="TYPE=NAME", help="Leave out such views; also -xQTYPE=NAME."
+            "--xQuery", metavar="TYPE=NAME", help="Exclude the views of a type; also -xQTYPE=NAME."
         ),
     ] = None,
     objname: Annotated[
@@ -75,7 +75,7 @@ def query(
     ] = None,
     xobjname: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEYS", help="Leave out views with these keys in their names."),
+        typer.Option(metavar="KEYS", help="Exclude views with these keys in their names."),
     ] = None,
     view: Annotated[
         list[str] | None,
@@ -85,7 +85,7 @@ def query(
 ) -> None:
     """Print the attributes of views, one block per view; without filters, of all views.
 
-    The exit code is 3 if there is no such view.
+    The exit code is 3 if no view matches.
     """
     from pyjms_broker.cli.management.blocks import print_block
     from pyjms_broker.cli.terminal import ExitCode
@@ -124,7 +124,7 @@ def _by_type(text: str) -> str:
     type_, equals, name = text.partition("=")
     if not equals or type_ not in _TYPES:
         raise ConfigurationException(
-            f"-Q{text}: there is no such type of views",
+            f"-Q{text}: there is no such view type",
             hint=f"write -QQueue=NAME; types are {', '.join(_TYPES)}",
         )
     keys, key = _TYPES[type_]

@@ -33,7 +33,8 @@ def retry(
     """Send dead letters back to their original destinations, after a confirmation.
 
     Messages without an original destination, and those in flight to a consumer, stay; the exit
-    code is then 1. --dry-run lists the messages, with the reason why they are dead letters.
+    code is then 1. --dry-run lists the messages, each with the reason for which it is a dead
+    letter.
     """
     from pyjms_broker.cli.terminal import ExitCode, plural, progress, safe_text
 
@@ -76,7 +77,7 @@ def _dead_letter_queues(
     found = {name: values for name, values in every.items() if _has_dead_letters(values)}
     if not found:
         raise JMSException(
-            f"{client.url} has no queue of dead letters", hint="name the queue as an argument"
+            f"{client.url} has no dead-letter queue", hint="name the queue as an argument"
         )
     return found
 

@@ -67,7 +67,7 @@ class TopApp(App[None]):
     def compose(self) -> ComposeResult:
         """Create the widgets."""
         yield Static(id="summary")
-        yield Input(placeholder="a part of the name; enter keeps it, escape clears it", id="filter")
+        yield Input(placeholder="part of the name; enter applies it, escape clears it", id="filter")
         yield DataTable[Text](id="destinations", cursor_type="row", zebra_stripes=True)
         yield DataTable[Text](id="consumers", cursor_type="none")
         yield Static(id="status")
@@ -136,7 +136,7 @@ class TopApp(App[None]):
 
     def _status(self, count: int) -> str:
         omitted = f", {count - MOST:,} more are not shown" if count > MOST else ""
-        held = "; frozen, space continues" if self._held else ""
+        held = "; paused, space resumes" if self._held else ""
         return f"{min(count, MOST):,} {self._choice}{omitted}{held}"
 
     def _show_consumers(self) -> None:

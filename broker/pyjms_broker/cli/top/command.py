@@ -28,10 +28,10 @@ def top(
     password_file: PasswordFile = None,
     password: Password = None,
 ) -> None:
-    """Show the destinations of a running broker, live: sizes, rates, consumers. `q` ends it.
+    """Show the destinations of a running broker, live: sizes, rates, consumers. `q` quits.
 
-    Keys: `s` sorts by the next column, `r` reverses, `/` filters by name, `t` shows queues or
-    topics alone, `space` stops and goes on, `enter` shows the consumers of the destination.
+    Keys: `s` sorts by the next column, `r` reverses the order, `/` filters by name, `t` shows only
+    queues or topics, `space` pauses and resumes, `enter` shows the consumers of the destination.
     Advisory topics are not shown.
     """
     import sys
@@ -45,7 +45,7 @@ def top(
     with one_line_errors("top"):
         if interval < 0.2:
             raise ConfigurationException(
-                f"--interval {interval:g}s: a broker is not asked more often than every 200ms",
+                f"--interval {interval:g}s: the minimum is 200ms",
                 hint="write --interval 1s",
             )
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
