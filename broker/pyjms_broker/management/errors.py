@@ -29,7 +29,7 @@ class MalformedObjectNameException(ManagementException):
 
 
 class InstanceNotFoundException(ManagementException):
-    """There is no view of that name."""
+    """No view has that name."""
 
     java_name = "javax.management.InstanceNotFoundException"
 

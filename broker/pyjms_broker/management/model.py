@@ -65,7 +65,7 @@ class Operation(Generic[T]):
 
 
 def table(*members: N) -> dict[str, list[N]]:
-    """Return attributes or operations by name; operations may be overloaded."""
+    """Return a table of attributes or operations by name; operations may be overloaded."""
     named: dict[str, list[N]] = {}
     for member in members:
         named.setdefault(member.name, []).append(member)

@@ -1,7 +1,7 @@
 """statisticsBrokerPlugin: replies to clients' requests for statistics. (activemq-broker Z1 to Z4)
 
 A request is a message to one of the names below, with a reply destination; it is not enqueued. The
-replies are sent with the rights and the flow control of the requester: the response to the request
+replies are subject to the requester's access rights and flow control: the response to the request
 waits until its replies have space, so that requests cannot fill the memory. One request gets at
 most `MOST_REPLIES`.
 """
@@ -101,7 +101,7 @@ class StatisticsBroker(BrokerFilter):
     ) -> Completion:
         if len(replies) > MOST_REPLIES:
             raise ResourceAllocationException(
-                f"{request.destination} asks for more than {MOST_REPLIES} replies",
+                f"{request.destination} requests more than {MOST_REPLIES} replies",
                 hint="use a more specific name that matches fewer destinations",
             )
         forwarding = ProducerExchange(exchange.context)

@@ -4,8 +4,8 @@ A moved message is sent through the whole filter chain, with its original destin
 redelivery counter 0, and is removed from its queue's store only after the copy is stored. Messages
 that are dispatched to a consumer stay. (ActiveMQ BrokerSupport.resend,
 Queue.moveMatchingMessagesTo)
-Duplicate detection, which may know the message if the target had it before, does not drop a copy:
-the copy has a new id, of which only the text is the old one, and no duplicate id.
+Duplicate detection does not drop a copy even if the target had the message before: the copy has a
+new id, which only keeps the text of the old one, and no duplicate id.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ async def _in_pages(
     act: Callable[[MessageReference], Completion | None],
     maximum: int,
 ) -> int:
-    """Call `act` for messages, page by page; return the number of completions it returned."""
+    """Call `act` for messages, page by page; return the number of completions that it returned."""
     count = 0
     while count < maximum:
         page = list(islice(candidates(), min(_AT_ONCE, maximum - count)))

@@ -130,7 +130,7 @@ async def test_keys_sort_filter_and_hold(furnished: ManagedBroker) -> None:
         assert len(names(app)) == 4
         assert not app.query_one("#filter", Input).display
         await pilot.press("space")
-        assert "frozen" in text(app, "#status")
+        assert "paused" in text(app, "#status")
         send(furnished, "a")
         await pilot.pause(0.5)
         assert cell(app, "a", "Pending") == "1"

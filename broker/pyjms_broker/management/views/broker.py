@@ -142,8 +142,10 @@ def _producers(
 
 
 _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
-    Attribute("BrokerId", STRING, "The id of this run.", lambda b: str(b.it.broker_id)),
-    Attribute("BrokerName", STRING, "The name.", lambda b: b.it.broker_name),
+    Attribute(
+        "BrokerId", STRING, "The broker's id, new at each start.", lambda b: str(b.it.broker_id)
+    ),
+    Attribute("BrokerName", STRING, "The broker's name.", lambda b: b.it.broker_name),
     Attribute("BrokerVersion", STRING, "The version of pyjms.", lambda _: _VERSION),
     Attribute("Uptime", STRING, "Time since the start.", _uptime_text),
     Attribute(
@@ -155,12 +157,12 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "TotalConnectionsCount",
         LONG,
-        "Connections since the start.",
+        "Connections opened since the start.",
         lambda b: b.it.connections.total,
     ),
-    _total("TotalEnqueueCount", "enqueues", "Messages that have arrived."),
+    _total("TotalEnqueueCount", "enqueues", "Messages enqueued."),
     _total("TotalDequeueCount", "dequeues", "Messages acknowledged, expired or removed."),
-    _total("TotalConsumerCount", "consumers", "Subscriptions that are attached."),
+    _total("TotalConsumerCount", "consumers", "Number of subscriptions."),
     _total("TotalProducerCount", "producers", "Producers with a destination."),
     _total("TotalMessageCount", "messages", "Messages in all queues."),
     *size_attributes(_totals),
@@ -175,15 +177,20 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         lambda b: b.it.persistent,
     ),
     Attribute(
-        "Slave", BOOLEAN, "Whether the broker waits for the store's lock.", lambda b: b.it.slave
+        "Slave",
+        BOOLEAN,
+        "Whether the broker is a slave, which waits for the store lock.",
+        lambda b: b.it.slave,
     ),
     Attribute("StatisticsEnabled", BOOLEAN, "Always true.", lambda _: True),
-    Attribute("DataDirectory", STRING, "Its directory.", lambda b: os.fspath(b.it.data_path)),
-    Attribute("VMURL", STRING, "URI for clients in the broker's process.", lambda b: b.it.vm_uri),
+    Attribute("DataDirectory", STRING, "The data directory.", lambda b: os.fspath(b.it.data_path)),
+    Attribute(
+        "VMURL", STRING, "vm:// URI for clients in the broker's process.", lambda b: b.it.vm_uri
+    ),
     Attribute(
         "JMSJobScheduler",
         "javax.management.ObjectName",
-        "The scheduler's view; null: no scheduler.",
+        "Object name of the job scheduler's view; null: no scheduler.",
         lambda b: (
             None
             if b.it.job_store is None

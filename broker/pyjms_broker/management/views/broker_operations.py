@@ -202,7 +202,9 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
         (Parameter("clientId", STRING), Parameter("subscriberName", STRING)),
     ),
     Operation("stop", "void", "Stop the broker in the background.", lambda b: b.it.stop_soon()),
-    Operation("start", "void", "Start the broker; ignored while it runs.", lambda b: b.it.start()),
+    Operation(
+        "start", "void", "Start the broker; no effect while it is running.", lambda b: b.it.start()
+    ),
     Operation("restart", "void", "Stop the broker, and start it again.", _restart),
     Operation(
         "stopGracefully",
@@ -223,19 +225,23 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
         lambda b: b.it.region_broker.store.checkpoint(),
     ),
     Operation(
-        "addConnector", STRING, "Open a connector; return its name.", _add_connector, (_URI,)
+        "addConnector",
+        STRING,
+        "Add a connector for clients; return its name.",
+        _add_connector,
+        (_URI,),
     ),
     Operation(
         "removeConnector",
         BOOLEAN,
-        "Close a connector; return whether there was one of that name.",
+        "Remove a connector; return whether one of that name existed.",
         _remove_connector,
         (Parameter("connectorName", STRING),),
     ),
     Operation(
         "getTransportConnectorByType",
         STRING,
-        "Return the URI of the first connector of a scheme, such as tcp; null: there is none.",
+        "Return the URI of the first connector with a scheme, such as tcp; null: none.",
         _connector_by_type,
         (Parameter("type", STRING),),
     ),
@@ -266,12 +272,12 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
         for name in ("queryQueues", "queryTopics")
     ),
     Operation(
-        "enableStatistics", "void", "Change nothing: statistics are always counted.", lambda _: None
+        "enableStatistics", "void", "No effect: statistics are always enabled.", lambda _: None
     ),
-    _refused("disableStatistics", "statistics are always counted", "call resetStatistics instead"),
+    _refused("disableStatistics", "statistics are always enabled", "call resetStatistics instead"),
     _refused(
         "terminateJVM",
-        "the process may have other work, and its clients would be cut off",
+        "the process may run other code, and its clients would lose their connections",
         "call stop",
         Parameter("exitCode", INT),
     ),

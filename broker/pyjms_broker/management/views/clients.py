@@ -117,31 +117,31 @@ CONNECTOR: Final[ViewKind[Any]] = ViewKind(
         Attribute(
             "RebalanceClusterClients",
             BOOLEAN,
-            "Whether failover clients spread over the brokers of the network.",
+            "Whether failover clients are rebalanced across the brokers of the network.",
             lambda c: c.it.cluster.attributes.rebalance_cluster_clients,
         ),
         Attribute(
             "UpdateClusterClients",
             BOOLEAN,
-            "Whether failover clients learn of brokers that join the network.",
+            "Whether failover clients are notified of brokers that join the network.",
             lambda c: c.it.cluster.attributes.update_cluster_clients,
         ),
         Attribute(
             "UpdateClusterClientsOnRemove",
             BOOLEAN,
-            "Whether they learn of brokers that leave it.",
+            "Whether failover clients are notified of brokers that leave the network.",
             lambda c: c.it.cluster.attributes.update_cluster_clients_on_remove,
         ),
         Attribute(
             "UpdateClusterFilter",
             STRING,
-            "Names of the brokers that they learn of.",
+            "Filter of the broker names announced to failover clients.",
             lambda c: c.it.cluster.attributes.update_cluster_filter,
         ),
         Attribute(
             "AllowLinkStealingEnabled",
             BOOLEAN,
-            "Whether a client may take over a client id.",
+            "Whether a new connection may take over a client id in use.",
             lambda c: c.it.allow_link_stealing,
         ),
     ),
@@ -169,7 +169,7 @@ CONNECTION: Final[ViewKind[Any]] = ViewKind(
         Attribute(
             "Slow",
             BOOLEAN,
-            "Whether the client reads too slowly.",
+            "Whether the client reads more slowly than the broker sends.",
             lambda c: c.it.transport.congested,
         ),
         Attribute(
@@ -181,7 +181,7 @@ CONNECTION: Final[ViewKind[Any]] = ViewKind(
         Attribute(
             "NetworkConnection",
             BOOLEAN,
-            "Whether the client is another broker.",
+            "Whether the connection is a network bridge.",
             lambda c: c.it.state.context.network_connection,
         ),
         Attribute(
@@ -199,7 +199,7 @@ CONNECTION: Final[ViewKind[Any]] = ViewKind(
         Attribute(
             "OldestActiveTransactionDuration",
             "java.lang.Long",
-            "Age of the oldest open transaction, in ms; null: there is none.",
+            "Age of the oldest open transaction, in ms; null: none.",
             _oldest_transaction,
         ),
         SESSION_ATTRIBUTE,
@@ -239,27 +239,27 @@ PRODUCER: Final[ViewKind[Any]] = ViewKind(
         Attribute(
             "DispatchAsync",
             BOOLEAN,
-            "What the client asked for.",
+            "Whether the client requested asynchronous dispatch.",
             lambda p: p.it.info.dispatch_async,
         ),
         Attribute("ProducerBlocked", BOOLEAN, "Whether a send waits for space.", _is_blocked),
         Attribute(
             "TotalTimeBlocked",
             LONG,
-            "Total time that sends have waited, in ms.",
+            "Total time that sends have waited for space, in ms.",
             lambda p: int(p.it.blocked_time),
         ),
         Attribute(
             "PercentageBlocked",
             INT,
-            "Percentage of messages that had to wait.",
+            "Percentage of sends that had to wait for space.",
             lambda p: p.it.blocked_sends * 100 // p.it.sent_count if p.it.sent_count else 0,
         ),
         Attribute("SentCount", LONG, "Messages sent.", lambda p: p.it.sent_count),
         Attribute(
             "ProducerWindowSize",
             INT,
-            "Maximum number of unconfirmed bytes; 0: no window.",
+            "Producer window in bytes; 0: no window.",
             lambda p: p.it.info.window_size,
         ),
         Attribute("UserName", STRING, "The login name.", lambda p: p.it.context.user_name),
@@ -268,9 +268,9 @@ PRODUCER: Final[ViewKind[Any]] = ViewKind(
         Operation(
             "resetFlowControlStats",
             "void",
-            "Set the counters of waiting sends to zero.",
+            "Reset the flow-control counters.",
             _reset_blocked,
         ),
-        Operation("resetStatistics", "void", "Set all counters to zero.", _reset_producer),
+        Operation("resetStatistics", "void", "Reset all counters.", _reset_producer),
     ),
 )

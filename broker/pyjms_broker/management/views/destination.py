@@ -97,13 +97,13 @@ async def _send(d: _Destination, headers: _Properties, body: str | None) -> str:
 
 async def _send_properties(d: _Destination, text: str, delimiter: str = ",") -> str:
     if not delimiter:
-        raise InvalidArgumentException("The delimiter is empty", hint="give a comma")
+        raise InvalidArgumentException("The parameter delimiter is empty", hint="use a comma")
     properties: _Properties = {}
     for part in text.split(delimiter):
         name, equals, value = part.strip().partition("=")
         if not equals:
             raise MessageFormatException(
-                "A part of the properties is not name=value",
+                "The parameter properties has an entry that is not name=value",
                 hint=f"write name=value{delimiter}name=value{delimiter}body=...",
             )
         properties[name] = value
@@ -139,20 +139,22 @@ def _browse_operations() -> tuple[Operation[_Destination], ...]:
 
 
 ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
-    Attribute("Name", STRING, "The name.", lambda d: d.it.destination.physical_name),
+    Attribute("Name", STRING, "The destination's name.", lambda d: d.it.destination.physical_name),
     _counter(
         "QueueSize", "messages", "Messages in the queue, including those in flight; topics: 0."
     ),
-    _counter("EnqueueCount", "enqueues", "Messages that have arrived."),
+    _counter("EnqueueCount", "enqueues", "Messages enqueued."),
     _counter("DequeueCount", "dequeues", "Messages acknowledged, expired or removed."),
-    _counter("DispatchCount", "dispatched", "Messages sent to consumers."),
+    _counter("DispatchCount", "dispatched", "Messages dispatched to consumers."),
     _counter("InFlightCount", "inflight", "Messages that are dispatched but not acknowledged."),
-    _counter("ExpiredCount", "expired", "Messages that have expired."),
-    Attribute("ForwardCount", LONG, "Messages forwarded to other brokers: 0.", lambda _: 0),
-    _counter("ConsumerCount", "consumers", "Subscriptions that are attached."),
-    _counter("ProducerCount", "producers", "Producers that are attached."),
-    Attribute("DuplicateFromStoreCount", LONG, "Duplicates of the store: 0.", lambda _: 0),
-    Attribute("StoreMessageSize", LONG, "Bytes of the messages in the store.", _store_size),
+    _counter("ExpiredCount", "expired", "Expired messages."),
+    Attribute("ForwardCount", LONG, "Always 0.", lambda _: 0),
+    _counter("ConsumerCount", "consumers", "Number of subscriptions."),
+    _counter("ProducerCount", "producers", "Number of producers."),
+    Attribute("DuplicateFromStoreCount", LONG, "Always 0.", lambda _: 0),
+    Attribute(
+        "StoreMessageSize", LONG, "Total size of the messages in the store, in bytes.", _store_size
+    ),
     Attribute(
         "AverageEnqueueTime",
         DOUBLE,
@@ -168,10 +170,16 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     ),
     *size_attributes(_statistics),
     Attribute(
-        "MemoryPercentUsage", INT, "Percentage of MemoryLimit.", lambda d: d.it.memory.percent
+        "MemoryPercentUsage",
+        INT,
+        "Percentage of MemoryLimit in use.",
+        lambda d: d.it.memory.percent,
     ),
     Attribute(
-        "MemoryUsageByteCount", LONG, "Bytes of the messages in memory.", lambda d: d.it.memory.used
+        "MemoryUsageByteCount",
+        LONG,
+        "Total size of the messages in memory, in bytes.",
+        lambda d: d.it.memory.used,
     ),
     Attribute(
         "MemoryLimit",
@@ -180,7 +188,7 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         lambda d: d.it.memory.limit,
         lambda d, limit: d.it.memory.change_limit(limit),
     ),
-    Attribute("MemoryUsagePortion", FLOAT, "Share of the broker's memory: 1.", lambda _: 1.0),
+    Attribute("MemoryUsagePortion", FLOAT, "Always 1.", lambda _: 1.0),
     Attribute(
         "TempUsageLimit",
         LONG,
@@ -198,7 +206,7 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "AverageBlockedTime",
         DOUBLE,
-        "Average time that these sends waited, in ms.",
+        "Average time that blocked sends have waited for space, in ms.",
         _average_blocked_time,
     ),
     Attribute(
@@ -210,7 +218,7 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "ProducerFlowControl",
         BOOLEAN,
-        "Whether senders wait.",
+        "Whether producers are held back when memory, store or temp space is full.",
         lambda d: d.it.policy.producer_flow_control,
         lambda d, enabled: d.it.control_flow(enabled=enabled),
     ),
@@ -224,7 +232,7 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "BlockedProducerWarningInterval",
         LONG,
-        "Time between two warnings about waiting senders, in ms.",
+        "Minimum time between two warnings about blocked producers, in ms.",
         lambda d: int(d.it.policy.blocked_producer_warning_interval * 1000),
         _set_warning_interval,
     ),
@@ -232,15 +240,17 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         "MaxProducersToAudit",
         "max_producers_to_audit",
         INT,
-        "Producers that the duplicate audit remembers.",
+        "Number of producers in the duplicate audit.",
     ),
     policy_attribute(
         "MaxAuditDepth",
         "max_audit_depth",
         INT,
-        "Messages of each producer that the audit remembers.",
+        "Number of message ids per producer in the duplicate audit.",
     ),
-    policy_attribute("MaxPageSize", "max_page_size", INT, "Messages that are paged in at a time."),
+    policy_attribute(
+        "MaxPageSize", "max_page_size", INT, "Maximum number of messages paged in at a time."
+    ),
     policy_attribute(
         "UseCache",
         "use_cache",
@@ -254,7 +264,7 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         BOOLEAN,
         "Whether messages are ordered by priority.",
     ),
-    Attribute("Options", STRING, "Options of the name: none.", lambda _: ""),
+    Attribute("Options", STRING, "Always empty.", lambda _: ""),
     Attribute(
         "DLQ",
         BOOLEAN,
@@ -273,9 +283,7 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
 )
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    Operation(
-        "resetStatistics", VOID, "Set the counters to zero.", lambda d: d.it.statistics.reset()
-    ),
+    Operation("resetStatistics", VOID, "Reset the counters.", lambda d: d.it.statistics.reset()),
     *_browse_operations(),
     Operation(
         "sendTextMessage",
@@ -294,28 +302,28 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "sendTextMessage",
         STRING,
-        "Send a text message; the login is not used.",
+        "Send a text message; user and password are ignored.",
         lambda d, body, _user, _password: _send(d, {}, body),
         (_BODY, *_LOGIN),
     ),
     Operation(
         "sendTextMessage",
         STRING,
-        "Send a text message with headers; the login is not used.",
+        "Send a text message with headers; user and password are ignored.",
         lambda d, headers, body, _user, _password: _send(d, headers, body),
         (_HEADERS, _BODY, *_LOGIN),
     ),
     Operation(
         "sendTextMessageWithProperties",
         STRING,
-        "Send a message of name=value,...,body=...; return its id.",
+        "Send a message given as name=value,...,body=...; return its id.",
         _send_properties,
         (Parameter("properties", STRING),),
     ),
     Operation(
         "sendTextMessageWithProperties",
         STRING,
-        "Send a message of name=value pairs with another delimiter.",
+        "Send a message given as name=value pairs with another delimiter; return its id.",
         _send_properties,
         (Parameter("properties", STRING), Parameter("delimiter", STRING)),
     ),

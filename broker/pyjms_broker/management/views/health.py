@@ -103,7 +103,7 @@ def _rows(h: _Health) -> list[dict[str, object]]:
 
 HEALTH: Final[ViewKind[_Health]] = ViewKind(
     "org.apache.activemq.broker.jmx.HealthView",
-    "Warnings about what needs an operator.",
+    "Warnings about conditions that need an operator's attention.",
     table(Attribute("CurrentStatus", STRING, '"Good", or all warnings as one text.', _status)),
     table(
         Operation(

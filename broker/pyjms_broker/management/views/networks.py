@@ -29,28 +29,45 @@ NETWORK_CONNECTOR: Final[ViewKind[Any]] = ViewKind(
     "org.apache.activemq.broker.jmx.NetworkConnectorView",
     "A network connector.",
     table(
-        _option("Name", "name", STRING, "Its name."),
-        _option("MessageTTL", "messages_hops", INT, "How many brokers a message may pass."),
-        _option("ConsumerTTL", "consumers_hops", INT, "How far away consumers may be."),
+        _option("Name", "name", STRING, "The connector's name."),
+        _option(
+            "MessageTTL", "messages_hops", INT, "Maximum number of brokers that a message may pass."
+        ),
+        _option(
+            "ConsumerTTL",
+            "consumers_hops",
+            INT,
+            "Maximum number of brokers to a consumer; -1: no limit.",
+        ),
         _option(
             "PrefetchSize",
             "prefetch_size",
             INT,
-            "Messages that a bridge takes ahead of confirmations.",
+            "Prefetch of the bridges' consumers.",
         ),
-        _option("AdvisoryPrefetchSize", "advisory_prefetch_size", INT, "Advisories sent ahead."),
+        _option(
+            "AdvisoryPrefetchSize",
+            "advisory_prefetch_size",
+            INT,
+            "Prefetch of the bridges' advisory consumers; 0: PrefetchSize.",
+        ),
         _option(
             "ConduitSubscriptions",
             "conduit_subscriptions",
             BOOLEAN,
-            "Whether remote consumers share a subscription.",
+            "Whether the remote consumers of a destination share one subscription.",
         ),
-        _option("BridgeTempDestinations", "bridge_temp_destinations", BOOLEAN, "Whether replies."),
+        _option(
+            "BridgeTempDestinations",
+            "bridge_temp_destinations",
+            BOOLEAN,
+            "Whether messages to temporary destinations are forwarded.",
+        ),
         _option(
             "DecreaseNetworkConsumerPriority",
             "decrease_network_consumer_priority",
             BOOLEAN,
-            "Whether local consumers come first.",
+            "Whether network consumers have lower priority than local ones.",
         ),
         _option(
             "DispatchAsync",
@@ -62,7 +79,7 @@ NETWORK_CONNECTOR: Final[ViewKind[Any]] = ViewKind(
             "DynamicOnly",
             "dynamic_only",
             BOOLEAN,
-            "Whether inactive durable subscriptions are ignored.",
+            "Whether durable subscriptions are forwarded only while they have a consumer.",
         ),
         _option("Duplex", "duplex", BOOLEAN, "Whether messages are forwarded in both directions."),
         _option(
@@ -77,12 +94,17 @@ NETWORK_CONNECTOR: Final[ViewKind[Any]] = ViewKind(
             BOOLEAN,
             "Whether only one path serves a consumer of a topic.",
         ),
-        _option("UserName", "user_name", STRING, "Its user."),
-        _option("RemoteUserName", "remote_user_name", STRING, "The user at the remote broker."),
+        _option("UserName", "user_name", STRING, "The user name of the bridges."),
+        _option(
+            "RemoteUserName",
+            "remote_user_name",
+            STRING,
+            "The user name at the remote broker; null: UserName.",
+        ),
     ),
     table(
         Operation("start", "void", "Connect to the remote brokers.", lambda c: c.it.start()),
-        Operation("stop", "void", "End all bridges.", lambda c: c.it.stop()),
+        Operation("stop", "void", "Close all bridges.", lambda c: c.it.stop()),
     ),
 )
 
@@ -102,9 +124,15 @@ NETWORK_BRIDGE: Final[ViewKind[Any]] = ViewKind(
             "The address of the remote broker.",
             lambda b: b.it.remote_address,
         ),
-        _of("LocalBrokerName", STRING, "This broker.", lambda b: b.tree.host.broker_name),
-        _of("RemoteBrokerName", STRING, "The remote broker.", lambda b: b.it.remote_name),
-        _of("RemoteBrokerId", STRING, "Its id.", lambda b: str(b.it.remote_id)),
+        _of(
+            "LocalBrokerName", STRING, "The name of this broker.", lambda b: b.tree.host.broker_name
+        ),
+        _of(
+            "RemoteBrokerName", STRING, "The name of the remote broker.", lambda b: b.it.remote_name
+        ),
+        _of(
+            "RemoteBrokerId", STRING, "The id of the remote broker.", lambda b: str(b.it.remote_id)
+        ),
         _of(
             "EnqueueCounter",
             LONG,
@@ -121,11 +149,9 @@ NETWORK_BRIDGE: Final[ViewKind[Any]] = ViewKind(
         _of(
             "CreatedByDuplex",
             BOOLEAN,
-            "Whether the remote broker created it by duplex.",
+            "Whether the bridge belongs to a duplex connector of the remote broker.",
             lambda b: b.it.created_by_duplex,
         ),
     ),
-    table(
-        Operation("resetStats", "void", "Set the counters to zero.", lambda b: b.it.reset_counts())
-    ),
+    table(Operation("resetStats", "void", "Reset the counters.", lambda b: b.it.reset_counts())),
 )

@@ -141,23 +141,34 @@ _QUEUE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "CursorFull",
         BOOLEAN,
-        "Whether waiting messages stay in the stores, because memory is short.",
+        "Whether memory is above the cursor's high-water mark, so that waiting messages stay in "
+        "the store.",
         lambda d: d.it.memory.is_above(d.it.policy.cursor_memory_high_water_mark),
     ),
-    Attribute("CursorMemoryUsage", LONG, "Bytes of waiting messages in memory.", _cursor_bytes),
-    Attribute("CursorPercentUsage", INT, "Percentage of the memory limit.", _percent_of_limit),
+    Attribute(
+        "CursorMemoryUsage",
+        LONG,
+        "Total size of the waiting messages in memory, in bytes.",
+        _cursor_bytes,
+    ),
+    Attribute(
+        "CursorPercentUsage",
+        INT,
+        "Percentage of the memory limit in use by waiting messages.",
+        _percent_of_limit,
+    ),
     Attribute(
         "CacheEnabled",
         BOOLEAN,
         "Whether all waiting messages are in memory.",
         lambda d: d.it.contents.paged_out_count == 0,
     ),
-    Attribute("MessageGroups", MAP, "The owners of message groups.", _groups),
+    Attribute("MessageGroups", MAP, "The consumer of each message group.", _groups),
     policy_attribute(
         "MessageGroupType",
         "message_group_map_factory_type",
         STRING,
-        "How message groups are tracked.",
+        "The type of the message group map.",
     ),
     Attribute(
         "Paused", BOOLEAN, "Whether dispatching is paused.", lambda d: d.it.dispatcher.is_paused
@@ -190,7 +201,7 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         "retryMessages", INT, "Move all messages to their original destinations.", _retry_messages
     ),
     Operation("pause", VOID, "Stop dispatching.", lambda d: d.it.pause()),
-    Operation("resume", VOID, "Dispatch again.", lambda d: d.it.resume()),
+    Operation("resume", VOID, "Resume dispatching.", lambda d: d.it.resume()),
     Operation(
         "cursorSize", INT, "Number of waiting messages.", lambda d: d.it.dispatcher.pending_count
     ),
@@ -203,20 +214,20 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "doesCursorHaveMessagesBuffered",
         BOOLEAN,
-        "Whether messages wait.",
+        "Whether messages wait for dispatch.",
         lambda d: d.it.dispatcher.pending_count > 0,
     ),
     Operation(
         "removeMessageGroup",
         VOID,
-        "Remove the owner of a message group.",
+        "Release a message group from its consumer.",
         lambda d, group: d.it.dispatcher.groups.release(group),
         (Parameter("groupName", STRING),),
     ),
     Operation(
         "removeAllMessageGroups",
         VOID,
-        "Remove the owners of all message groups.",
+        "Release all message groups from their consumers.",
         lambda d: d.it.dispatcher.groups.release_all(),
     ),
 )

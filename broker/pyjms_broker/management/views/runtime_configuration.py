@@ -26,10 +26,12 @@ async def _update(u: _Updates) -> str:
 
 RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = ViewKind(
     "org.apache.activemq.plugin.jmx.RuntimeConfigurationView",
-    "The configuration file, which is read again while the broker runs.",
+    "The configuration file, which is reloaded while the broker is running.",
     table(
         Attribute("Url", STRING, "The file.", lambda u: u.it.origin),
-        Attribute("Modified", STRING, "When changes were applied last; null: never.", _modified),
+        Attribute(
+            "Modified", STRING, "The time of the last applied changes; null: never.", _modified
+        ),
         Attribute(
             "CheckPeriod",
             LONG,
@@ -39,9 +41,9 @@ RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = ViewKind(
         Attribute(
             "Status",
             STRING,
-            "What the last update could not apply, or why it failed.",
+            "The changes that the last update could not apply, or its error; empty: none.",
             lambda u: u.it.status,
         ),
     ),
-    table(Operation("updateNow", STRING, "Read the file again; return Status.", _update)),
+    table(Operation("updateNow", STRING, "Reload the file; return Status.", _update)),
 )

@@ -68,17 +68,18 @@ _ATTRIBUTES: Final[tuple[Attribute[_Strategy], ...]] = (
         "MaxSlowCount",
         "max_slow_count",
         LONG,
-        "How often a consumer may become slow; -1: no limit.",
+        "Number of times that a consumer may become slow before it is aborted; -1: no limit.",
     ),
     _time(
         "MaxSlowDuration",
         "max_slow_duration",
-        "Longest time that a consumer may be slow; 0: no limit",
+        "Time that a consumer may be slow before it is aborted; 0: no limit",
     ),
     Attribute(
         "SlowConsumers",
         "javax.management.openmbean.TabularData",
-        "The slow consumers, how often each became slow, and at how many checks it was slow.",
+        "The slow consumers, with the number of times that each became slow, and of checks that "
+        "found it slow.",
         _rows,
     ),
 )
@@ -107,16 +108,26 @@ SLOW_CONSUMERS: Final[ViewKind[_Strategy]] = ViewKind(
 )
 SLOW_ACK_CONSUMERS: Final[ViewKind[_Strategy]] = ViewKind(
     "org.apache.activemq.broker.jmx.AbortSlowAckConsumerStrategyView",
-    "A strategy that aborts consumers which acknowledge too slowly.",
+    "A strategy that aborts consumers that acknowledge too slowly.",
     table(
         *_ATTRIBUTES,
         _time(
             "MaxTimeSinceLastAck",
             "max_time_since_last_ack",
-            "Longest time without an acknowledgement",
+            "Time without an acknowledgement before a consumer is aborted",
         ),
-        _setting("IgnoreIdleConsumers", "ignore_idle_consumers", BOOLEAN, "Without messages."),
-        _setting("IgnoreNetworkConsumers", "ignore_network_consumers", BOOLEAN, "Of brokers."),
+        _setting(
+            "IgnoreIdleConsumers",
+            "ignore_idle_consumers",
+            BOOLEAN,
+            "Whether consumers without messages in flight are never slow.",
+        ),
+        _setting(
+            "IgnoreNetworkConsumers",
+            "ignore_network_consumers",
+            BOOLEAN,
+            "Whether consumers of network bridges are never aborted.",
+        ),
     ),
     table(*_OPERATIONS),
 )

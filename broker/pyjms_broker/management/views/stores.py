@@ -46,9 +46,9 @@ PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = ViewKind(
         Attribute(
             "Name", STRING, "The kind and directory of the store.", lambda s: store_name(s.it)
         ),
-        Attribute("Size", LONG, "Bytes on disk.", lambda s: s.it.size),
+        Attribute("Size", LONG, "Size on disk, in bytes.", lambda s: s.it.size),
         Attribute("Data", STRING, "The numbers of the journal's files.", _segments),
         Attribute("Transactions", STRING, "The prepared transactions.", _transactions),
-        Attribute("Statistics", STRING, "Times of reads and writes: none.", lambda _: "{}"),
+        Attribute("Statistics", STRING, "Always empty.", lambda _: "{}"),
     ),
 )

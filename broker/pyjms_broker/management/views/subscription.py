@@ -79,7 +79,7 @@ def _matches(kind: type[Destination]) -> Operation[_Consumer]:
     return Operation(
         name,
         BOOLEAN,
-        "Whether the subscription is for that destination.",
+        "Whether the subscription's destination matches the name.",
         lambda c, text: (
             c.it.requested.is_topic == (kind is Topic) and matches(c.it.requested, kind(text))
         ),
@@ -118,11 +118,11 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "Network",
         BOOLEAN,
-        "Whether the consumer is another broker.",
+        "Whether the consumer is a network bridge.",
         lambda c: c.it.info.network_subscription,
     ),
     Attribute(
-        "PendingQueueSize", INT, "Messages that wait for space in the prefetch window.", _pending
+        "PendingQueueSize", INT, "Messages that wait for dispatch to the consumer.", _pending
     ),
     _count(
         "DispatchedQueueSize",
@@ -133,20 +133,20 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     _count("MessageCountAwaitingAcknowledge", "in_flight", "The same.", INT),
     _count("DispatchedCounter", "dispatched_count", "Messages dispatched to the consumer."),
     _count("EnqueueCounter", "enqueue_count", "Messages that matched the subscription."),
-    _count("DequeueCounter", "dequeue_count", "Messages that were acknowledged."),
+    _count("DequeueCounter", "dequeue_count", "Acknowledged messages."),
     _count("ConsumedCount", "dequeue_count", "The same."),
-    _count("PrefetchSize", "prefetch_size", "Maximum number of unacknowledged messages.", INT),
+    _count("PrefetchSize", "prefetch_size", "The consumer's prefetch.", INT),
     _info(
         "MaximumPendingMessageLimit",
         "maximum_pending_message_limit",
         INT,
-        "Maximum number of waiting messages; 0: the policy decides.",
+        "Maximum number of waiting messages that the client requested; 0: as in the policy.",
     ),
     _info(
         "Retroactive",
         "retroactive",
         BOOLEAN,
-        "Whether it gets messages from before it was created.",
+        "Whether the consumer is retroactive.",
     ),
     _info("Exclusive", "exclusive", BOOLEAN, "Whether it is the queue's exclusive consumer."),
     Attribute(
@@ -155,9 +155,19 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         "Whether it is a durable subscription.",
         lambda c: isinstance(c.it, DurableTopicSubscription),
     ),
-    _info("NoLocal", "no_local", BOOLEAN, "Whether it ignores its own connection's messages."),
-    _info("DispatchAsync", "dispatch_async", BOOLEAN, "What the client asked for."),
-    _info("Priority", "priority", BYTE, "Its priority among the consumers."),
+    _info(
+        "NoLocal",
+        "no_local",
+        BOOLEAN,
+        "Whether messages of the consumer's own connection are excluded.",
+    ),
+    _info(
+        "DispatchAsync",
+        "dispatch_async",
+        BOOLEAN,
+        "Whether the client requested asynchronous dispatch.",
+    ),
+    _info("Priority", "priority", BYTE, "The consumer's priority."),
     Attribute(
         "SlowConsumer", BOOLEAN, "Whether messages wait for dispatch.", lambda c: c.it.is_slow
     ),
@@ -177,7 +187,7 @@ _OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "resetStatistics",
         "void",
-        "Set the counters to zero; messages in flight still count as dispatched.",
+        "Reset the counters; messages in flight still count as dispatched.",
         lambda c: c.it.reset_statistics(),
     ),
 )
@@ -210,7 +220,7 @@ def _remove_message(c: _Durable, message_id: str) -> None:
         return
     raise InvalidDestinationException(
         f"{subscription.key} has no waiting message {message_id[:200]!r}",
-        hint="browse it; what its consumer has is not removed",
+        hint="messages in flight to its consumer cannot be removed; browse lists the others",
     )
 
 
@@ -248,18 +258,29 @@ _DURABLE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "CursorFull",
         BOOLEAN,
-        "Whether waiting messages stay in the store, because memory is short.",
+        "Whether memory is above the cursor's high-water mark, so that waiting messages stay in "
+        "the store.",
         lambda c: not _has_space(c),
     ),
-    Attribute("CursorMemoryUsage", LONG, "Bytes of waiting messages in memory.", _cursor_bytes),
-    Attribute("CursorPercentUsage", INT, "Percentage of the memory limit.", _cursor_percent),
+    Attribute(
+        "CursorMemoryUsage",
+        LONG,
+        "Total size of the waiting messages in memory, in bytes.",
+        _cursor_bytes,
+    ),
+    Attribute(
+        "CursorPercentUsage",
+        INT,
+        "Percentage of the memory limit in use by waiting messages.",
+        _cursor_percent,
+    ),
 )
 
 _DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "browse",
         "[Ljavax.management.openmbean.CompositeData;",
-        "Return its first messages, at most max_browse_page_size of the policy.",
+        "Return the first messages, at most max_browse_page_size of the policy.",
         _browse,
     ),
     Operation(
@@ -271,7 +292,7 @@ _DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "removeMessage",
         "void",
-        "Remove a message that waits for it.",
+        "Remove a waiting message.",
         _remove_message,
         (Parameter("messageId", STRING),),
     ),
@@ -284,16 +305,19 @@ _DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "doesCursorHaveMessagesBuffered",
         BOOLEAN,
-        "Whether messages wait.",
+        "Whether messages wait for dispatch.",
         lambda c: c.it.pending_count > 0,
     ),
     Operation("cursorSize", INT, "Number of waiting messages.", _pending),
-    Operation("destroy", "void", "Delete the subscription, if it is inactive.", _destroy),
+    Operation("destroy", "void", "Delete the subscription; an error while it is active.", _destroy),
 )
 
 _TOPIC_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     _count(
-        "DiscardedCount", "discarded_count", "Messages evicted because too many were waiting.", INT
+        "DiscardedCount",
+        "discarded_count",
+        "Messages evicted because the limit of waiting messages was reached.",
+        INT,
     ),
     Attribute(
         "MaximumPendingQueueSize",

@@ -25,28 +25,31 @@ XA_TRANSACTION: Final[ViewKind[_Branch]] = ViewKind(
     "org.apache.activemq.broker.jmx.RecoveredXATransactionView",
     "A prepared XA transaction that waits for its transaction manager.",
     table(
-        Attribute("FormatId", INT, "The transaction manager.", lambda t: t.it.format_id),
+        Attribute("FormatId", INT, "The format id of the Xid.", lambda t: t.it.format_id),
         Attribute(
             "GlobalTransactionId",
             _BYTES,
-            "The global transaction.",
+            "The global transaction id of the Xid.",
             lambda t: _bytes(t.it.global_transaction_id),
         ),
         Attribute(
-            "BranchQualifier", _BYTES, "Its branch.", lambda t: _bytes(t.it.branch_qualifier)
+            "BranchQualifier",
+            _BYTES,
+            "The branch qualifier of the Xid.",
+            lambda t: _bytes(t.it.branch_qualifier),
         ),
     ),
     table(
         Operation(
             "heuristicCommit",
             "void",
-            "Commit it without its transaction manager.",
+            "Commit the branch without its transaction manager.",
             lambda t: t.tree.host.broker.commit_transaction(t.tree.client, t.it, one_phase=False),
         ),
         Operation(
             "heuristicRollback",
             "void",
-            "Roll it back without its transaction manager.",
+            "Roll back the branch without its transaction manager.",
             lambda t: t.tree.host.broker.rollback_transaction(t.tree.client, t.it),
         ),
     ),
