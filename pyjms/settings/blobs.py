@@ -12,7 +12,7 @@ __all__ = ["BlobTransferSettings"]
 
 
 class BlobTransferSettings(Section):
-    """Where the bodies of blob messages are stored. ActiveMQ: BlobTransferPolicy."""
+    """The storage of the bodies of blob messages. ActiveMQ: BlobTransferPolicy."""
 
     upload_url: str | None = None
     """The URL of the upload directory: file:, http:, https:, or a scheme that a package adds."""
@@ -21,7 +21,7 @@ class BlobTransferSettings(Section):
     default_upload_url: str | None = None
     """The upload directory if neither is set; not set: http://localhost:8080/uploads/."""
     buffer_size: int | None = Field(default=None, ge=1)
-    """Bytes that are read and written at a time; not set: 131072."""
+    """Size of the buffer for reading and writing, in bytes; not set: 131072."""
 
     @field_validator("upload_url", "broker_upload_url", "default_upload_url")
     @classmethod
@@ -32,6 +32,6 @@ class BlobTransferSettings(Section):
             raise ValueError(str(error)) from error
 
     def apply(self, policy: BlobTransferPolicy) -> None:
-        """Set what is set here; the rest stays as it is."""
+        """Copy the configured values to a policy; its other values stay."""
         for name, value in self.model_dump(exclude_none=True).items():
             setattr(policy, name, value)

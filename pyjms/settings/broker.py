@@ -21,7 +21,7 @@ from pyjms.transport.uri import TransportURI
 
 __all__ = ["ActiveMQSettings", "EmbeddedSettings"]
 
-# With a scheduler, which Spring's has not, so that delayed messages are not delivered at once.
+# Unlike Spring's, with a scheduler, so that delayed messages are not delivered at once.
 EMBEDDED_BROKER_URL = "vm://localhost?broker.persistent=false&broker.schedulerSupport=true"
 NETWORK_BROKER_URL = "tcp://localhost:61616"
 _PLAIN = ("tcp:", "nio:", "auto:", "auto+nio:")
@@ -31,7 +31,7 @@ class EmbeddedSettings(Section):
     """The broker inside the application (`activemq.embedded`)."""
 
     enabled: bool = True
-    """Whether this broker is used when no broker_url is set."""
+    """Whether the embedded broker is used when no broker_url is set."""
 
 
 class ActiveMQSettings(Section):
@@ -42,33 +42,33 @@ class ActiveMQSettings(Section):
     user: Text | None = None
     """The user name."""
     user_name: Text | None = None
-    """The same as user, in the connection factory's spelling."""
+    """Alias of user, named as in the connection factory."""
     password: Annotated[SecretStr, BeforeValidator(read_text)] | None = None
     """The password; never shown."""
     tls: TlsSettings | None = None
-    """Certificates and versions of TLS, for ssl:// URLs, whose own options override them."""
+    """TLS certificates and versions for ssl:// URLs; options of the URL override them."""
     failover: FailoverSettings | None = None
-    """Several brokers, or one that is waited for."""
+    """The failover transport: several brokers, or reconnecting to one."""
     embedded: EmbeddedSettings = EmbeddedSettings()
     close_timeout: Deadline = 15.0
-    """How long closing waits for the broker; 0: for ever. This and the next ones, if set, override
-    options of broker_url (jms.closeTimeout)."""
+    """Maximum wait for the broker's response to a close; 0: no limit. This key and the following
+    ones, if set, override options of broker_url (jms.closeTimeout)."""
     send_timeout: Deadline = None
-    """How long a send waits for the broker; 0: for ever."""
+    """Maximum wait for the broker's response to a send; 0: no limit."""
     redelivery: RedeliverySettings = RedeliverySettings()
     redelivery_by_destination: dict[str, RedeliverySettings] = Field(default_factory=dict)
-    """The same for destinations, with wildcards: orders.>, topic://prices.*. The most specific one
-    applies; what it does not set is as in redelivery."""
+    """Redelivery by destination, with wildcards: orders.>, topic://prices.*. The most specific
+    entry applies; keys that it does not set are as in redelivery."""
     prefetch: PrefetchSize | PrefetchSettings | None = None
     """Messages sent to each consumer ahead of their acknowledgements; 0: each receive pulls one.
-    A number for all kinds of consumers, or a section with one for each. Not set: 1000 on queues,
-    and ActiveMQ's other defaults."""
+    A number for all kinds of consumers, or a section with a number for each kind. Not set: 1000 on
+    queues, and ActiveMQ's other defaults."""
     blob_transfer_policy: BlobTransferSettings = BlobTransferSettings()
     pool: PoolSettings = PoolSettings()
     non_blocking_redelivery: bool = False
-    """Whether later messages overtake one that waits for its redelivery."""
+    """Whether later messages are delivered while a message waits for its redelivery."""
     stats_enabled: bool = False
-    """Whether connections, sessions, producers and consumers have statistics."""
+    """Whether statistics of connections, sessions, producers and consumers are collected."""
 
     @model_validator(mode="after")
     def _check_user(self) -> Self:
@@ -103,7 +103,7 @@ class ActiveMQSettings(Section):
         return self
 
     def effective_user(self) -> str | None:
-        """Return the user name, whichever key it was set with."""
+        """Return the user name, from either of its keys."""
         return self.user if self.user_name is None else self.user_name
 
     def effective_broker_url(self) -> str:
@@ -120,7 +120,7 @@ class ActiveMQSettings(Section):
 
     @property
     def is_embedded(self) -> bool:
-        """Whether nothing says where the broker is: it is one inside the application."""
+        """Whether no broker is configured, so that the application embeds one."""
         return self.embedded.enabled and not self.broker_url and self.failover is None
 
     def without_redelivery_delays(self) -> Self:

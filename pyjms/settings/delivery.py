@@ -24,28 +24,28 @@ class PrefetchSettings(Section):
     """Messages sent ahead, by kind of consumer. ActiveMQ: ActiveMQPrefetchPolicy."""
 
     queue: PrefetchSize | None = None
-    """To each consumer of a queue; not set: 1000."""
+    """For each consumer of a queue; not set: 1000."""
     queue_browser: PrefetchSize | None = None
-    """To each browser; not set: 500."""
+    """For each browser; not set: 500."""
     topic: PrefetchSize | None = None
-    """To each consumer of a topic; not set: 32767."""
+    """For each consumer of a topic; not set: 32767."""
     durable_topic: PrefetchSize | None = None
-    """To each durable subscriber; not set: 100."""
+    """For each durable subscriber; not set: 100."""
     optimize_durable_topic: PrefetchSize | None = None
-    """To each durable subscriber of an auto session; not set: 1000."""
+    """For each durable subscriber of an AUTO session; not set: 1000."""
     maximum_pending_message_limit: int | None = Field(default=None, ge=0)
-    """Messages that the broker keeps for a slow consumer of a topic, beyond those; 0: its own
-    limit."""
+    """Messages beyond the prefetch that the broker keeps for a slow consumer of a topic; 0: the
+    broker's limit."""
 
     def apply(self, policy: PrefetchPolicy) -> None:
-        """Set what is set here; the rest stays as it is."""
+        """Copy the configured values to a policy; its other values stay."""
         for name, value in self.model_dump(exclude_none=True).items():
             attribute = name if name.startswith("maximum") else f"{name}_prefetch"
             setattr(policy, attribute, value)
 
 
 class RedeliverySettings(Section):
-    """When a message whose handler failed is delivered again. ActiveMQ: RedeliveryPolicy."""
+    """Redelivery of messages whose handler failed. ActiveMQ: RedeliveryPolicy."""
 
     maximum: int | None = Field(default=None, ge=-1)
     """Redeliveries before the message becomes a dead letter; 0: none, -1: no limit; not set: 6."""
@@ -54,7 +54,7 @@ class RedeliverySettings(Section):
     delay: Duration | None = None
     """Time before each later redelivery without a multiplier; not set: as initial_delay."""
     multiplier: float | None = Field(default=None, ge=1)
-    """Factor by which each further delay is longer; not set, or 1: all are equal."""
+    """Factor between successive delays; not set, or 1: constant delay."""
     max_delay: Duration | None = None
     """The longest delay."""
     jitter: float | None = Field(default=None, ge=0, le=1)
@@ -64,7 +64,7 @@ class RedeliverySettings(Section):
     handler is called, where listeners are transacted; not set: true."""
 
     def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
-        """Return a policy with what is set here, and the rest of `policy`."""
+        """Return a copy of `policy` with the keys that are set here."""
         return apply_redelivery(
             policy, self, delay=self.delay, pre_dispatch_check=self.pre_dispatch_check
         )
@@ -82,8 +82,8 @@ class RedeliverySettings(Section):
 
 
 class RetrySettings(Section):
-    """Changes to the RetryPolicy of one listener (`listeners.<id>.retry`), or that of all that
-    have none (`jms.listener.retry`).
+    """The changes to a listener's RetryPolicy (`listeners.<id>.retry`), or the policy of listeners
+    without their own (`jms.listener.retry`).
     """
 
     maximum: int | None = Field(default=None, ge=-1)
@@ -91,21 +91,21 @@ class RetrySettings(Section):
     initial_delay: Duration | None = None
     """Time before the first redelivery, and before each one without a multiplier."""
     multiplier: float | None = Field(default=None, ge=1)
-    """Factor by which each further delay is longer; 1: all are equal."""
+    """Factor between successive delays; 1: constant delay."""
     max_delay: Duration | None = None
     """The longest delay."""
     jitter: float | None = Field(default=None, ge=0, le=1)
     """Share by which each delay varies at random, such as 0.15."""
     retry_on: list[Text] | None = None
-    """Exceptions after which there is another attempt, as module.Class or the name of a built-in
-    one; after others the message is a dead letter at once."""
+    """Exceptions after which the message is redelivered, as module.Class or the name of a built-in
+    exception; after any other, it becomes a dead letter at once."""
     no_retry_for: list[Text] | None = None
-    """Exceptions after which there is none."""
+    """Exceptions after which the message is not redelivered but becomes a dead letter at once."""
     dead_letter: Text | None = None
     """The destination of this listener's dead letters; not set: the broker's."""
 
     def changes(self) -> dict[str, Any]:
-        """Return what is set, by the names of a RetryPolicy.
+        """Return the keys that are set, under the names of RetryPolicy's fields.
 
         Raises:
             ConfigurationException: the class of an exception cannot be imported.

@@ -54,7 +54,7 @@ _ABSENT: Final = (
 
 
 def translate_spring_key(path: Path) -> str | None:
-    """Return the sentence about an unknown key that Spring Boot knows, None for others."""
+    """Return the explanation for an unknown key that Spring Boot has; None for other keys."""
     name = _ours(dotted(path))
     spring = f"Spring Boot's {dotted(path)}"
     ours = _OLD_NAMES.get(name, name)

@@ -25,13 +25,14 @@ _DELAYS: Final = frozenset({"initial_reconnect_delay", "max_reconnect_delay", "t
 
 
 class FailoverSettings(Section):
-    """Several brokers, or one that is waited for. ActiveMQ: failover:(uri,uri)?options.
+    """The failover transport: several brokers, or reconnecting to one. ActiveMQ:
+    failover:(uri,uri)?options.
 
     Options that are not set have ActiveMQ's defaults; docs/failover.md describes them.
     """
 
     uris: list[Text] = Field(default_factory=list)
-    """The brokers, such as tcp://a:61616, instead of broker_url."""
+    """The broker URLs, such as tcp://a:61616, instead of broker_url."""
     initial_reconnect_delay: Duration | None = None
     """Initial time between two passes over the brokers; not set: 10ms."""
     max_reconnect_delay: Duration | None = None
@@ -43,27 +44,31 @@ class FailoverSettings(Section):
     max_reconnect_attempts: int | None = Field(default=None, ge=-1)
     """Passes before the client gives up; 0: do not reconnect, not set or -1: no limit."""
     startup_max_reconnect_attempts: int | None = Field(default=None, ge=-1)
-    """The same for the first connection; not set or -1: as max_reconnect_attempts."""
+    """Passes before the client gives up its first connection; not set or -1: as
+    max_reconnect_attempts."""
     warn_after_reconnect_attempts: int | None = Field(default=None, ge=0)
-    """Failed passes before a warning; 0: only the first one; not set: 10."""
+    """Number of failed passes between two warnings; 0: warn only after the first; not set: 10."""
     randomize: bool | None = None
     """Whether the brokers are tried in a random order; not set: true."""
     timeout: Duration | None = None
-    """How long a send waits for a connection; not set: for ever."""
+    """Maximum wait of a send for a connection; not set: no limit."""
     backup: bool | None = None
-    """Whether connections to further brokers are kept ready; not set: false."""
+    """Whether connections to further brokers are opened as backups; not set: false."""
     backup_pool_size: int | None = Field(default=None, ge=1)
-    """The number of these connections; not set: 1."""
+    """Number of backup connections; not set: 1."""
     priority_backup: bool | None = None
-    """Whether some brokers are preferred, also after an outage; not set: false."""
+    """Whether the client prefers some brokers, and returns to them after an outage; not set:
+    false."""
     priority_uris: list[Text] | None = None
     """The preferred brokers; not set: the first one."""
     track_messages: bool | None = None
-    """Whether the latest messages without a response are sent again; not set: false."""
+    """Whether the latest messages sent without a response are sent again after a reconnect; not
+    set: false."""
     track_transaction_producers: bool | None = None
-    """Whether messages of producers closed in an open transaction are repeated; not set: true."""
+    """Whether a reconnect also replays an open transaction's messages of producers closed since;
+    not set: true."""
     max_cache_size: int | None = Field(default=None, ge=0)
-    """Bytes of messages to send again; not set: 131072."""
+    """Size of the cache of these messages, in bytes; not set: 131072."""
     update_uris_supported: bool | None = None
     """Whether the list of brokers that a broker announces is used; not set: true."""
     update_uris_url: Text | None = None
@@ -72,7 +77,7 @@ class FailoverSettings(Section):
     rebalance_update_uris: bool | None = None
     """Whether clients are spread over the announced brokers; not set: true."""
     reconnect_supported: bool | None = None
-    """Whether the client reconnects to another broker when its broker says so; not set: true."""
+    """Whether the client moves to another broker at its broker's request; not set: true."""
     nested: dict[str, Text] = Field(default_factory=dict)
     """Options of each broker's URL, such as keepAlive: "true"."""
 
@@ -84,10 +89,10 @@ class FailoverSettings(Section):
         return uris
 
     def uri(self, broker_url: str | None) -> TransportURI:
-        """Return the URL with these brokers or those of `broker_url`, and these options.
+        """Return the failover URL with these brokers or those of `broker_url`, and these options.
 
         Raises:
-            ValueError: there are brokers in both, or in neither, or an option in both.
+            ValueError: both or neither name brokers, or both set an option.
         """
         if self.uris and broker_url:
             raise ValueError("failover.uris and broker_url both name brokers: set one of them")

@@ -79,14 +79,14 @@ class BackOffSettings(Section):
     interval: Duration = 5.0
     """Time before the second attempt, and before each further one without a multiplier."""
     multiplier: float = Field(default=1.0, ge=1)
-    """Factor by which each further wait grows."""
+    """Factor between successive waits."""
     max_interval: Duration = 30.0
     """The longest wait, with a multiplier."""
     max_attempts: int | None = Field(default=None, ge=1)
-    """Attempts after which the listener is stopped; not set: it never gives up."""
+    """Attempts after which the listener is stopped; not set: no limit."""
 
     def back_off(self) -> BackOff:
-        """Return the rule."""
+        """Return the back-off for a container."""
         if self.multiplier > 1:
             return ExponentialBackOff(
                 self.interval,
@@ -98,7 +98,7 @@ class BackOffSettings(Section):
 
 
 class ReplyQosSettings(Section):
-    """How the replies of a listener are sent. Spring: replyQosSettings."""
+    """Quality of service of a listener's replies. Spring: replyQosSettings."""
 
     delivery_mode: Delivery = DeliveryMode.PERSISTENT
     """persistent or non_persistent."""
@@ -108,7 +108,7 @@ class ReplyQosSettings(Section):
     """Time after which replies expire; 0: never."""
 
     def qos(self) -> QosSettings:
-        """Return the settings as a container takes them."""
+        """Return the QosSettings for a container."""
         return QosSettings(self.delivery_mode, self.priority, self.time_to_live)
 
 
@@ -118,8 +118,8 @@ class ListenerSessionSettings(Section):
     acknowledge_mode: Acknowledge = AcknowledgeMode.AUTO
     """auto, client, dups_ok or a number; no effect if transacted."""
     transacted: bool | None = None
-    """Whether a message is consumed when its handler has returned, and redelivered if it fails.
-    Not set: true."""
+    """Whether sessions are transacted: a message is consumed when its handler has returned, and
+    redelivered if it fails. Not set: true."""
 
 
 class ListenerSettings(Section):
@@ -132,23 +132,25 @@ class ListenerSettings(Section):
     max_concurrency: int | None = Field(default=None, ge=1)
     """Maximum number of consumers of each listener."""
     receive_timeout: ReceiveTimeout = 1.0
-    """How long one receive waits; 0: for ever, -1: not at all."""
+    """Maximum wait of one receive; 0: no limit, -1: do not wait."""
     max_messages_per_task: int | None = None
     """Receives after which a consumer's task ends and a new one starts; negative: never."""
     recovery_interval: Duration | None = None
     """Time between two attempts to restore a lost connection; not set: 5s."""
     prefetch: Prefetch | None = "auto"
-    """Messages sent to each consumer of a queue ahead of their acknowledgements. auto: few where
-    the number of consumers may grow, so that each gets its share, unless the connection's is set
-    (prefetch, jms.prefetchPolicy.queuePrefetch); null: the connection's."""
+    """Messages sent to each consumer of a queue ahead of their acknowledgements. auto: few if the
+    number of consumers may grow, so that new ones get their share, unless the connection's prefetch
+    is set (prefetch, jms.prefetchPolicy.queuePrefetch); null: the connection's prefetch."""
     unreadable_messages: UnreadableMessages = "dead_letter"
-    """Messages that cannot be converted to the handler's arguments. dead_letter: they become dead
-    letters at once; redeliver: as with any other failure."""
+    """Treatment of messages that cannot be converted to the handler's arguments. dead_letter: they
+    become dead letters at once; redeliver: as after any other failure."""
     retry: RetrySettings | None = None
-    """The retry policy of listeners whose decorator has none. It does not apply to those with
-    `redelivery`, nor where messages are consumed whatever their handler does (auto, dups_ok)."""
+    """The retry policy of listeners whose decorator has none. It does not apply to listeners with
+    `redelivery`, nor to acknowledge modes that consume a message even if its handler fails (auto,
+    dups_ok)."""
     cache_level: CacheLevelName | None = None
-    """What a listener keeps between messages: none, connection, session, consumer or auto."""
+    """Cache level, the resources kept between messages: none, connection, session, consumer or
+    auto."""
     interceptors: list[Text] = Field(default_factory=list)
     """Interceptors around the handlers of the default container factory, outermost first:
     module:name, or the name of an installed one."""
@@ -187,88 +189,90 @@ class ListenerOverride(Section):
     destination: Text | list[Text] | None = None
     """The queue or topic, or a list of several."""
     concurrency: Text | None = None
-    """Number of consumers: "3" or "3-10"."""
+    """Number of consumers, fixed or as a range: "3" or "3-10"."""
     selector: str | None = None
     """The message selector."""
     subscription: Text | None = None
     """The name of the topic subscription."""
     durable: bool | None = None
-    """Whether the subscription is durable; the destination then is a topic, and a client_id is
-    needed."""
+    """Whether the subscription is durable; then the destination is a topic, and client_id is
+    required."""
     prefetch: Prefetch | None = None
     """Messages sent to each consumer ahead of their acknowledgements, or auto."""
     batch_size: int | None = Field(default=None, ge=1, le=32767)
-    """The handler takes a list: batches of at most this number of messages."""
+    """Maximum number of messages in a batch; the handler takes a list."""
     batch_timeout: Duration | None = None
-    """Time after the first message of a batch until the handler gets it, full or not; 0: it gets
-    what has arrived already."""
+    """Time after its first message at which an incomplete batch is passed to the handler; 0: the
+    handler gets the messages that have arrived already."""
     redelivery: RedeliverySettings | None = None
     retry: RetrySettings | None = None
     unreadable_messages: UnreadableMessages | None = None
-    """dead_letter or redeliver: messages that cannot be converted to the handler's arguments."""
+    """dead_letter or redeliver, for messages that cannot be converted to the handler's
+    arguments."""
     auto_startup: bool | None = None
-    """Whether it starts with the application."""
+    """Whether the listener starts with the application."""
     container_factory: str | None = None
-    """The provider of its container factory, or a name of `brokers`."""
+    """The provider of the container factory, or a name in `brokers`."""
     client_id: str | None = None
-    """The client id of its connection."""
+    """The client id of the listener's connection."""
     pub_sub_domain: bool | None = None
-    """Whether its destination's name means a topic."""
+    """Whether the destination name means a topic."""
     no_local: bool | None = None
-    """Whether a topic's messages that were sent over the same connection are left out."""
+    """Whether messages of a topic that were sent over the same connection are excluded."""
     receive_timeout: ReceiveTimeout | None = None
-    """How long one receive waits; 0: for ever, -1: not at all."""
+    """Maximum wait of one receive; 0: no limit, -1: do not wait."""
     max_messages_per_task: int | None = None
     """Receives after which a consumer's task ends and a new one starts; negative: never."""
     idle_consumer_limit: int | None = Field(default=None, ge=1)
     """Number of idle consumers at which no further consumer is added."""
     idle_task_execution_limit: int | None = Field(default=None, ge=1)
-    """Tasks without a message after which a surplus consumer ends."""
+    """Number of tasks without a message after which a surplus consumer ends."""
     recovery_interval: Duration | None = None
     """Time between two attempts to restore a lost connection."""
     cache_level: CacheLevelName | None = None
-    """What the listener keeps between messages: none, connection, session, consumer or auto."""
+    """Cache level of the listener: none, connection, session, consumer or auto."""
     interceptors: list[Text] | None = None
     """Interceptors of this listener instead of the decorator's, outermost first: module:name, or
     the name of an installed one."""
     session: ListenerSessionOverride = ListenerSessionOverride()
     cron: Text | None = None
-    """The cron entry of a @jms_scheduled; "-": never."""
+    """The cron entry of a @jms_scheduled function; "-": never."""
     fixed_rate: Duration | None = None
-    """Time between two calls of a @jms_scheduled."""
+    """Time between two calls of a @jms_scheduled function."""
     phase: int | None = None
-    """The phase: lower ones start first, and stop last, when the others have finished."""
+    """The lifecycle phase: lower phases start first and stop last, after the others have
+    finished."""
     acknowledge_after_listener: bool | None = None
-    """Whether messages of sessions with a vendor's acknowledge mode are acknowledged when the
-    handler has returned; false: by the handler."""
+    """Whether the container acknowledges messages after the handler in sessions with a
+    vendor-specific acknowledge mode; false: the handler acknowledges."""
     expose_listener_session: bool | None = None
-    """Whether the template sends with the session of the message in progress."""
+    """Whether the template sends with the session of the message that is being handled."""
     accept_messages_while_stopping: bool | None = None
     """Whether a message that is received during a stop is still handled; false: it is returned."""
     idle_receives_per_task_limit: int | None = None
-    """Empty receives in a row after which a surplus consumer ends; negative: never."""
+    """Consecutive empty receives after which a surplus consumer ends; negative: never."""
     back_off: BackOffSettings | None = None
     """Waits between attempts to restore a lost connection; recovery_interval then has no effect."""
     reply_pub_sub_domain: bool | None = None
-    """Whether the name in @send_to means a topic; not set: as its destination."""
+    """Whether the name in @send_to means a topic; not set: as the listener's destination."""
     reply_qos: ReplyQosSettings | None = None
-    """Quality of service of its replies; not set: persistent, priority 4, without expiry."""
+    """Quality of service of the replies; not set: persistent, priority 4, without expiration."""
     transaction_manager: Text | None = None
     """The provider of a transaction manager around each receive."""
     transaction_name: Text | None = None
-    """The name of these transactions; not set: the listener's id."""
+    """The transaction name; not set: the listener's id."""
     transaction_timeout: Duration | None = None
-    """How long such a transaction may take."""
+    """The transaction timeout."""
     task_executor: Text | None = None
-    """The provider of the task executor that runs its consumers."""
+    """The provider of the task executor that runs the consumers."""
     error_handler: Text | None = None
-    """The provider of a function that is called with each failure."""
+    """The provider of the error handler, which is called with each failure."""
     exception_listener: Text | None = None
-    """The provider of a function that is called with failures of the connection."""
+    """The provider of the exception listener, which is called with failures of the connection."""
     message_converter: Text | None = None
-    """The provider of its message converter."""
+    """The provider of the message converter."""
     destination_resolver: Text | None = None
-    """The provider of its destination resolver."""
+    """The provider of the destination resolver."""
 
     @model_validator(mode="after")
     def _check_redelivery(self) -> Self:
@@ -283,15 +287,15 @@ class ListenerOverride(Section):
         return ",".join(given) if isinstance(given, list) else given
 
     def provided(self) -> dict[str, str]:
-        """Return the properties of the container that are provided, with the providers' names."""
+        """Return the provider name of each container property that a provider supplies."""
         given = {name: getattr(self, name) for name in _PROVIDED}
         return {name: provider for name, provider in given.items() if provider is not None}
 
     def endpoint_settings(self) -> dict[str, Any]:
-        """Return what is set, by the names of a JmsListenerEndpoint.
+        """Return the keys that are set, under the names of JmsListenerEndpoint's fields.
 
-        Without `redelivery`, `retry`, `cron` and `fixed_rate`, which change what the mark says, and
-        what `provided` returns.
+        Excluded are `redelivery`, `retry`, `cron` and `fixed_rate`, which change the decorator's
+        values, and the keys that `provided` returns.
         """
         sections = {"session", "redelivery", "retry", "back_off", "reply_qos", "cron", "fixed_rate"}
         given = self.model_dump(exclude_unset=True, exclude={*sections, *_PROVIDED})

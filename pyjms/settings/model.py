@@ -44,13 +44,13 @@ class CacheSettings(Section):
     """The resources that the template caches (`jms.cache`). Spring: spring.jms.cache."""
 
     enabled: bool = True
-    """Whether connection and sessions are cached at all (CachingConnectionFactory)."""
+    """Whether the connection and sessions are cached (CachingConnectionFactory)."""
     consumers: bool = False
     """Whether consumers are also cached."""
     producers: bool = True
     """Whether producers are also cached."""
     session_cache_size: int = Field(default=1, ge=1)
-    """Number of cached sessions of each acknowledge mode."""
+    """Maximum number of cached sessions per acknowledge mode."""
 
 
 class TemplateSessionSettings(Section):
@@ -59,14 +59,14 @@ class TemplateSessionSettings(Section):
     acknowledge_mode: Acknowledge = AcknowledgeMode.AUTO
     """auto, client, dups_ok or a number."""
     transacted: bool = False
-    """Whether each call outside a transaction is one of its own."""
+    """Whether each call outside a transaction runs in its own local transaction."""
 
 
 class TemplateSettings(Section):
     """The JmsTemplate (`jms.template`). Spring: spring.jms.template."""
 
     default_destination: str | None = None
-    """Destination of calls without one."""
+    """Destination of calls that name none."""
     delivery_mode: Delivery | None = None
     """persistent or non_persistent."""
     priority: int | None = Field(default=None, ge=0, le=9)
@@ -74,15 +74,15 @@ class TemplateSettings(Section):
     time_to_live: Duration | None = None
     """Time after which messages expire; 0: never."""
     qos_enabled: bool | None = None
-    """Whether these three are used; not set: if one of them is set."""
+    """Whether delivery_mode, priority and time_to_live apply; not set: if one of them is set."""
     delivery_delay: Duration | None = None
-    """Time before messages are delivered, by a broker with a scheduler (scheduler_support,
-    ActiveMQ: schedulerSupport); others deliver at once."""
+    """Delivery delay of messages; requires a broker with a scheduler (scheduler_support, ActiveMQ:
+    schedulerSupport), others deliver at once."""
     receive_timeout: ReceiveTimeout = None
-    """How long receive waits; 0: for ever, -1: not at all."""
+    """Maximum wait of a receive; 0: no limit, -1: do not wait."""
     shared_reply_queue: bool = True
     """Whether requests share a temporary queue for their replies, which then need a correlation id;
-    false: each request has its own, as in Spring."""
+    false: a temporary queue per request, as in Spring."""
     interceptors: list[Text] = Field(default_factory=list)
     """Send interceptors of the templates and of replies, outermost first: module:name, or the name
     of an installed one."""
@@ -99,14 +99,14 @@ class ConverterSettings(Section):
     """The message converter (`jms.converter`)."""
 
     dict_format: Literal["json", "map"] = "json"
-    """What dict payloads become: json (also dates, decimals, enumerations, nested values), or map:
-    a MapMessage, as in Spring."""
+    """Format of dict payloads: json (including dates, decimals, enumerations, nested values), or
+    map, a MapMessage as in Spring."""
     type_id_mappings: dict[str, Text] = Field(default_factory=dict)
-    """Type ids of other programs (property _type) and their classes: com.acme.Order:
-    orders.Order. Both for reading and for sending."""
+    """Mapping of type ids in other programs (property _type) to classes, for both directions:
+    com.acme.Order: orders.Order."""
     trusted_packages: list[Text] = Field(default_factory=list)
-    """Modules whose classes messages may name by their full name, where a handler does not request
-    a type."""
+    """Modules whose classes a message may name as its type, if the handler does not request a
+    type."""
 
 
 class JmsSettings(Section):
@@ -128,14 +128,14 @@ class LifecycleSettings(Section):
     """The application's start and stop (`lifecycle`). Spring: spring.lifecycle."""
 
     startup_timeout: Duration = 10.0
-    """How long the start waits for a broker: for each one that does not come in that time there is
-    one warning, and the application starts without it; its listeners keep trying. Without this
-    limit `failover:` would wait for ever."""
+    """Maximum wait for each broker during startup. If a broker is not available by then, a warning
+    is logged, the application starts without it, and its listeners keep trying to connect. Without
+    this limit, `failover:` would wait for ever."""
     timeout_per_shutdown_phase: Duration = 20.0
-    """How long handlers in progress may take when the application stops, in each phase of its
-    container factories (as a rule there is one); then they are given up, and their messages
-    delivered again. Spring's default, 30s, is also that of Kubernetes, which kills the process
-    then."""
+    """Time that running handlers get to finish when the application stops, for each phase of its
+    container factories (usually one). After that they are abandoned, and their messages are
+    redelivered. Spring's default of 30s equals the grace period of Kubernetes, which then kills the
+    process."""
 
 
 class PyjmsSettings(BaseSettings):
@@ -153,12 +153,12 @@ class PyjmsSettings(BaseSettings):
     activemq: ActiveMQSettings = ActiveMQSettings()
     """The broker."""
     lifecycle: LifecycleSettings = LifecycleSettings()
-    """The application's stop."""
+    """The application's start and stop."""
     brokers: dict[str, ActiveMQSettings] = Field(default_factory=dict)
-    """Further brokers by name; a listener names one as its container_factory, a handler takes the
-    template of one as Provide["jms_templates.NAME"]."""
+    """Additional brokers by name; a listener selects one by container_factory, a handler gets its
+    template by Provide["jms_templates.NAME"]."""
     listeners: dict[str, ListenerOverride] = Field(default_factory=dict)
-    """Changes to single listeners, by their id."""
+    """Settings of single listeners, by id."""
     observability: ObservabilitySettings = ObservabilitySettings()
     """Traces and metrics."""
     health: HealthSettings = HealthSettings()
@@ -168,7 +168,7 @@ class PyjmsSettings(BaseSettings):
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict)
     """Pipelines in SQL, and changes to decorated ones, by name."""
     logging: LoggingSettings = LoggingSettings()
-    """Levels by logger name; root: all loggers. And how `pyjms run` logs."""
+    """Log levels by logger name (root: all loggers), and the log format of `pyjms run`."""
     app: dict[str, Any] = Field(default_factory=dict)
     """The application's own settings."""
 
@@ -210,7 +210,9 @@ class PyjmsSettings(BaseSettings):
     def use_document(
         self, document: Document, placeholders: Placeholders, problems: Problems
     ) -> None:
-        """Keep what the settings were read from: for `${...}` in texts, and to name lines."""
+        """Keep the sources of the settings, to resolve `${...}` in texts and to name lines in
+        errors.
+        """
         self._document = Document(origins=document.origins)  # values may be passwords
         self._placeholders = placeholders
         self._is_incomplete = bool(problems)
@@ -225,7 +227,7 @@ class PyjmsSettings(BaseSettings):
         return self._document.origin(path)
 
     def source(self, path: tuple[str, ...]) -> Origin | None:
-        """Return where the value at `path` itself was read; None: it is the default."""
+        """Return the source of the value at `path` itself; None: it is the default."""
         return self._document.origins.get(path)
 
     def problem(self, path: tuple[str, ...], error: Exception) -> ConfigurationException:

@@ -19,11 +19,12 @@ class ObservabilitySettings(Section):
     """Traces and metrics of sends and handlers (`observability`)."""
 
     tracing: bool = False
-    """Whether OpenTelemetry spans are recorded, and messages carry the trace (extra otel)."""
+    """Whether OpenTelemetry spans are recorded and the trace context is sent in messages (extra
+    otel)."""
     metrics: bool = False
-    """Whether OpenTelemetry's metrics of messaging are recorded (extra otel)."""
+    """Whether OpenTelemetry's messaging metrics are recorded (extra otel)."""
     prometheus: bool = False
-    """Whether Prometheus metrics are counted, for /metrics (extra prometheus)."""
+    """Whether Prometheus metrics are collected, for /metrics (extra prometheus)."""
 
 
 class HealthSettings(Section):
@@ -33,20 +34,20 @@ class HealthSettings(Section):
     """The port of /health/live, /health/ready, /health/started and, with observability.prometheus,
     /metrics; 0: a free one; not set: none (needs the extra web)."""
     host: Text = "0.0.0.0"  # noqa: S104 - probes of an orchestrator come from outside
-    """The address of that port; 127.0.0.1: this machine only."""
+    """The address to listen on; 127.0.0.1: this machine only."""
     control_token: Annotated[SecretStr, Field(min_length=16)] | None = None
-    """What requests to /listeners on that port have to bring (Authorization: Bearer TOKEN), to
-    pause, resume and scale listeners; not set: nobody can."""
+    """The token that requests to /listeners on that port must send (Authorization: Bearer TOKEN) to
+    pause, resume and scale listeners; not set: such requests are refused."""
     probe_timeout: Duration | None = 5.0
-    """How long a broker outside the application may take to accept a connection when /health/ready
-    asks it; the application is not ready while one does not. Not set: they are not asked."""
+    """Maximum time for an external broker to accept a connection when /health/ready probes it; the
+    application is not ready while one does not. Not set: brokers are not probed."""
     stuck_after: Duration | None = 300.0
-    """How long a handler may run while messages wait for it, before its listener counts as stuck
-    and the application as not ready; not set: for ever."""
+    """Time that a handler may run while messages wait, before its listener counts as stuck and the
+    application as not ready; not set: no limit."""
 
 
 class LoggingSettings(BaseModel):
-    """How `pyjms run` logs (`logging`): further keys are names of loggers, with their levels."""
+    """Logging of `pyjms run` (`logging`); all other keys are logger names with their levels."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", frozen=True, use_attribute_docstrings=True
@@ -54,7 +55,8 @@ class LoggingSettings(BaseModel):
     __pydantic_extra__: dict[str, Level] = Field(init=False)
 
     format: Literal["text", "json"] = "text"
-    """text, or json: one object for each line, with the message that is being handled."""
+    """text, or json: one object per line, with the id and destination of the message being
+    handled."""
     tracebacks: bool = False
     """Whether the first failure of a message is logged with the handler's traceback."""
 

@@ -45,31 +45,31 @@ class PoolSettings(Section):
     enabled: bool = False
     """Whether connections are pooled (JmsPoolConnectionFactory); then jms.cache has no effect."""
     max_connections: int = Field(default=1, ge=1)
-    """Connections, which are shared in turn."""
+    """Maximum number of connections, shared round-robin."""
     max_sessions_per_connection: int = Field(default=500, ge=-1)
-    """Sessions in use on one connection, in each acknowledge mode; -1: no limit."""
+    """Maximum number of sessions in use per connection and acknowledge mode; -1: no limit."""
     idle_timeout: Duration = 30.0
-    """How long an unused connection stays open; 0: for ever."""
+    """Time after which an unused connection is closed; 0: never."""
     expiry_timeout: Duration = 0.0
-    """How old a connection gets before it is replaced, once nobody uses it; 0: any age."""
+    """Age at which a connection is replaced once it is unused; 0: no limit."""
     connection_timeout: Deadline = 30.0
-    """How long to wait for a connection to be opened; 0: for ever."""
+    """Maximum wait for a connection to be opened; 0: no limit."""
     block_if_full: bool = True
-    """Whether to wait for a session while all are in use; false: that is an error."""
+    """Whether to wait for a session while all are in use; false: raise an error."""
     block_if_full_timeout: Patience = None
-    """How long to wait then; -1: for ever."""
+    """Maximum wait for a session; -1: no limit."""
     create_connection_on_startup: bool = True
     """Whether the first connection is opened when the application starts."""
     use_anonymous_producers: bool = True
-    """Whether all producers of a session share one that has no destination of its own."""
+    """Whether the producers of a session share one anonymous producer."""
     explicit_producer_cache_size: int = Field(default=0, ge=0)
-    """Producers that a session keeps open where they are not shared."""
+    """Number of producers that a session keeps open if they are not shared."""
     reconnect_on_exception: bool = True
     """Whether a connection that reports an exception is replaced at once."""
     time_between_expiration_check: Annotated[Duration, BeforeValidator(_or_never)] = 0.0
-    """How often unused connections are checked in the background; 0 or -1: only when connections
-    are taken and given back."""
+    """Interval between checks of unused connections in the background; 0 or -1: only when
+    connections are borrowed and returned."""
 
     def options(self) -> PoolOptions:
-        """Return the same as options of a pool."""
+        """Return these settings as options of a pool."""
         return PoolOptions(**self.model_dump(exclude={"enabled"}))

@@ -1,4 +1,4 @@
-"""The sources of settings: a file, its profiles, the environment on top, `${...}` last.
+"""The sources of settings: a file, overridden by its profiles and the environment; `${...}` last.
 
 And the schema of that file, for editors.
 """
@@ -94,7 +94,7 @@ def _read(
     environment: Mapping[str, str],
     problems: Problems,
 ) -> PyjmsSettings:
-    """Return the valid part of the settings; what is wrong is added to `problems`."""
+    """Return the valid part of the settings, and add the errors to `problems`."""
     path = _find(config, environment)
     chosen = chosen_profiles(profiles, environment)
     if path is None and chosen:

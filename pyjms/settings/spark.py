@@ -31,15 +31,15 @@ class RestartSettings(Section):
     initial_interval: Duration = 1.0
     """The wait before the first restart."""
     multiplier: float = Field(default=2.0, ge=1)
-    """Factor by which each further wait grows."""
+    """Factor between successive waits."""
     max_interval: Duration = 60.0
     """The longest wait."""
     max_attempts: int | None = Field(default=10, ge=0)
-    """Consecutive restarts before the pipeline has failed for good; null: no limit. A completed
-    batch, or a query that has run for five minutes, starts the count again."""
+    """Consecutive restarts before the pipeline fails for good; null: no limit. A completed batch,
+    or five minutes of running, resets the count."""
     poison_after: int = Field(default=3, ge=1)
-    """How often the same batch may fail, other than by a lost broker connection, before the
-    pipeline has failed for good."""
+    """Failures of the same batch before the pipeline fails for good, not counting lost broker
+    connections."""
 
     @model_validator(mode="after")
     def _check_intervals(self) -> Self:
@@ -52,7 +52,7 @@ class RestartSettings(Section):
 
 
 class SparkSettings(Section):
-    """Where and how pipelines run (`spark`)."""
+    """The Spark session and the execution of pipelines (`spark`)."""
 
     master: Text = "local[*,4]"
     """Spark's master: local[*,4] is this process (4 tries a task), spark://host:7077 a cluster."""
@@ -66,13 +66,13 @@ class SparkSettings(Section):
     aot_cache: bool = False
     """Whether Java 25 keeps a start-up cache, which halves the start-up time of Spark."""
     drain_timeout: Duration = 30.0
-    """How long a stop waits for batches in progress; then they are cancelled, and repeated
-    after the next start."""
+    """Maximum wait for batches in progress during a stop; after that they are cancelled, and
+    repeated after the next start."""
     restart: RestartSettings = RestartSettings()
 
 
 class PipelineSettings(Section):
-    """A pipeline in SQL, or changes to the decorated one of this name (`pipelines.<name>`)."""
+    """A pipeline in SQL, or changes to the decorated pipeline of that name (`pipelines.<name>`)."""
 
     source: Text | dict[str, Text] | None = None
     """A destination: orders, queue://orders or topic://prices; or several by name."""
@@ -84,11 +84,12 @@ class PipelineSettings(Section):
     sink: Text | None = None
     """A destination, or parquet:FOLDER."""
     dead_letter: Text | None = None
-    """Destination of messages that do not match the schema; not set: ActiveMQ.DLQ; fail: stop."""
+    """Destination of messages that do not match the schema; not set: ActiveMQ.DLQ; fail: stop
+    instead."""
     trigger: Duration | None = None
-    """Time between the starts of two batches; 0: as soon as there are messages."""
+    """Interval between the starts of two batches; 0: as soon as messages are available."""
     checkpoint: Text | None = None
-    """The folder below checkpoint_root; not set: the pipeline's name."""
+    """The checkpoint folder below checkpoint_root; not set: the pipeline's name."""
     output_mode: Literal["append", "update", "complete"] | None = None
     """append, update or complete, as in Spark."""
     exactly_once: Literal["epoch", "ids", "off"] | None = None
@@ -98,12 +99,12 @@ class PipelineSettings(Section):
     partitions: int | None = Field(default=None, ge=1)
     """Number of tasks that read a batch of a source."""
     max_messages_per_trigger: int | None = Field(default=None, ge=1)
-    """Maximum number of messages of a source in a batch."""
+    """Maximum number of messages per source in a batch."""
     broker: str | None = None
     """A name of `brokers`; not set: the broker of `activemq`."""
     options: dict[str, Option] = Field(default_factory=dict)
     """Further options of the format jms, such as selector; sink.NAME is an option of the sink."""
 
     def values(self) -> dict[str, Any]:
-        """Return what is set, by the names of the pipeline's fields."""
+        """Return the keys that are set, under the names of the pipeline's fields."""
         return self.model_dump(exclude_unset=True, by_alias=True)

@@ -15,30 +15,31 @@ Protocol = Literal["TLSv1.2", "TLSv1.3"]
 
 
 class TlsCommonSettings(BaseModel):
-    """What both ends of an encrypted connection can set."""
+    """The TLS settings that clients and brokers have in common."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True
     )
 
     trust_store: str | None = None
-    """File of the trusted certificates, PEM or PKCS12; null: those of the system."""
+    """File with the trusted certificates, PEM or PKCS12; null: the system's."""
     trust_store_password: SecretStr | None = None
     """Password of a PKCS12 trust store."""
     key_store: str | None = None
-    """File of the own certificate, then its issuers, and the key: PEM or PKCS12."""
+    """File with the own certificate, followed by its issuers, and the private key: PEM or
+    PKCS12."""
     key_store_password: SecretStr | None = None
-    """Password of a PKCS12 key store, or of the key."""
+    """Password of a PKCS12 key store, or of the private key."""
     key_store_key_password: SecretStr | None = None
-    """Password of the key; null: that of the key store."""
+    """Password of the private key; null: key_store_password."""
     key_file: str | None = None
-    """PEM file of the key, if it is not in the key store."""
+    """PEM file with the private key, if it is not in the key store."""
     minimum_version: Protocol = "TLSv1.2"
-    """Lowest version of TLS."""
+    """Lowest TLS version."""
     enabled_protocols: tuple[Protocol, ...] = ()
-    """Versions that are allowed; none: all from the lowest."""
+    """Allowed TLS versions; empty: all from minimum_version."""
     enabled_cipher_suites: tuple[str, ...] = ()
-    """Cipher suites, by Java's or OpenSSL's names; none: the system's."""
+    """Cipher suites, by Java's or OpenSSL's names; empty: the system's."""
 
     @field_validator("enabled_cipher_suites")
     @classmethod
@@ -48,7 +49,7 @@ class TlsCommonSettings(BaseModel):
         return names
 
     def options(self) -> TlsOptions:
-        """Return the same as options of a transport, with the passwords."""
+        """Return these settings as options of a transport, including the passwords."""
         values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
         for name, value in values.items():
             if isinstance(value, SecretStr):
@@ -60,6 +61,6 @@ class TlsSettings(Section, TlsCommonSettings):
     """Encryption of a broker's connections (`tls`). ActiveMQ: ActiveMQSslConnectionFactory."""
 
     verify_host_name: bool = True
-    """Whether the broker's certificate must be for the host of the URL."""
+    """Whether the broker's certificate must match the host name in the URL."""
     server_name: str | None = None
-    """Host name to ask for (SNI) and to expect; null: the URL's."""
+    """Host name for SNI and certificate verification; null: the URL's."""
