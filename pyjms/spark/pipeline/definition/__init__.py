@@ -1,1 +1,1 @@
-"""What a pipeline is: the decorator, its values, its checks, and the pipelines of settings."""
+"""The definition of pipelines: decorator, values, checks, and the pipelines in the settings."""

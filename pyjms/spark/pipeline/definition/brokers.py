@@ -1,7 +1,7 @@
 """The broker of a pipeline: one that Spark's processes can reach, so never `vm://`.
 
-To try pipelines out, `--once` with `activemq.embedded.enabled: true` starts an in-memory broker on
-a port of its own, found through the entry points `pyjms.embedded_brokers`.
+For trying pipelines out, `--once` with `activemq.embedded.enabled: true` starts an in-memory broker
+on a free port; it is found through the entry points `pyjms.embedded_brokers`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class BrokerLocation(NamedTuple):
 
 
 def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -> BrokerLocation:
-    """Return the broker with the name (in `brokers`), or the one of `activemq` for None.
+    """Return the broker with that name in `brokers`; None: the one in `activemq`.
 
-    `embedded` is the URL of the in-memory broker, used where none is set.
+    `embedded` is the URL of the in-memory broker, used if no URL is set.
 
     Raises:
         ConfigurationException: the name is unknown, the client does not support its URL, or
@@ -75,7 +75,7 @@ def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -
 def uses_embedded_broker(
     settings: PyjmsSettings, pipelines: Iterable[Pipeline], *, once: bool
 ) -> bool:
-    """Return whether to start an in-memory broker: enabled explicitly, and no other one is set."""
+    """Return whether to start an in-memory broker: enabled explicitly, and no broker_url is set."""
     section = settings.activemq
     is_enabled = (
         "embedded" in section.model_fields_set and "enabled" in section.embedded.model_fields_set
@@ -90,7 +90,7 @@ def uses_embedded_broker(
 
 @asynccontextmanager
 async def running_embedded_broker() -> AsyncIterator[str]:
-    """Run an in-memory broker for the length of the block; gives its tcp:// URL.
+    """Run an in-memory broker while the block runs; yields its tcp:// URL.
 
     Raises:
         ResourceAllocationException: no embedded broker is installed.

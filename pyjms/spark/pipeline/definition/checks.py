@@ -1,7 +1,7 @@
-"""Checks before Spark starts: everything that is wrong with a set of pipelines, at once.
+"""Checks before Spark starts: all problems of a set of pipelines, reported at once.
 
-Each message names its pipeline and says what to write. What only a plan shows is checked when a
-query starts. (spark-pipeline 6.2)
+Each message names its pipeline and the correction. Conditions that only a query plan reveals are
+checked when the query starts. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SQL_LITERAL: Final = re.compile(
 def check_pipelines(
     pipelines: Sequence[Pipeline], *, brokers: Collection[str] = (), java: str = "auto"
 ) -> list[str]:
-    """Return every problem of pipelines that are to run together; an empty list: none was found.
+    """Return all problems of pipelines that are to run together; an empty list if there are none.
 
     `brokers`: the names in `brokers` of the settings. Starts no Spark and connects to no broker.
     """
@@ -126,7 +126,7 @@ def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
 
 
 def _virtual_topic_queues(target: Destination, queues: Collection[Destination]) -> set[Destination]:
-    """Return those of the queues that receive the messages of a virtual topic."""
+    """Return the queues among those given that receive the messages of a virtual topic."""
     return {
         queue
         for queue in queues
@@ -204,7 +204,7 @@ def _option_error(options: Mapping[str, str], role: str) -> str | None:
 
 
 def _error_of(attempt: Callable[[], Any]) -> str | None:
-    """Return the text of the configuration error that a call raises; None: it raises none."""
+    """Return the text of the configuration error that a call raises; None if it raises none."""
     try:
         attempt()
     except ConfigurationException as error:

@@ -58,8 +58,8 @@ def gather_pipelines(
 ) -> CollectedPipelines:
     """Return the pipelines, with `${...}` in names and options resolved, and all problems.
 
-    `are_all=False`: `decorated` are only some of the application's pipelines, so an entry for
-    another one is not a mistake.
+    `are_all=False`: `decorated` is only a part of the application's pipelines, so an entry for
+    another pipeline is not an error.
     """
     problems: list[str] = []
 
@@ -122,9 +122,9 @@ def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list
 def add_problems(
     settings: PyjmsSettings, pipelines: Sequence[Pipeline], found: Iterable[str], problems: Problems
 ) -> None:
-    """Add what `gather_pipelines` found, and what keeps the pipelines from running.
+    """Add the problems found by `gather_pipelines`, and those that keep pipelines from running.
 
-    Those of pipelines in the settings have file and line. With settings that are not valid, brokers
+    Problems of pipelines in the settings have file and line. If the settings are invalid, brokers
     are not checked.
     """
     lines = [*found]
@@ -146,9 +146,9 @@ def add_problems(
 def find_problems(
     settings: PyjmsSettings, pipelines: Sequence[Pipeline], embedded: str | None = None
 ) -> list[str]:
-    """Return all problems that keep pipelines from running, as far as settings show them.
+    """Return all problems that keep pipelines from running, as far as the settings reveal them.
 
-    `embedded` is the URL of the in-memory broker, used where none is set. Starts nothing and
+    `embedded` is the URL of the in-memory broker, used if no URL is set. Starts nothing and
     connects to no broker.
     """
     problems: list[str] = []
@@ -165,7 +165,7 @@ def find_problems(
 
 
 def _joined(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of an entry; its options override those of the pipeline one by one."""
+    """Return the values of an entry; each option overrides the pipeline's option of that name."""
     joined = dict(values)
     if "options" in joined:
         joined["options"] = {**pipeline.options, **joined["options"]}

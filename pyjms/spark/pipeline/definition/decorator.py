@@ -42,9 +42,9 @@ def jms_pipeline(
     broker: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Callable[[F], F]:
-    """Mark a function that turns the messages of `source` into what is sent to `sink`, on Spark.
+    """Mark a function as a Spark pipeline that transforms messages of `source` for `sink`.
 
-    The function takes and returns a DataFrame. With a `schema` it gets the schema's columns and a
+    The function takes and returns a DataFrame. With a `schema`, it gets the schema's columns and a
     struct `jms` (message_id, seq, timestamp, destination, correlation_id, type, properties);
     messages that do not match the schema go to `dead_letter`. Without a schema it gets the columns
     of the format `jms`. With several named sources it is called with one DataFrame per source, as
@@ -58,8 +58,9 @@ def jms_pipeline(
     (`seq`, `message_id` ..., an unchanged `destination`) are not sent.
 
     A missing key and null are the same to Spark: both give the model's default, or None, or an
-    invalid message. A number may be given as a text (`"2"`), and a text as a number; validators
-    written in Python are rejected. A function may be marked several times, with different names.
+    invalid message. A number may be given as a string (`"2"`), and a string as a number; schemas
+    with validators written in Python are rejected. A function may be marked several times, with
+    different names.
 
     The mark alone starts nothing and does not block; `pyjms pipeline run` and `PipelineRunner` run
     marked functions.
@@ -78,11 +79,12 @@ def jms_pipeline(
         exactly_once: `epoch`, `ids` or `off`.
         id_column: with `ids`, the column that identifies a row.
         partitions: the number of tasks that read a batch of a source.
-        max_messages_per_trigger: the most messages of a source in a batch; 10,000 by default.
+        max_messages_per_trigger: the maximum number of messages per source in a batch; 10,000 by
+            default.
         broker: the name of a broker in `brokers` of the settings; the broker of `activemq` by
             default.
-        options: more options of the format `jms`, for example `selector`; `sink.NAME` is an option
-            of the sink.
+        options: further options of the format `jms`, for example `selector`; `sink.NAME` is an
+            option of the sink.
 
     Returns:
         A decorator that returns the function itself.
@@ -109,7 +111,7 @@ def jms_pipeline(
     def add_mark(function: F) -> F:
         pipeline_name = name or str(getattr(function, "__name__", ""))
         mark = Pipeline(name=pipeline_name, function=function, options=dict(options or {}), **given)
-        # decorators apply from the bottom up; keep the order in which they are written
+        # decorators apply from the bottom up; keep their order in the source
         setattr(function, _ATTRIBUTE, (mark, *pipeline_marks(function)))
         return function
 
@@ -117,7 +119,7 @@ def jms_pipeline(
 
 
 def pipeline_marks(function: object) -> tuple[Pipeline, ...]:
-    """Return the pipelines that a function is marked as, in the order they are written.
+    """Return the pipelines that a function is marked with, in source order.
 
     Args:
         function: any object; one without marks gives an empty tuple.
@@ -130,7 +132,7 @@ def pipeline_marks(function: object) -> tuple[Pipeline, ...]:
 def find_pipelines(module: ModuleType) -> list[Pipeline]:
     """Return the pipelines of the functions that a module defines, in their order.
 
-    Functions that the module only imports are left out.
+    Functions that the module only imports are excluded.
     """
     own = [
         value

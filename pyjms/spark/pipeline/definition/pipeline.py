@@ -1,7 +1,7 @@
-"""A pipeline as data: its sources, its function or SQL, its sink, and how it is run.
+"""A pipeline as data: its sources, its function or SQL, its sink, and its execution options.
 
-Field combinations that make no sense are rejected when a `Pipeline` is created, all of them at
-once. Nothing here needs Spark. (spark-pipeline 6.2)
+Contradictory fields are rejected when a `Pipeline` is created; all of them are reported at once.
+Nothing here needs Spark. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SINK_PREFIX: Final = "sink."
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """A pipeline: where messages come from, what is made of them, and where the result goes.
+    """A pipeline: the sources of its messages, their transformation, and the sink of the result.
 
     `jms_pipeline` makes one from a function; an entry of `pipelines` in the settings with `sql`
     is another. It is immutable, and safe to share between threads.
@@ -54,11 +54,12 @@ class Pipeline:
     source: str | Mapping[str, str] = ""
     """`orders`, `queue://orders` or `topic://prices`; or several destinations by name."""
     schema: Schema | Mapping[str, Schema] | None = None
-    """What the JSON bodies contain; None: the function gets the columns of the format `jms`."""
+    """The schema of the JSON bodies; None: the function gets the columns of the format `jms`."""
     sink: str = ""
     """`delays`, `queue://delays`, `topic://delays`, or `parquet:FOLDER`."""
     dead_letter: str | None = None
-    """Where messages go that do not match the schema; None: `ActiveMQ.DLQ`; `fail`: stop."""
+    """The destination of messages that do not match the schema; None: `ActiveMQ.DLQ`; `fail`: stop
+    instead."""
     trigger: float = 0.0
     """Seconds between the starts of two batches; 0: as soon as messages are available."""
     checkpoint: str | None = None
@@ -72,11 +73,11 @@ class Pipeline:
     partitions: int = 2
     """The number of tasks that read a batch of a source."""
     max_messages_per_trigger: int | None = None
-    """The most messages of a source in a batch; None: 10,000."""
+    """The maximum number of messages per source in a batch; None: 10,000."""
     broker: str | None = None
     """The broker, by its name in `brokers`; None: the broker of `activemq`."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """More options of the sources (`selector` ...); `sink.NAME` is an option of the sink."""
+    """Further options of the sources (`selector` ...); `sink.NAME` is an option of the sink."""
 
     def __post_init__(self) -> None:
         problems: list[str] = []
@@ -132,7 +133,7 @@ class Pipeline:
         }
 
     def with_changes(self, values: Mapping[str, Any]) -> Self:
-        """Return the pipeline with other values, as an entry of `pipelines` in settings makes it.
+        """Return a copy with other values, as from an entry of `pipelines` in the settings.
 
         Raises:
             ConfigurationException: a key is not a field of a pipeline, or a value is invalid.
@@ -150,7 +151,7 @@ _KEYS: Final = tuple(f.name for f in fields(Pipeline) if f.name not in {"name", 
 
 
 def _problems(pipeline: Pipeline) -> Iterator[str]:
-    """Yield what is wrong with a pipeline's values, each with what to write instead."""
+    """Yield the problems of a pipeline's values, each with its correction."""
     yield from folder_name_problems("name", pipeline.name)
     yield from folder_name_problems("checkpoint", pipeline.checkpoint)
     yield from _function_problems(pipeline)

@@ -1,6 +1,6 @@
-"""The values that a pipeline's fields may have, and the messages that say which.
+"""The valid values of a pipeline's fields, and the error messages for invalid ones.
 
-Each function checks one value by itself; combinations are checked by `Pipeline`. Reads no settings
+Each function checks a single value; combinations are checked by `Pipeline`. Reads no settings
 and needs no Spark.
 """
 
@@ -31,16 +31,16 @@ MESSAGES: Final = "messages"
 PARQUET: Final = "parquet:"
 """The prefix of a sink that is a folder of Parquet files."""
 FAIL: Final = "fail"
-"""The `dead_letter` that stops a pipeline at its first invalid message."""
+"""The value of `dead_letter` that stops a pipeline at its first invalid message."""
 DEFAULT_DEAD_LETTER: Final = f"queue://{DEFAULT_DEAD_LETTER_QUEUE}"
-"""The destination of invalid messages where a pipeline names none."""
+"""The destination of invalid messages for pipelines that name none."""
 CHOICES: Final = {
     "output_mode": ("append", "update", "complete"),
     "exactly_once": ("epoch", "ids", "off"),
 }
 """The fields with a fixed set of values."""
 VIEW_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What the name of a source looks like: it is a view in SQL and an argument in Python."""
+"""The form of a source's name: it is a view in SQL and an argument in Python."""
 
 _FOLDER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
@@ -104,7 +104,7 @@ def read_trigger(value: object) -> float:
 
 
 def folder_name_problems(key: str, text: str | None) -> Iterator[str]:
-    """Yield what is wrong with a name that becomes the name of a folder."""
+    """Yield a problem if a name cannot be that of a folder."""
     if text is not None and not _FOLDER_NAME.fullmatch(text):
         yield (
             f"{key} {text!r} cannot be the name of a folder; use letters, digits, '.', '_' and "
@@ -113,7 +113,7 @@ def folder_name_problems(key: str, text: str | None) -> Iterator[str]:
 
 
 def destination_problems(key: str, text: str) -> Iterator[str]:
-    """Yield what is wrong with a destination; one with `${...}` is checked once it is resolved."""
+    """Yield the problems of a destination; one with `${...}` is checked after it is resolved."""
     if "${" in text:
         return
     kind, separator, name = text.partition("://")
@@ -126,7 +126,7 @@ def destination_problems(key: str, text: str) -> Iterator[str]:
 
 
 def option_problems(options: Iterable[str]) -> Iterator[str]:
-    """Yield the options that a pipeline sets itself, or cannot run with."""
+    """Yield problems of options that a pipeline sets itself or cannot run with."""
     for option in options:
         name = option.removeprefix("sink.").lower()
         if name == _ASYNC_PROGRESS:

@@ -10,7 +10,7 @@ when the supervisor is cancelled. States and events:
     STARTING     the query starts                              RUNNING      PipelineStarted
     STARTING     starting fails                                FAILED or RESTARTING
     RUNNING      a batch is finished                           RUNNING      BatchFinished
-    RUNNING      the query fails, worth a restart              RESTARTING   PipelineRestarting
+    RUNNING      the query fails and can be restarted          RESTARTING   PipelineRestarting
     RUNNING      the query fails for good                      FAILED       PipelineFailed
     RUNNING      the query ends (`once`)                       DONE         PipelineDone
     RUNNING      stop()                                        DRAINING
@@ -24,7 +24,7 @@ While it runs it reports a PipelinePulse every ten seconds, between restarts too
 Invariants:
 
 - Nothing is skipped: a restarted query continues from its checkpoint and repeats the open batch.
-- Whether a failure is worth a restart depends on its kind (`failures`): a lost or full broker is
+- Whether a failure leads to a restart depends on its kind (`failures`): a lost or full broker is
   retried as long as the back-off allows; an error in a batch is retried until the same batch has
   failed `poison_after` times; configuration errors and the end of Spark are final.
 - Draining stops the sources first, through the drain flag, which the runner sets; the query is
@@ -32,7 +32,7 @@ Invariants:
   the batch in progress is killed and runs again with the next start.
 - Spark reports batches late, so the end of a query may overtake the report of its last batch: the
   supervisor reads the recent progress once more after the end. Batches are counted by number, so a
-  report that comes twice counts once.
+  repeated report is counted once.
 
 (spark-pipeline 6.2)
 """
@@ -72,8 +72,8 @@ T = TypeVar("T")
 
 _PULSE_INTERVAL: Final = 10.0
 _SHORT_TRIGGER: Final = 2.0
-"""With triggers of up to this many seconds, a stop waits for one more trigger, which finds nothing
-new and makes the source remove what is finished; otherwise the next start removes it."""
+"""With a trigger interval up to this many seconds, a stop waits for one more trigger, which finds
+no new data and makes the source trim the finished messages; otherwise the next start trims them."""
 _POLL_INTERVAL: Final = 0.05
 
 
@@ -85,7 +85,7 @@ class RunInThread(Protocol):
 
 @dataclass(frozen=True)
 class SupervisorContext:
-    """What the supervisors of a runner share."""
+    """The context that the supervisors of a runner share."""
 
     start: Callable[[Pipeline], Query]
     """Starts the query of a pipeline. Blocks."""
@@ -228,16 +228,18 @@ class Supervisor:
                 await _clock.sleep(_POLL_INTERVAL)
 
     async def _read_last_progress(self, query: Query, started: float) -> None:
-        """Process the reports of batches that the end of the query has overtaken."""
+        """Process reports of batches that arrive only after the end of the query."""
         recent = await self._context.run_in_thread(lambda: recent_progress(query))
         for progress in recent:
             self.on_progress(progress)
-        if recent:  # a query that never reached its broker has no progress, an idle one has
+        if recent:  # an idle query has progress; one that never reached its broker has none
             self._restart_policy.query_ran_for(_clock.now() - started)
 
     async def _report_drained(self, failure: Failure | None, requested: float) -> None:
         if failure is not None:
-            logger.warning("Pipeline %s failed while it was stopped: %s", self.name, failure.detail)
+            logger.warning(
+                "Pipeline %s failed while it was being stopped: %s", self.name, failure.detail
+            )
         is_open = (
             await self._context.run_in_thread(lambda: find_open_batch(self._checkpoint)) is not None
         )

@@ -1,1 +1,1 @@
-"""What pipelines report: events, and the log, status files and health made from them."""
+"""Reports of pipelines: events, and the log, status files and health derived from them."""

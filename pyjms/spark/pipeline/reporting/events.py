@@ -1,7 +1,8 @@
 """The events of pipelines, and the interface of their listeners (log, metrics, health).
 
 Listeners are called one after the other on the runner's loop, in the order of the events; they must
-not block. If one raises, that is logged and the pipeline continues. No event contains a body.
+not block. An exception that one raises is logged, and the pipeline continues. No event contains a
+body.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class BatchFinished:
     phases: Mapping[str, float]
     """Seconds by phase, as named by Spark: latestOffset, queryPlanning, addBatch, walCommit ..."""
     ranges: Mapping[str, Range]
-    """The range that was read, by source."""
+    """The rows that were read, by source."""
     backlog: int | None
     """Messages that remain in the sources; None: unknown."""
     dead_letters: int
@@ -114,7 +115,7 @@ class PipelineRestarting:
     delay: float
     """Seconds until the restart."""
     reason: str
-    """What failed, in one line without values of messages."""
+    """The failure, in one line without values of messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class PipelineFailed:
     pipeline: str
     reason: str
     ranges: Mapping[str, Range]
-    """The ranges of the batch that fails, by source; empty: it is not due to one batch."""
+    """The ranges of the batch that fails, by source; empty: the failure is not due to a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +135,9 @@ class PipelineDrained:
     pipeline: str
     seconds: float
     is_clean: bool
-    """Whether no batch was in progress; otherwise it runs again with the next start."""
+    """Whether no batch was in progress; an open batch runs again with the next start."""
     failure: str = ""
-    """Why its query failed in the meantime, in one line without values; empty: it did not."""
+    """The failure of its query while it was drained, in one line without values; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

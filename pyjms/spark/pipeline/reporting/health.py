@@ -20,7 +20,7 @@ from pyjms.spark.pipeline.reporting.events import (
 __all__ = ["Health", "PipelineHealth"]
 
 _STUCK_AFTER: Final = 3
-"""Successive pulses, ten seconds apart, with a growing backlog and nothing read."""
+"""Number of successive pulses, ten seconds apart, with a growing backlog and nothing read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ _UP: Final = Health(is_up=True)
 
 
 class PipelineHealth:
-    """The health of each pipeline, and of all of them."""
+    """The health of each pipeline, and of all pipelines together."""
 
     def __init__(self) -> None:
         self._pipelines: dict[str, Health] = {}

@@ -95,7 +95,7 @@ def _start(text: str | None, epoch: int) -> int | None:
 
 
 def _offset(text: str | None) -> dict[str, Any] | None:
-    """Return an offset of the format `jms`; None: it is unset, or of another format."""
+    """Return an offset of the format `jms`; None if it is unset, or of another format."""
     try:
         value = json.loads(text or "null")
     except ValueError:

@@ -1,7 +1,7 @@
 """Status files: `pyjms-status.json` beside each checkpoint, for `pyjms pipeline status`.
 
-A file is replaced in one step, so that readers never see half of it: at each event, at most once a
-second for batches, and at each pulse. It contains no body and no password.
+A file is replaced atomically, so that readers never see a partial one: at each event, at most once
+a second for batches, and at each pulse. It contains no body and no password.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PipelineStatus:
     offset: Mapping[str, int] = field(default_factory=dict)
 
     def is_stale(self, now_ms: int) -> bool:
-        """Return whether it says that the pipeline runs although its process has ended."""
+        """Return whether the state is active, but the process has ended or no longer reports."""
         if self.state not in _RUNNING:
             return False
         if self.host == socket.gethostname() and not _is_alive(self.process):
@@ -87,7 +87,7 @@ class StatusFiles:
             _write(self._folders[event.pipeline] / STATUS_FILE, changed)
 
     def _is_due(self, pipeline: str) -> bool:
-        """Return whether to write after a batch; there may be dozens of short ones per second."""
+        """Return whether to write after a batch; dozens of short batches may end per second."""
         now = _clock.now()
         is_due = now - self._written.get(pipeline, -math.inf) >= _WRITE_INTERVAL
         if is_due:
