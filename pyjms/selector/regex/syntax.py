@@ -1,6 +1,6 @@
 r"""Compiles a pattern to a program for the machine, by recursive descent.
 
-Supported: literals and escapes, `.`, `[...]`, `\d \w \s` and their opposites, `^ $ \b \B \A \z
+Supported: literals and escapes, `.`, `[...]`, `\d \w \s` and their negations, `^ $ \b \B \A \z
 \Z`, groups, `|`, `* + ? {m,n}` with their lazy forms, and `(?i)` and `(?s)` at the beginning. Back
 references, look-around and possessive forms are errors.
 """
@@ -158,7 +158,7 @@ class _Parser:
     def _group(self) -> _Program:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
-            raise self._error("groups nest too deeply")
+            raise self._error("groups are nested too deeply")
         number = 0
         if self._accept("?"):
             if not self._accept(":"):
@@ -293,7 +293,7 @@ def _class_test(character: str) -> _Test:
 
 
 def _ranges_test(ranges: list[tuple[str, str]]) -> _Test:
-    """Return the test for any of the ranges; its cost hardly depends on their number."""
+    """Return the test for any of the ranges, by binary search."""
     lows: list[str] = []
     highs: list[str] = []
     for low, high in sorted(ranges):

@@ -1,9 +1,9 @@
-"""Reading of a segment's records, despite any damage.
+"""Reading the records of a segment, skipping damaged parts.
 
 Theory of operation
 -------------------
 
-The reader walks from batch to batch, as `journal` defines them, and at each position decides:
+The reader proceeds from batch to batch (see `journal`), and acts on the bytes at each position:
 
 ===============================  ================================================================
 bytes at the position            reaction
@@ -25,14 +25,15 @@ Invariants:
 - `end` is the end of the last sound batch. A writer continues there and overwrites what follows.
 - `skipped` covers every byte before the end that is neither in a sound batch nor unwritten.
   Adjacent skipped ranges are merged, so one damaged area is reported once.
-- As long as the heads before them are sound, the bytes of a payload are never searched for batches:
-  a message may contain a journal. So a batch whose only error is the checksum is skipped to its
-  declared end if nothing follows it, and otherwise the search starts after its records.
-- The time is linear in the bytes: a search continues where the last one stopped.
+- As long as the heads in front of a payload are sound, its bytes are never searched for batches,
+  because a message may contain a journal. So a batch whose only error is the checksum is skipped to
+  its declared end if nothing follows it; otherwise the search starts after its records.
+- The time is linear in the number of bytes: a search continues where the previous one stopped.
 - Batches that end before `start` are passed by their declared sizes, without any other check.
 
 A record's size is checked first against its batch, then against the available bytes: a size that
-exceeds the batch is damage within the batch, one that exceeds only the bytes an interrupted write.
+exceeds the batch is damage within the batch, a size that only exceeds the available bytes is an
+interrupted write.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class SegmentReader:
         self.end: int = 0
 
     def release(self) -> None:
-        """Release the bytes (an mmap cannot be closed before); idempotent."""
+        """Release the bytes, so that an mmap can be closed; idempotent."""
         self._view.release()
 
     def batches(self) -> Iterator[ReadBatch]:
@@ -169,7 +170,7 @@ class SegmentReader:
         return size if size > 0 else None
 
     def _read_batch(self, at: int, end: int) -> tuple[ReadBatch | None, int, str]:
-        """Return the batch; or None, the end of its sound records, and the reason."""
+        """Return the batch; or None, the end of its sound records, and why it is rejected."""
         offsets: list[int] = []
         view = self._view
         length = len(view)
@@ -190,7 +191,7 @@ class SegmentReader:
         return ReadBatch(Location(self.file_id, at), end, tuple(offsets)), end, ""
 
     def _resume(self, at: int) -> int:
-        """Return where to continue when no batch begins at `at`."""
+        """Return the offset at which to continue if no batch begins at `at`."""
         length = len(self._view)
         if self._is_unwritten(at):
             return length
@@ -199,7 +200,7 @@ class SegmentReader:
         return following
 
     def _is_unwritten(self, at: int) -> bool:
-        """Return whether, judging by the bytes, nothing was ever written from `at` on."""
+        """Return whether the bytes from `at` on look as if they were never written."""
         view = self._view
         if bytes(view[at : at + len(END_MARKER)]) == END_MARKER:
             return True

@@ -1,8 +1,8 @@
 """The parts of KahaDB's commands: field layouts, destinations, locations, transactions.
 
-A field's annotation has its number in the file and its encoding. All classes but the commands are
-immutable and hashable. Here and in `commands` annotations are evaluated, since `fields_of` reads
-them. (activemq-persistence K8, K29, K30)
+The annotation of a field contains its number in the file and its encoding. All classes but the
+commands are immutable and hashable. Here and in `commands` annotations are evaluated, since
+`fields_of` reads them. (activemq-persistence K8, K29, K30)
 """
 
 from dataclasses import MISSING, dataclass, fields
@@ -51,20 +51,20 @@ STRUCTURE: Final = FieldKind.STRUCTURE
 
 
 class KahaStructure:
-    """Base of everything with fields, a dataclass."""
+    """Base class of everything with fields; subclasses are dataclasses."""
 
     __slots__ = ()
 
 
 class KahaCommand(KahaStructure):
-    """Base of the commands, each the contents of one record; `CODE` is its first byte."""
+    """Base class of the commands, each the contents of one record; `CODE` is its first byte."""
 
     __slots__ = ()
     CODE: ClassVar[int] = -1
 
 
 class Number(NamedTuple):
-    """The mark of a field's annotation: its number in the file, and its encoding."""
+    """The metadata of a field's annotation: its number in the file, and its encoding."""
 
     number: int
     kind: FieldKind
@@ -81,7 +81,7 @@ class KahaField(NamedTuple):
 
 
 def fields_of(structure: type[KahaStructure]) -> tuple[KahaField, ...]:
-    """Return the fields of a class in the order of their bytes; a default means: not required."""
+    """Return the fields of a class by number; those with a default are not required."""
     found = []
     for each in fields(cast("Any", structure)):
         held, mark = get_args(each.type)

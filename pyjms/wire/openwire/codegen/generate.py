@@ -2,9 +2,9 @@
 
 Run: python -m pyjms.wire.openwire.codegen.generate [--check]
 
-Each list is between the lines `# generated: NAME` and `# end generated` of a module; the rest of
-the module is written by hand. `--check` writes nothing and exits with 1 if a module differs from
-the generated text.
+The generated regions of a module are between the lines `# generated: NAME` and `# end generated`;
+the rest is written by hand. `--check` writes nothing and exits with 1 if a module differs from the
+generated text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REGION = re.compile(
 
 
 def render(path: Path, structures: dict[str, Structure]) -> str:
-    """Return the text of the module at `path` with its regions generated again, formatted."""
+    """Return the text of the module at `path` with its regions regenerated and formatted."""
 
     def region(match: re.Match[str]) -> str:
         indent, name = match["indent"], match["name"]
@@ -130,7 +130,7 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
     yield from (f"    self.{name}: {kind} | None = None" for name, kind in structure.local.items())
     if structure.identity:
         first = next(f for f in structure.fields if f.name == structure.identity[0])
-        # the hash of an id that begins with another id already includes a type code
+        # the hash of a leading nested id already includes a type code
         parts = ([] if first.of else [str(structure.code)]) + list(structure.identity)
         yield f"    self._hash = hash(({', '.join(parts)}))"
 
@@ -149,17 +149,17 @@ def _identity(structure: Structure) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Message:
-    """The fields of a message as grouped by the fast codec, in wire order."""
+    """The fields of a message in wire order, grouped as in the fast codec."""
 
     all: tuple[Field, ...]
     middle: tuple[Field, ...]
-    """From messageId's own numbers to type."""
+    """The fields from producerSequenceId to type."""
     tail: tuple[Field, ...]
-    """From dataStructure on."""
+    """The fields from dataStructure to the last one."""
 
     @property
     def headers(self) -> tuple[Field, ...]:
-        """The middle fields that belong to the message itself."""
+        """The middle fields without those of the message id."""
         return self.middle[2:]
 
 
@@ -329,9 +329,9 @@ _HOT: dict[str, Callable[[Message], Iterable[str]]] = {
 
 
 def main() -> int:
-    """Write what is stale, or report it with `--check`; return the exit code."""
+    """Write stale modules, or only report them with `--check`; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, report differences")
+    parser.add_argument("--check", action="store_true", help="report differences without writing")
     arguments = parser.parse_args()
     structures = load()
     stale = []

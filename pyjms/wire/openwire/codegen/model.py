@@ -23,7 +23,7 @@ PYTHON_TYPES = {
     "throwable": "Throwable | None",
 }
 _DEFAULTS = {"bool": "False", "int": "0"}
-SHADOWING = {"type", "exit"}  # names of builtins that the wire uses
+SHADOWING = {"type", "exit"}  # field names that shadow builtins
 # The struct formats of fixed-size fields; a nullable field is represented by its flag.
 _FORMATS = {"boolean": "?", "byte": "b", "short": "h", "int": "i", "long": "q"}
 

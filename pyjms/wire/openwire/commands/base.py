@@ -1,13 +1,13 @@
 """The base of all data structures on the wire: a type code and a layout.
 
-A class lists its fields, in wire order, as `LAYOUT`; the marshallers walk it. `__slots__`,
-`LAYOUT` and the constructor are generated from codegen/commands.yaml. Constructors
-take a class's fields in wire order, then `command_id` and `response_required`. Fields are
-plain attributes in snake_case.
+The attribute `LAYOUT` of a class lists its fields in wire order, and the marshallers iterate over
+it. `__slots__`, `LAYOUT` and the constructor are generated from codegen/commands.yaml. Constructors
+take a class's fields in wire order, then `command_id` and `response_required`. Fields are plain
+attributes in snake_case.
 
 Identifiers compare and hash by value. Every other structure is mutable and compares by
-identity, so that it can be a dict key or a member of a set; `contents` gives what two of
-them are compared by.
+identity, so that it can be a dict key or a member of a set; `contents` returns a representation
+that compares by value.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ __all__ = [
 
 
 class Field(NamedTuple):
-    """A field: its attribute, its kind on the wire, the first version that has it.
+    """A field: its attribute, its kind on the wire, and the first protocol version that has it.
 
-    `of` names the class of the structures that a nested, cached or array field may hold; "any"
-    is any class.
+    `of` names the class of the values of a nested, cached or array field; "any" is any class.
     """
 
     name: str
@@ -42,7 +41,7 @@ class Field(NamedTuple):
 
 
 class DataStructure:
-    """Anything with a type code. Compares by identity, unless it is an identifier."""
+    """Base of everything with a type code. Compares by identity, unless it is an identifier."""
 
     __slots__ = ()
     TYPE: ClassVar[int] = 0
@@ -60,13 +59,13 @@ class DataStructure:
 
 
 class Identifier(DataStructure):
-    """An id: compares and hashes by value, and does not change."""
+    """An immutable id, which compares and hashes by value."""
 
     __slots__ = ()
 
 
 class Command(DataStructure):
-    """A data structure that is sent as a frame of its own."""
+    """A data structure that is sent in its own frame."""
 
     __slots__ = ("command_id", "response_required")
     command_id: int
@@ -88,10 +87,10 @@ class BaseCommand(Command):
 
 
 def contents(value: object) -> object:
-    """Return what `value` holds in a form that compares by value: type, then all fields.
+    """Return the contents of `value` in a form that compares by value: its type and all fields.
 
-    Nested structures and lists are converted likewise; identifiers and anything else compare by
-    value already and are returned as they are. For tests and diagnosis; it is slow.
+    Nested structures and lists are converted recursively. Identifiers and other values, which
+    already compare by value, are returned unchanged. For tests and diagnostics only, as it is slow.
     """
     if isinstance(value, list):
         return [contents(item) for item in value]
@@ -110,7 +109,7 @@ class StackTraceElement(NamedTuple):
 
 
 class Throwable(NamedTuple):
-    """An exception as it travels: Java class name, message, trace and cause."""
+    """An exception as sent on the wire: Java class name, message, stack trace and cause."""
 
     class_name: str | None
     message: str | None
