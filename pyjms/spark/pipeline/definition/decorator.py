@@ -79,8 +79,7 @@ def jms_pipeline(
         exactly_once: `epoch`, `ids` or `off`.
         id_column: with `ids`, the column that identifies a row.
         partitions: the number of tasks that read a batch of a source.
-        max_messages_per_trigger: the maximum number of messages per source in a batch; 10,000 by
-            default.
+        max_messages_per_trigger: the maximum of messages per source in a batch; 10,000 by default.
         broker: the name of a broker in `brokers` of the settings; the broker of `activemq` by
             default.
         options: further options of the format `jms`, for example `selector`; `sink.NAME` is an
