@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-def url_option(*names: str, description: str = "The broker.") -> Any:
+def url_option(*names: str, description: str = "The URL of the broker.") -> Any:
     """Return the option for the broker's URL, with further `names` before --url."""
     return typer.Option(*names, "--url", envvar="PYJMS_URL", metavar="URL", help=description)
 

@@ -58,10 +58,10 @@ class RedeliverySettings(Section):
     max_delay: Duration | None = None
     """The longest delay."""
     jitter: float | None = Field(default=None, ge=0, le=1)
-    """Share by which each delay varies at random, such as 0.15."""
+    """Random variation of each delay, as a fraction such as 0.15."""
     pre_dispatch_check: bool | None = None
-    """Whether messages that arrive with too many deliveries become dead letters before their
-    handler is called, where listeners are transacted; not set: true."""
+    """Whether transacted listeners make a message that arrives after too many deliveries a dead
+    letter before its handler is called; not set: true."""
 
     def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
         """Return a copy of `policy` with the keys that are set here."""
@@ -95,7 +95,7 @@ class RetrySettings(Section):
     max_delay: Duration | None = None
     """The longest delay."""
     jitter: float | None = Field(default=None, ge=0, le=1)
-    """Share by which each delay varies at random, such as 0.15."""
+    """Random variation of each delay, as a fraction such as 0.15."""
     retry_on: list[Text] | None = None
     """Exceptions after which the message is redelivered, as module.Class or the name of a built-in
     exception; after any other, it becomes a dead letter at once."""

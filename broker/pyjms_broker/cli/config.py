@@ -9,7 +9,9 @@ import typer
 
 __all__ = ["Define", "Properties", "app", "given_properties"]
 
-app = typer.Typer(name="config", help="The broker's configuration.", no_args_is_help=True)
+app = typer.Typer(
+    name="config", help="Convert the configuration of a broker.", no_args_is_help=True
+)
 Define = Annotated[
     list[str] | None,
     typer.Option(

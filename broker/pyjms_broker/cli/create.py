@@ -39,7 +39,7 @@ def create(
         typer.Option(help="ActiveMQ's activemq.xml, to be converted into the configuration."),
     ] = None,
 ) -> None:
-    """Create a directory with the configuration of a broker, its users, and how to start it.
+    """Create a directory with the configuration of a broker, its users, and a start script.
 
     Prints the password of the user admin, which is not stored: the file has only its hash. With
     --amqconf the users are those of that file; settings that cannot be converted are listed, and

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "app", "list_jobs", "remove_all_jobs", "remove_jobs"]
 
-app = typer.Typer(name="jobs", help="Scheduled messages of a running broker.", no_args_is_help=True)
+app = typer.Typer(
+    name="jobs",
+    help="List and remove scheduled messages of a running broker.",
+    no_args_is_help=True,
+)
 Url = Annotated[str, typer.Option(help="The broker's URL, such as tcp://localhost:61616.")]
 
 

@@ -19,7 +19,7 @@ __all__ = ["app", "audit", "inspect", "rebuild", "verify"]
 
 app = typer.Typer(
     name="journal",
-    help="Inspect and verify a KahaDB journal, rebuild its index.",
+    help="Inspect and verify a KahaDB journal, and rebuild its index.",
     no_args_is_help=True,
 )
 

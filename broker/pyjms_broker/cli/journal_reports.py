@@ -109,7 +109,7 @@ def show_verification(folder: Path, found: Verification) -> None:
 
 
 def show_audit(folder: Path, found: JournalAudit) -> None:
-    """Print what keeps each segment, then how many segments each destination keeps."""
+    """Print what keeps each segment, then the number of segments that each destination keeps."""
     size = sum(segment.size for segment in found.segments)
     free = [s for s in found.segments if not s.report.needed]
     typer.echo(

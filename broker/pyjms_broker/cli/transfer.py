@@ -26,7 +26,8 @@ __all__ = ["export_messages", "import_messages"]
 _STANDARD_OUTPUT: Final = Path("-")
 
 Url = Annotated[
-    str | None, typer.Option(metavar="URL", help="A running broker: tcp://localhost:61616.")
+    str | None,
+    typer.Option(metavar="URL", help="The URL of a running broker, such as tcp://localhost:61616."),
 ]
 
 
@@ -62,13 +63,14 @@ def export_messages(
     ] = None,
     url: Url = None,
     queue: Annotated[
-        list[str] | None, _pattern_option("Only these queues, such as orders.>; may be repeated.")
+        list[str] | None,
+        _pattern_option("Only the queues that match, as in orders.>; may be repeated."),
     ] = None,
     topic: Annotated[
-        list[str] | None, _pattern_option("Only these topics; may be repeated.")
+        list[str] | None, _pattern_option("Only the topics that match; may be repeated.")
     ] = None,
 ) -> None:
-    """Write messages to a file, with all headers, properties and bodies: JSON lines.
+    """Write messages with all headers, properties and bodies to a file of JSON lines.
 
     From a directory: all queues, and topics with their durable subscriptions; the directory is not
     changed. From a running broker: the messages of its queues that a browser receives.

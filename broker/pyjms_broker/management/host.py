@@ -58,7 +58,7 @@ class ConfiguredBroker(Protocol):
 
     @property
     def updates(self) -> RuntimeUpdates | None:
-        """The updates; None without the plug-in `runtime_configuration`."""
+        """The runtime updates; None without the plug-in `runtime_configuration`."""
 
 
 class ManagedBroker(ServiceIdentity, Protocol):

@@ -54,7 +54,7 @@ def relay(
 ) -> None:
     """Send the messages of an outbox to a broker, until SIGINT or SIGTERM.
 
-    Any number of these processes may run: they take turns.
+    Several of these processes may run; one of them is active at a time.
     """
     import logging
 

@@ -1,4 +1,4 @@
-"""The command `pyjms broker browse`, with ActiveMQ's options and output."""
+"""The command `pyjms broker browse`, with ActiveMQ's options and output. (activemq-edges CL5)"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def browse(
     """Print the messages of a queue as `activemq browse` does; `pyjms browse` has more formats.
 
     Each field is a line, `JMS_HEADER_FIELD:JMSPriority = 4`; an empty line ends each message.
-    Stream bodies are printed as lists, object bodies in base64. (activemq-edges CL5)
+    Stream bodies are printed as lists, object bodies in base64.
     """
     import anyio
 

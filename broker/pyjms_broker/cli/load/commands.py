@@ -31,9 +31,7 @@ DestinationOption: TypeAlias = Annotated[
 ]
 Count: TypeAlias = Annotated[
     int,
-    typer.Option(
-        "--messageCount", "--message-count", min=1, help="Number of messages for each thread."
-    ),
+    typer.Option("--messageCount", "--message-count", min=1, help="Number of messages per thread."),
 ]
 Sleep: TypeAlias = Annotated[
     int, typer.Option(min=0, metavar="MS", help="Pause between two messages, in milliseconds.")
@@ -44,7 +42,7 @@ Parallel: TypeAlias = Annotated[
         "--parallelThreads",
         "--parallel-threads",
         min=1,
-        help="Number of sessions that work in parallel.",
+        help="Number of parallel sessions.",
     ),
 ]
 
@@ -55,7 +53,9 @@ def producer(
     password: Password = None,
     password_file: PasswordFile = None,
     destination: DestinationOption = "queue://TEST",
-    persistent: Annotated[str, typer.Option("--persistent", metavar="true|false")] = "true",
+    persistent: Annotated[
+        str, typer.Option("--persistent", metavar="true|false", help="Send persistent messages.")
+    ] = "true",
     count: Count = 1000,
     sleep: Sleep = 0,
     batch: Annotated[
@@ -83,14 +83,20 @@ def producer(
     text_size: Annotated[
         int,
         typer.Option(
-            "--textMessageSize", "--text-message-size", min=0, help="Send texts of this length."
+            "--textMessageSize",
+            "--text-message-size",
+            min=0,
+            help="Send text messages of this length.",
         ),
     ] = 0,
     message: Annotated[str | None, typer.Option(help="The text of each message.")] = None,
     payload: Annotated[
         Path | None,
         typer.Option(
-            "--payloadUrl", "--payload-url", metavar="FILE", help="A file with the text, in UTF-8."
+            "--payloadUrl",
+            "--payload-url",
+            metavar="FILE",
+            help="A UTF-8 file with the text of each message.",
         ),
     ] = None,
     group: Annotated[
@@ -137,7 +143,8 @@ def consumer(
     count: Count = 1000,
     sleep: Sleep = 0,
     ack_mode: Annotated[
-        str, typer.Option("--ackMode", "--ack-mode", help=f"One of {', '.join(_MODES)}.")
+        str,
+        typer.Option("--ackMode", "--ack-mode", help=f"The acknowledge mode: {', '.join(_MODES)}."),
     ] = "AUTO",
     batch: Annotated[
         int,
@@ -145,8 +152,17 @@ def consumer(
             "--batchSize", "--batch-size", min=1, help="Messages acknowledged or committed at once."
         ),
     ] = 10,
-    transacted: Annotated[str, typer.Option("--transacted", metavar="true|false")] = "false",
-    durable: Annotated[str, typer.Option("--durable", metavar="true|false")] = "false",
+    transacted: Annotated[
+        str, typer.Option("--transacted", metavar="true|false", help="Receive in transactions.")
+    ] = "false",
+    durable: Annotated[
+        str,
+        typer.Option(
+            "--durable",
+            metavar="true|false",
+            help="Use a durable subscription of a topic; requires --clientId.",
+        ),
+    ] = "false",
     client_id: Annotated[
         str | None, typer.Option("--clientId", "--client-id", help="The connection's client id.")
     ] = None,

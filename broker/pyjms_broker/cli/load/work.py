@@ -144,7 +144,7 @@ async def consume(run: Run, consumption: Consumption) -> None:
             run.on_messages(1)
             if consumption.sleep:
                 await _clock.sleep(consumption.sleep)
-        await consumer.close()  # the other consumers get the messages it has prefetched
+        await consumer.close()  # its prefetched messages return to the other consumers
         return received
 
     await _in_parallel(run, consumption.parallel, "consumer", "Consumed", one)

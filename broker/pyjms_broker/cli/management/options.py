@@ -31,7 +31,7 @@ ManagementUrl: TypeAlias = Annotated[
         "--url",
         envvar="PYJMS_MANAGEMENT_URL",
         metavar="URL",
-        help="The URL of the broker's or ActiveMQ's Jolokia.",
+        help="The Jolokia URL of the broker (pyjms or ActiveMQ).",
     ),
 ]
 ManagementUser: TypeAlias = Annotated[str | None, user_option("--jmxuser")]
@@ -66,7 +66,7 @@ def management_command(name: str) -> Callable[[_Command], Callable[..., None]]:
         connecting = signature(_connect, eval_str=True).parameters
         _, *own = signature(command, eval_str=True).parameters.values()
         every = Signature([*own, *connecting.values()])
-        run.__signature__ = every  # type: ignore[attr-defined]  # what typer reads the options from
+        run.__signature__ = every  # type: ignore[attr-defined]  # typer reads the options from it
         return run
 
     return decorate

@@ -57,7 +57,7 @@ def query(
             "--Query",
             "-Q",
             metavar="TYPE=NAME",
-            help=f"Views of a type, as in -QQueue=orders.*; may be repeated. Types: "
+            help=f"Select the views of a type, as in -QQueue=orders.*; may be repeated. Types: "
             f"{', '.join(_TYPES)}.",
         ),
     ] = None,
@@ -70,7 +70,8 @@ def query(
     objname: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEYS", help="Views with these keys in their names: type=Broker,brokerName=*"
+            metavar="KEYS",
+            help="Select views with these keys in their names, as in type=Broker,brokerName=*.",
         ),
     ] = None,
     xobjname: Annotated[

@@ -22,7 +22,7 @@ def retry(
     client: ManagementClient,
     queues: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUEUE...", help="Default: all dead-letter queues of the broker."),
+        typer.Argument(metavar="QUEUE...", help="Dead-letter queues. Default: all of the broker."),
     ] = None,
     selector: Selector = None,
     limit: Limit = None,
@@ -33,7 +33,7 @@ def retry(
     """Send dead letters back to their original destinations, after a confirmation.
 
     Messages without an original destination, and those in flight to a consumer, stay; the exit
-    code is then 1. --dry-run lists the messages, each with the reason for which it is a dead
+    code is then 1. --dry-run lists the messages, each with the reason why it is a dead
     letter.
     """
     from pyjms_broker.cli.terminal import ExitCode, plural, progress, safe_text
