@@ -60,12 +60,15 @@ def _usage(
 ) -> tuple[Attribute[_Broker], ...]:
     return (
         Attribute(
-            f"{kind}PercentUsage", INT, f"Percentage of {of_what}.", lambda b: of(b.it).percent
+            f"{kind}PercentUsage",
+            INT,
+            f"Percentage of the limit of {of_what} in use.",
+            lambda b: of(b.it).percent,
         ),
         Attribute(
             f"{kind}Limit",
             LONG,
-            f"Bytes of {of_what}; 0: no limit.",
+            f"Limit of {of_what}, in bytes; 0: no limit.",
             lambda b: of(b.it).limit,
             lambda b, limit: of(b.it).change_limit(limit),
         ),
@@ -77,7 +80,7 @@ def _destinations(name: str, *, topic: bool, temporary: bool) -> Attribute[_Brok
     return Attribute(
         name,
         _NAMES,
-        f"The names of all {kind}.",
+        f"Object names of all {kind}.",
         lambda b: [
             str(b.tree.names.destination(each))
             for each in b.tree.destinations()
@@ -92,7 +95,7 @@ def _subscribers(
     return Attribute(
         name,
         _NAMES,
-        f"The names of {what}.",
+        f"Object names of {what}.",
         lambda b: [
             str(b.tree.names.consumer(each))
             for each in b.it.region_broker.subscriptions.all()
@@ -131,7 +134,7 @@ def _producers(
     return Attribute(
         name,
         _NAMES,
-        f"The names of {what}.",
+        f"Object names of {what}.",
         lambda b: [
             str(producer_name(b.tree, each))
             for client in clients(b.tree)
@@ -152,7 +155,10 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         "UptimeMillis", LONG, "Time since the start, in ms.", lambda b: int(b.it.uptime * 1000)
     ),
     Attribute(
-        "CurrentConnectionsCount", INT, "Connections.", lambda b: len(b.it.connections.by_id)
+        "CurrentConnectionsCount",
+        INT,
+        "Number of connections.",
+        lambda b: len(b.it.connections.by_id),
     ),
     Attribute(
         "TotalConnectionsCount",
@@ -204,15 +210,19 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     _destinations("TemporaryTopics", topic=True, temporary=True),
     _subscribers("QueueSubscribers", _plain(topic=False, temporary=False), "queue consumers"),
     _subscribers("TopicSubscribers", _plain(topic=True, temporary=False), "topic consumers"),
-    _subscribers("DurableTopicSubscribers", _durable(active=True), "active subscriptions"),
+    _subscribers("DurableTopicSubscribers", _durable(active=True), "active durable subscriptions"),
     _subscribers(
-        "InactiveDurableTopicSubscribers", _durable(active=False), "inactive subscriptions"
+        "InactiveDurableTopicSubscribers", _durable(active=False), "inactive durable subscriptions"
     ),
     _subscribers(
-        "TemporaryQueueSubscribers", _plain(topic=False, temporary=True), "their consumers"
+        "TemporaryQueueSubscribers",
+        _plain(topic=False, temporary=True),
+        "consumers of temporary queues",
     ),
     _subscribers(
-        "TemporaryTopicSubscribers", _plain(topic=True, temporary=True), "their consumers"
+        "TemporaryTopicSubscribers",
+        _plain(topic=True, temporary=True),
+        "consumers of temporary topics",
     ),
     _producers("QueueProducers", "producers of queues"),
     _producers("TopicProducers", "producers of topics", topic=True),

@@ -180,7 +180,7 @@ OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
     Operation(
         "resetStatistics",
         "void",
-        "Set the counters of all destinations to zero.",
+        "Reset the counters of all destinations.",
         lambda b: reset_statistics(b.it),
     ),
     Operation("addQueue", "void", "Create a queue.", _add(Queue), (_NAME,)),

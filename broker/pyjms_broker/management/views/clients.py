@@ -148,7 +148,9 @@ CONNECTOR: Final[ViewKind[Any]] = ViewKind(
     table(
         Operation("start", "void", "Accept connections.", lambda c: c.it.start()),
         Operation("stop", "void", "Close all connections.", lambda c: c.it.stop()),
-        Operation("connectionCount", INT, "Its connections.", lambda c: len(c.it.connections)),
+        Operation(
+            "connectionCount", INT, "Number of connections.", lambda c: len(c.it.connections)
+        ),
     ),
 )
 
@@ -207,7 +209,7 @@ CONNECTION: Final[ViewKind[Any]] = ViewKind(
         Attribute("Producers", _NAMES, "Object names of the producers.", _producer_names),
     ),
     table(
-        Operation("stop", "void", "Close it.", lambda c: c.it.transport.stop_soon()),
+        Operation("stop", "void", "Close the connection.", lambda c: c.it.transport.stop_soon()),
         SESSION_OPERATION,
     ),
 )
@@ -216,7 +218,7 @@ PRODUCER: Final[ViewKind[Any]] = ViewKind(
     "org.apache.activemq.broker.jmx.ProducerView",
     "A producer.",
     table(
-        Attribute("ProducerId", STRING, "Its id.", lambda p: str(p.it.info.producer_id)),
+        Attribute("ProducerId", STRING, "The producer's id.", lambda p: str(p.it.info.producer_id)),
         Attribute("ClientId", STRING, "The client id.", lambda p: p.it.context.client_id),
         Attribute(
             "ConnectionId",

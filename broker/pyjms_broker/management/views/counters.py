@@ -26,16 +26,19 @@ def size_attributes(statistics: Callable[[T], DestinationStatistics]) -> tuple[A
         Attribute(
             "AverageMessageSize",
             LONG,
-            "Average size of the messages that have arrived, in bytes.",
+            "Average message size, in bytes.",
             lambda t: int(statistics(t).average_size),
         ),
         Attribute(
-            "MaxMessageSize", LONG, "Largest size, in bytes.", lambda t: statistics(t).max_size
+            "MaxMessageSize",
+            LONG,
+            "Largest message size, in bytes.",
+            lambda t: statistics(t).max_size,
         ),
         Attribute(
             "MinMessageSize",
             LONG,
-            "Smallest size, in bytes.",
+            "Smallest message size, in bytes.",
             lambda t: minimum(statistics(t).min_size),
         ),
     )

@@ -268,11 +268,11 @@ ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     Attribute(
         "DLQ",
         BOOLEAN,
-        "Whether it is a dead-letter queue.",
+        "Whether the destination is a dead-letter queue.",
         lambda d: d.it.is_dead_letter_queue,
         _set_dead_letters,
     ),
-    Attribute("SendDuplicateFromStoreToDLQ", BOOLEAN, "Never: false.", lambda _: False),
+    Attribute("SendDuplicateFromStoreToDLQ", BOOLEAN, "Always false.", lambda _: False),
     Attribute("Subscriptions", _NAMES, "Object names of the consumers.", _subscriptions),
     Attribute(
         "SlowConsumerStrategy",

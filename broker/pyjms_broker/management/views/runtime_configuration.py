@@ -28,7 +28,7 @@ RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = ViewKind(
     "org.apache.activemq.plugin.jmx.RuntimeConfigurationView",
     "The configuration file, which is reloaded while the broker is running.",
     table(
-        Attribute("Url", STRING, "The file.", lambda u: u.it.origin),
+        Attribute("Url", STRING, "The configuration file.", lambda u: u.it.origin),
         Attribute(
             "Modified", STRING, "The time of the last applied changes; null: never.", _modified
         ),

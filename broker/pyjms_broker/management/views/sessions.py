@@ -64,7 +64,7 @@ def _item(
 
 
 SESSION_ATTRIBUTE: Final[Attribute[Any]] = Attribute(
-    "SessionCount", INT, "Its sessions.", lambda c: sum(1 for _ in _sessions(c))
+    "SessionCount", INT, "Number of sessions.", lambda c: sum(1 for _ in _sessions(c))
 )
 SESSION_OPERATION: Final[Operation[Any]] = Operation(
     "sessions",

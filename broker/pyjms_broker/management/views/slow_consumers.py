@@ -73,7 +73,7 @@ _ATTRIBUTES: Final[tuple[Attribute[_Strategy], ...]] = (
     _time(
         "MaxSlowDuration",
         "max_slow_duration",
-        "Time that a consumer may be slow before it is aborted; 0: no limit",
+        "Time that a consumer may be slow before it is aborted (0: no limit)",
     ),
     Attribute(
         "SlowConsumers",
@@ -87,7 +87,7 @@ _OPERATIONS: Final[tuple[Operation[_Strategy], ...]] = tuple(
     Operation(
         name,
         "void",
-        f"Close a {what}; give the object name of the consumer.",
+        f"Close a {what}; the argument is the consumer's object name.",
         lambda s, consumer, with_connection=with_connection: _abort(
             s, consumer, with_connection=with_connection
         ),

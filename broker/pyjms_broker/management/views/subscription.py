@@ -113,7 +113,7 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         "Whether the destination is temporary.",
         lambda c: c.it.requested.is_temporary,
     ),
-    _info("Selector", "selector", STRING, "Its selector."),
+    _info("Selector", "selector", STRING, "The selector."),
     Attribute("Active", BOOLEAN, "Whether the subscription has a consumer.", _is_active),
     Attribute(
         "Network",
@@ -130,11 +130,11 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
         "Messages that are dispatched but not acknowledged.",
         INT,
     ),
-    _count("MessageCountAwaitingAcknowledge", "in_flight", "The same.", INT),
+    _count("MessageCountAwaitingAcknowledge", "in_flight", "The same as DispatchedQueueSize.", INT),
     _count("DispatchedCounter", "dispatched_count", "Messages dispatched to the consumer."),
     _count("EnqueueCounter", "enqueue_count", "Messages that matched the subscription."),
     _count("DequeueCounter", "dequeue_count", "Acknowledged messages."),
-    _count("ConsumedCount", "dequeue_count", "The same."),
+    _count("ConsumedCount", "dequeue_count", "The same as DequeueCounter."),
     _count("PrefetchSize", "prefetch_size", "The consumer's prefetch.", INT),
     _info(
         "MaximumPendingMessageLimit",
@@ -169,7 +169,10 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     ),
     _info("Priority", "priority", BYTE, "The consumer's priority."),
     Attribute(
-        "SlowConsumer", BOOLEAN, "Whether messages wait for dispatch.", lambda c: c.it.is_slow
+        "SlowConsumer",
+        BOOLEAN,
+        "Whether messages wait because the consumer cannot keep up.",
+        lambda c: c.it.is_slow,
     ),
     _info("SubscriptionName", "subscription_name", STRING, "The durable subscription's name."),
     Attribute("UserName", STRING, "The login name.", lambda c: c.it.context.user_name),
