@@ -25,10 +25,10 @@ _DELAYS: Final = frozenset({"initial_reconnect_delay", "max_reconnect_delay", "t
 
 
 class FailoverSettings(Section):
-    """The failover transport: several brokers, or reconnecting to one. ActiveMQ:
-    failover:(uri,uri)?options.
+    """The failover transport: several brokers, or reconnecting to one.
 
-    Options that are not set have ActiveMQ's defaults; docs/failover.md describes them.
+    ActiveMQ: failover:(uri,uri)?options. Options that are not set have ActiveMQ's defaults;
+    docs/failover.md describes them.
     """
 
     uris: list[Text] = Field(default_factory=list)
@@ -57,16 +57,15 @@ class FailoverSettings(Section):
     backup_pool_size: int | None = Field(default=None, ge=1)
     """Number of backup connections; not set: 1."""
     priority_backup: bool | None = None
-    """Whether the client prefers some brokers, and returns to them after an outage; not set:
-    false."""
+    """Whether some brokers are preferred, and returned to after an outage; not set: false."""
     priority_uris: list[Text] | None = None
     """The preferred brokers; not set: the first one."""
     track_messages: bool | None = None
-    """Whether the latest messages sent without a response are sent again after a reconnect; not
-    set: false."""
+    """Whether the latest messages that were sent without waiting for a response are sent again after
+    a reconnect; not set: false."""
     track_transaction_producers: bool | None = None
-    """Whether a reconnect also replays an open transaction's messages of producers closed since;
-    not set: true."""
+    """Whether messages of producers that were closed in an open transaction are also sent again after
+    a reconnect; not set: true."""
     max_cache_size: int | None = Field(default=None, ge=0)
     """Size of the cache of these messages, in bytes; not set: 131072."""
     update_uris_supported: bool | None = None
