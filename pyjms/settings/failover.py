@@ -61,11 +61,11 @@ class FailoverSettings(Section):
     priority_uris: list[Text] | None = None
     """The preferred brokers; not set: the first one."""
     track_messages: bool | None = None
-    """Whether the latest messages that were sent without waiting for a response are sent again after
-    a reconnect; not set: false."""
+    """Whether the latest messages that were sent without waiting for a response are sent again
+    after a reconnect; not set: false."""
     track_transaction_producers: bool | None = None
-    """Whether messages of producers that were closed in an open transaction are also sent again after
-    a reconnect; not set: true."""
+    """Whether messages of producers that were closed in an open transaction are also sent again
+    after a reconnect; not set: true."""
     max_cache_size: int | None = Field(default=None, ge=0)
     """Size of the cache of these messages, in bytes; not set: 131072."""
     update_uris_supported: bool | None = None

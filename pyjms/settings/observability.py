@@ -39,8 +39,8 @@ class HealthSettings(Section):
     """The token that requests to /listeners on that port must send (Authorization: Bearer TOKEN) to
     pause, resume and scale listeners; not set: such requests are refused."""
     probe_timeout: Duration | None = 5.0
-    """Maximum time for a broker outside the application to accept a connection from /health/ready; the
-    application is not ready while one does not. Not set: brokers are not probed."""
+    """Maximum time for a broker outside the application to accept a connection from /health/ready;
+    the application is not ready while one does not. Not set: brokers are not probed."""
     stuck_after: Duration | None = 300.0
     """Time that a handler may run while messages wait, before its listener counts as stuck and the
     application as not ready; not set: no limit."""
