@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 __all__ = [
+    "WarnedOnce",
     "error_text",
     "escape_control_characters",
     "get_logger",
@@ -27,6 +28,24 @@ _LINK: Final = re.compile(r"\s*For further information visit \S+")
 _REPR: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +.\d*]*[ra]")
 _PLAIN: Final = (int, float, type(None))
 _formatter: Final = logging.Formatter()
+
+
+class WarnedOnce:
+    """The subjects of warnings, each logged once, and a limited number of them.
+
+    Peers choose the subjects, such as the addresses of brokers: they must not fill the log.
+    """
+
+    def __init__(self, limit: int = 100) -> None:
+        self._limit = limit
+        self._subjects: set[str] = set()
+
+    def is_due(self, subject: str) -> bool:
+        """Return whether to log a warning about `subject`, and record that it is logged."""
+        if subject in self._subjects or len(self._subjects) >= self._limit:
+            return False
+        self._subjects.add(subject)
+        return True
 
 
 def get_logger(name: str) -> logging.Logger:

@@ -45,7 +45,7 @@ class ListenerTurns:
         return wait.is_granted
 
     def give_back(self) -> None:
-        """End a turn: the next one that waits has it."""
+        """End a turn; the next waiting consumer gets it."""
         if not self._waiting:
             self._is_taken = False
             return
@@ -54,7 +54,7 @@ class ListenerTurns:
         wait.event.set()
 
     def withdraw(self, consumer: object) -> None:
-        """Have `consumer` wait no longer."""
+        """Cancel the waits of `consumer`."""
         for wait in [wait for wait in self._waiting if wait.consumer is consumer]:
             self._waiting.remove(wait)
             wait.event.set()

@@ -12,8 +12,8 @@ class SharedInterruptions(InterruptionListeners):
     """The transport listeners of all handles on one connection, or on those that replace it."""
 
     def watch(self, connection: Connection) -> None:
-        """Hear of the interruptions of `connection`, if it is the client's."""
-        add = getattr(connection, "add_transport_listener", None)  # it is not of JMS
+        """Listen to the interruptions of `connection`, if it reports any."""
+        add = getattr(connection, "add_transport_listener", None)  # JMS has no such method
         if add is not None:
             add(self)
 
@@ -35,12 +35,12 @@ class TransportListening:
         self._own.append(listener)
 
     def remove_transport_listener(self, listener: InterruptionListener) -> None:
-        """Call `listener` no more. ActiveMQ: removeTransportListener."""
+        """Stop calling `listener`. ActiveMQ: removeTransportListener."""
         if listener in self._own:
             self._own.remove(listener)
             self._interruptions.remove(listener)
 
     def drop_transport_listeners(self) -> None:
-        """Call none of this handle's listeners any more: it is closed."""
+        """Stop calling the listeners of this handle: it is closed."""
         while self._own:
             self._interruptions.remove(self._own.pop())

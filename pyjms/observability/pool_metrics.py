@@ -1,4 +1,4 @@
-"""Prometheus metrics of the connection pools of this process, read when they are asked for."""
+"""Prometheus metrics of the connection pools of this process, read at each collection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PoolCollector(Collector):
     """The sums over the pools of each broker, with the names of PoolStats."""
 
     def describe(self) -> list[Metric]:
-        """Return nothing: what there is, is known when it is collected."""
+        """Return nothing: the metrics are known only at collection."""
         return []
 
     def collect(self) -> Iterator[Any]:

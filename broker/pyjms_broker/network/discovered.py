@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyjms._logger import get_logger, shortened
+from pyjms._logger import WarnedOnce, get_logger, shortened
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConfigurationException
 from pyjms.transport.discovery import DiscoveryAgent, create_agent
@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 
 MAXIMUM_FOUND: Final = 100
 """The maximum number of discovered brokers to which a network connector connects."""
-_MOST_WARNINGS: Final = 100
+_MOST_LOGGED: Final = 100
 _QUOTED: Final = 200
 
 
@@ -66,7 +66,7 @@ class DiscoveredBridges:
     _agent: DiscoveryAgent | None = field(default=None, init=False)
     _starting: BackgroundTask | None = field(default=None, init=False)
     _leaving: set[BackgroundTask] = field(default_factory=set, init=False)
-    _warned: set[str] = field(default_factory=set, init=False)
+    _warned: WarnedOnce = field(default_factory=WarnedOnce, init=False)
     _count: int = field(default=0, init=False)
 
     @property
@@ -138,7 +138,7 @@ class DiscoveredBridges:
             self._attributes,
             self._discovered.remote(address.uri),
             is_found=True,
-            is_quiet=self._count > _MOST_WARNINGS,  # so many announcements are probably forged
+            is_quiet=self._count > _MOST_LOGGED,  # so many announcements are probably forged
         )
         self._found[service] = made
         return made
@@ -156,9 +156,8 @@ class DiscoveredBridges:
 
     def _warn(self, key: str, reason: str, service: str) -> None:
         """Log once the reason why a discovered broker gets no bridge."""
-        if key in self._warned or len(self._warned) >= _MOST_WARNINGS:
+        if not self._warned.is_due(key):
             return
-        self._warned.add(key)
         logger.warning(
             "Network connector %s does not connect to %s, which was found: %s",
             self._attributes.name,

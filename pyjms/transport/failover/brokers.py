@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from pyjms._logger import get_logger, shortened
+from pyjms._logger import WarnedOnce, get_logger, shortened
 from pyjms.errors import ConfigurationException
 from pyjms.transport.discovery.addresses import ENCRYPTED, NETWORK, NEVER, PLAIN, read_address
 from pyjms.transport.failover.options import FailoverOptions
@@ -27,7 +27,6 @@ logger: Final = get_logger(__name__)
 
 _LONGEST_TEXT: Final = 64 * 1024
 _MOST_URLS: Final = 100
-_MOST_WARNINGS: Final = 100
 _LONGEST_QUOTE: Final = 200
 
 
@@ -49,7 +48,7 @@ class BrokerList:
         priority = [self._complete(uri) for uri in options.priority_uris]
         self._priority = priority or self._configured[:1]
         self._acceptable = _acceptable_schemes([*self._configured, *priority])
-        self._warned: set[str] = set()
+        self._warned = WarnedOnce()
         self.failed: TransportURI | None = None
         """The broker that failed last."""
 
@@ -148,9 +147,8 @@ class BrokerList:
     def _warn(self, text: str, outcome: str) -> None:
         """Log once why `text` is not used unchanged, without its options and user."""
         warned = shortened(text, _LONGEST_QUOTE)
-        if warned in self._warned or len(self._warned) >= _MOST_WARNINGS:
+        if not self._warned.is_due(warned):
             return
-        self._warned.add(warned)
         logger.warning(
             "The broker %s, which a broker has announced, %s",
             re.sub(r"//[^/]*@", "//***@", warned.partition("?")[0]),

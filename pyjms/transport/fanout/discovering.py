@@ -1,9 +1,9 @@
 """The fanout transport over the brokers that an agent finds.
 
-A broker that is found later gets to know the client, except for its consumers, and takes part from
-then on. One that is no longer announced is left out once its connection is lost, unless it is the
-primary broker. What was found in the network is not trusted: see `read_address`; a limited number
-of brokers is used, and one that cannot be reached makes room for the next.
+A broker discovered later is sent the client's resources, except for its consumers, and takes part
+from then on. A broker that is no longer announced is dropped once its connection is lost, unless
+it is the primary broker. Discovered addresses are not trusted: see `read_address`. A limited number
+of brokers is used; at the limit, an unreachable broker is dropped in favor of the next one.
 (activemq-edges U6, U7)
 """
 
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from pyjms import _clock
-from pyjms._logger import get_logger, shortened
+from pyjms._logger import WarnedOnce, get_logger, shortened
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConfigurationException, UnsupportedOperationException
 from pyjms.transport.discovery import DiscoveryAgent
@@ -34,7 +34,6 @@ logger: Final = get_logger(__name__)
 
 MAXIMUM_FOUND: Final = 100
 """Brokers that a client is connected to because an agent has found them."""
-_MOST_WARNINGS: Final = 100
 _QUOTED: Final = 200
 _LATE: Final = 3.0
 """Seconds until the log says that there are too few brokers."""
@@ -66,7 +65,7 @@ class DiscoveringFanout(FanoutTransport):
         self._found: dict[str, Branch] = {}
         self._withdrawn: set[str] = set()
         self._leaving: list[BackgroundTask] = []
-        self._warned: set[str] = set()
+        self._warned = WarnedOnce()
         self._is_paused = False
 
     # --- life cycle
@@ -98,7 +97,7 @@ class DiscoveringFanout(FanoutTransport):
     def remote_address(self) -> str:
         return f"fanout:({self._name})"
 
-    # --- sending: what a broker that is found later must know
+    # --- sending, and recording of the commands for brokers discovered later
 
     def oneway(self, command: Command) -> None:
         super().oneway(command)
@@ -138,20 +137,20 @@ class DiscoveringFanout(FanoutTransport):
     def service_added(self, service: str) -> None:
         """Connect to a broker that was found."""
         self._withdrawn.discard(service)
-        if service in self._found or self._error is not None or not self._has_room():
+        if service in self._found or self._error is not None or not self._make_space(service):
             return
         try:
             address = read_address(service)
             branch = self._make_branch(replace(address.uri, options=self._discovered))
         except (ConfigurationException, UnsupportedOperationException) as error:
-            self._warn(service, error)
+            self._warn(service, service, error)
             return
         logger.debug("%s has found %s", self._name, branch.uri)
         self._found[service] = branch
         self._join(branch)
 
     def service_removed(self, service: str) -> None:
-        """Leave out a broker that is no longer announced, once it is not connected."""
+        """Drop a broker that is no longer announced, once it is not connected."""
         if service in self._found:
             self._withdrawn.add(service)
             self._leave_out_withdrawn()
@@ -170,7 +169,7 @@ class DiscoveringFanout(FanoutTransport):
         return True  # others may be found
 
     def _join(self, branch: Branch) -> None:
-        """Make a broker know the client, once it is connected."""
+        """Add a broker, and queue the commands from which it learns of the client's resources."""
         transport, known = branch.transport, self._known
         branch.owner = self
         if self._is_paused:
@@ -204,23 +203,22 @@ class DiscoveringFanout(FanoutTransport):
             name = f"pyjms fanout leaves {branch.uri}"
             self._leaving.append(spawn(branch.transport.stop, name=name))
 
-    def _has_room(self) -> bool:
-        """Make room for a broker by one that cannot be reached."""
+    def _make_space(self, service: str) -> bool:
+        """Return whether `service` can be used, if need be instead of an unreachable broker."""
         if len(self._found) < MAXIMUM_FOUND:
             return True
         lost = (b for b in self._found.values() if not b.is_connected and b is not self._primary)
         branch = next(lost, None)
         if branch is None:
-            self._warn("too many", f"{MAXIMUM_FOUND} brokers are connected already")
+            self._warn("too many", service, f"{MAXIMUM_FOUND} brokers are connected already")
             return False
         self._leave_out(branch)
         return True
 
-    def _warn(self, service: str, reason: object) -> None:
-        """Log once why a broker that was found is not used."""
-        if service in self._warned or len(self._warned) >= _MOST_WARNINGS:
+    def _warn(self, key: str, service: str, reason: object) -> None:
+        """Log once for each `key` why a discovered broker is not used."""
+        if not self._warned.is_due(key):
             return
-        self._warned.add(service)
         logger.warning(
             "%s is not used, which %s has found: %s",
             shortened(service, _QUOTED),

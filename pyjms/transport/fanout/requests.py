@@ -1,7 +1,7 @@
-"""The requests to several brokers: who has not responded, and when a request is done.
+"""Requests to several brokers: the missing responses, and the end of a request.
 
 A request is done when enough brokers have executed it, and fails when so many no longer can. Then
-the others are not waited for; one that is not connected would keep it until it is back.
+nobody waits for the others; a disconnected broker would delay the request until its return.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ OnResponse = Callable[[Response | Exception], None]
 
 @dataclass(eq=False)
 class FanoutRequest:
-    """A request to several brokers, and who waits for it."""
+    """A request to several brokers, with the callback for its outcome."""
 
     command: Command
     on_response: OnResponse
     needed: int
     waiting: dict[Branch, Command] = field(default_factory=dict)
-    """The brokers that have not responded, and what was sent to each."""
+    """The brokers that have not responded, and the command sent to each."""
     executed: int = 0
     error: Exception | None = None
 
 
 class FanoutRequests:
-    """Those that nobody has been answered yet."""
+    """The requests without an outcome yet."""
 
     def __init__(self) -> None:
         self._requests: dict[int, FanoutRequest] = {}  # by `id()` of the command
@@ -54,7 +54,7 @@ class FanoutRequests:
     def responded(
         self, request: FanoutRequest, branch: Branch, outcome: Response | Exception
     ) -> None:
-        """Note the response of one broker."""
+        """Record the response of one broker."""
         if request.waiting.pop(branch, None) is None:
             return
         if isinstance(outcome, Exception):
@@ -69,7 +69,7 @@ class FanoutRequests:
             self._finish(request, request.error)
 
     def broker_left(self, branch: Branch) -> None:
-        """Wait no more for a broker; another one that joins may respond in its place."""
+        """Stop waiting for a broker; another one that joins may respond instead."""
         for request in self:
             sent = request.waiting.pop(branch, None)
             if sent is None:

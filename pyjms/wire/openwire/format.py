@@ -233,19 +233,17 @@ class OpenWireFormat:
             self._unfinished.close()
 
     def _receive_frame(self, frame: bytes) -> Command:
-        command: Structure | None = None
         if self._fast_reader is not None:  # there is one once the format is negotiated
-            command = self._fast_reader.read_frame(frame)
-            if command is not None:
-                return command
-        if command is None:
-            reader = self._reader(frame)
-            command = reader.read_frame()
-            if reader.pos != len(frame):
-                raise RemoteProtocolError(
-                    f"{len(frame) - reader.pos} bytes after the end of a frame",
-                    position=reader.pos,
-                )
+            known = self._fast_reader.read_frame(frame)
+            if known is not None:
+                return known
+        reader = self._reader(frame)
+        command = reader.read_frame()
+        if reader.pos != len(frame):
+            raise RemoteProtocolError(
+                f"{len(frame) - reader.pos} bytes after the end of a frame",
+                position=reader.pos,
+            )
         return self._accept(command)
 
     def _receive_unframed(self, commands: list[Command]) -> None:
