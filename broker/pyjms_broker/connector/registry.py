@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
+from typing import Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI
 from pyjms_broker import entry_points
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
-from pyjms_broker.connector.multiprotocol import AutoConnector, WebSocketConnector
-from pyjms_broker.connector.openwire import OpenWireConnector, OpenWireSslConnector
-from pyjms_broker.connector.stomp import StompConnector
 
 __all__ = ["ConnectorFactory", "create_connector", "known_schemes"]
 
 ConnectorFactory = Callable[[BrokerHost, TransportURI, "str | None"], TransportConnector]
 """`factory(host, uri, name)`, usually a class, returns a connector that is not started."""
 
-_BUILT_IN: dict[str, ConnectorFactory] = {
-    "tcp": OpenWireConnector,
-    "nio": OpenWireConnector,
-    "openwire": OpenWireConnector,
-    "auto": AutoConnector,
-    "auto+nio": AutoConnector,
-    "ssl": OpenWireSslConnector,
-    "nio+ssl": OpenWireSslConnector,
-    "auto+ssl": AutoConnector,
-    "auto+nio+ssl": AutoConnector,
-    "ws": WebSocketConnector,
-    "wss": WebSocketConnector,
-    "stomp": StompConnector,
-    "stomp+nio": StompConnector,
-    "stomp+ssl": StompConnector,
-    "stomp+nio+ssl": StompConnector,
+_OPENWIRE: Final = "pyjms_broker.connector.openwire:OpenWireConnector"
+_OPENWIRE_SSL: Final = "pyjms_broker.connector.openwire:OpenWireSslConnector"
+_AUTO: Final = "pyjms_broker.connector.multiprotocol.auto:AutoConnector"
+_WEBSOCKET: Final = "pyjms_broker.connector.multiprotocol.websocket:WebSocketConnector"
+_STOMP: Final = "pyjms_broker.connector.stomp:StompConnector"
+_BUILT_IN: Final[dict[str, str]] = {
+    "tcp": _OPENWIRE,
+    "nio": _OPENWIRE,
+    "openwire": _OPENWIRE,
+    "auto": _AUTO,
+    "auto+nio": _AUTO,
+    "ssl": _OPENWIRE_SSL,
+    "nio+ssl": _OPENWIRE_SSL,
+    "auto+ssl": _AUTO,
+    "auto+nio+ssl": _AUTO,
+    "ws": _WEBSOCKET,
+    "wss": _WEBSOCKET,
+    "stomp": _STOMP,
+    "stomp+nio": _STOMP,
+    "stomp+ssl": _STOMP,
+    "stomp+nio+ssl": _STOMP,
 }
+"""Scheme to factory, written as in an entry point and imported for the scheme's first connector."""
 
 
 def known_schemes() -> list[str]:
@@ -53,8 +58,9 @@ def create_connector(
     """
     if isinstance(uri, str):
         uri = TransportURI.parse(uri)
-    factory = _BUILT_IN.get(uri.scheme)
-    if factory is not None:
+    built_in = _BUILT_IN.get(uri.scheme)
+    if built_in is not None:
+        factory: ConnectorFactory = pkgutil.resolve_name(built_in)
         return factory(host, uri, name)
     known = known_schemes()
     if uri.scheme not in known and uri.scheme in UNSUPPORTED:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pyjms._ids import IdGenerator
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId, MessageId, ProducerId
 from pyjms_broker.api.completion import Completion, checked
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.internal_destinations import is_internal
-from pyjms_broker.connector.base import ServiceIdentity, TransportConnector
+from pyjms_broker.connector.base import ServiceIdentity
 from pyjms_broker.management.names import Names
-from pyjms_broker.network import Networks
-from pyjms_broker.region.flow.system_usage import SystemUsage
-from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.store.jobs.api import JobSchedulerStore
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.destination import BrokerDestination
+    from pyjms_broker.connector.base import TransportConnector
+    from pyjms_broker.network import Networks
+    from pyjms_broker.region.flow.system_usage import SystemUsage
+    from pyjms_broker.region.region_broker import RegionBroker
+    from pyjms_broker.store.jobs.api import JobSchedulerStore
 
 __all__ = ["Managed", "ManagedBroker", "ManagementContext", "RuntimeUpdates"]
 

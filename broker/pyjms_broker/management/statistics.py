@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination, Queue, Topic
@@ -33,7 +33,7 @@ from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 
-__all__ = ["MOST_REPLIES", "ManagedPlugin", "StatisticsBroker", "StatisticsBrokerPlugin"]
+__all__ = ["MOST_REPLIES", "StatisticsBroker", "StatisticsBrokerPlugin"]
 
 MOST_REPLIES: Final = 1000
 _PREFIX: Final = "activemq.statistics."
@@ -45,14 +45,6 @@ _END: Final = f"{_DESTINATION}.List.End.With.Null"
 _FIRST: Final = f"{_DESTINATION}.Include.First.Message.Timestamp"
 
 _Values = dict[str, object]
-
-
-@runtime_checkable
-class ManagedPlugin(Protocol):
-    """A broker plug-in whose filter uses the management views."""
-
-    def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
-        """Return the new outermost filter; called instead of `install_plugin`."""
 
 
 class StatisticsBrokerPlugin:

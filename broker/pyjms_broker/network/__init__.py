@@ -4,14 +4,21 @@ A `NetworkConnector` maintains a `NetworkBridge` to each remote broker of its UR
 from the remote broker's advisories which destinations have remote consumers, consumes from these
 destinations at the local broker, and forwards the messages. A message is removed from the local
 broker only once the remote broker has it. See docs/networks.md. (activemq-edges 9)
+
+The module of a name is imported when the name is first used, because few brokers have a network.
 """
 
-from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.bridge import NetworkBridge
-from pyjms_broker.network.connector import NetworkConnector
-from pyjms_broker.network.host import NetworkHost
-from pyjms_broker.network.networks import Networks
-from pyjms_broker.network.remotes import Remote, read_remotes
+from typing import TYPE_CHECKING
+
+from pyjms._forwarding import names_of
+
+if TYPE_CHECKING:
+    from pyjms_broker.network.attributes import NetworkConnectorAttributes
+    from pyjms_broker.network.bridge import NetworkBridge
+    from pyjms_broker.network.connector import NetworkConnector
+    from pyjms_broker.network.host import NetworkHost
+    from pyjms_broker.network.networks import Networks
+    from pyjms_broker.network.remotes import Remote, read_remotes
 
 __all__ = [
     "NetworkBridge",
@@ -22,3 +29,16 @@ __all__ = [
     "Remote",
     "read_remotes",
 ]
+
+__getattr__, __dir__ = names_of(
+    globals(),
+    {
+        "NetworkBridge": "pyjms_broker.network.bridge",
+        "NetworkConnector": "pyjms_broker.network.connector",
+        "NetworkConnectorAttributes": "pyjms_broker.network.attributes",
+        "NetworkHost": "pyjms_broker.network.host",
+        "Networks": "pyjms_broker.network.networks",
+        "Remote": "pyjms_broker.network.remotes",
+        "read_remotes": "pyjms_broker.network.remotes",
+    },
+)

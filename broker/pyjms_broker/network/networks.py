@@ -1,21 +1,25 @@
-"""The network connectors and bridges of a broker."""
+"""The network connectors and bridges of a broker.
+
+What they need is imported for the first of them: a broker starts without the modules of networks.
+"""
 
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 from pyjms.errors import ConfigurationException
-from pyjms.wire.openwire.commands import BrokerInfo
 from pyjms_broker.connector.base import AcceptedBridge
-from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.audit import NetworkAudit
-from pyjms_broker.network.bridge import NetworkBridge
-from pyjms_broker.network.connector import NetworkConnector
-from pyjms_broker.network.demand.durables import durable_subscriptions
 from pyjms_broker.network.demand.table import DemandTable
-from pyjms_broker.network.duplex import DuplexBridges, DuplexConnection, ReverseBridge
-from pyjms_broker.network.host import NetworkHost
-from pyjms_broker.network.properties import read_properties_of
+
+if TYPE_CHECKING:
+    from pyjms.wire.openwire.commands import BrokerInfo
+    from pyjms_broker.network.attributes import NetworkConnectorAttributes
+    from pyjms_broker.network.bridge import NetworkBridge
+    from pyjms_broker.network.connector import NetworkConnector
+    from pyjms_broker.network.duplex import DuplexBridges, DuplexConnection, ReverseBridge
+    from pyjms_broker.network.host import NetworkHost
 
 __all__ = ["Networks"]
 
@@ -30,19 +34,19 @@ class Networks:
         """Detects messages that bridges send repeatedly."""
         self._started: dict[NetworkBridge, None] = {}
         self.connectors: list[NetworkConnector] = []
-        self._duplex = DuplexBridges(host)
+        self._duplex: DuplexBridges | None = None
         self._is_stopping = False
 
     @property
     def duplex_bridges(self) -> list[ReverseBridge]:
         """The bridges over connections that other brokers opened."""
-        return self._duplex.bridges
+        return [] if self._duplex is None else self._duplex.bridges
 
     @property
     def bridges(self) -> list[NetworkBridge]:
         """All bridges."""
         own = [bridge for connector in self.connectors for bridge in connector.bridges]
-        return [*own, *self._duplex.bridges]
+        return [*own, *self.duplex_bridges]
 
     def add(
         self, uri: str, attributes: NetworkConnectorAttributes | None = None
@@ -53,6 +57,8 @@ class Networks:
             ConfigurationException: the URI is invalid, or the name is already in use.
             UnsupportedOperationException: the scheme of a broker is not supported.
         """
+        from pyjms_broker.network.connector import NetworkConnector  # noqa: PLC0415 - see above
+
         connector = NetworkConnector(self._host, uri, attributes)
         if any(each.name == connector.name for each in self.connectors):
             raise ConfigurationException(
@@ -70,6 +76,8 @@ class Networks:
         Raises:
             JMSException: the URI is invalid.
         """
+        from pyjms_broker.network.attributes import NetworkConnectorAttributes  # noqa: PLC0415
+
         taken = {each.name for each in self.connectors}
         base = NetworkConnectorAttributes().name
         names = (base if n == 1 else f"{base}-{n}" for n in itertools.count(1))
@@ -91,8 +99,14 @@ class Networks:
         Raises:
             JMSException: its options cannot be read.
         """
+        from pyjms_broker.network.demand.durables import durable_subscriptions  # noqa: PLC0415
+        from pyjms_broker.network.duplex import DuplexBridges  # noqa: PLC0415
+        from pyjms_broker.network.properties import read_properties_of  # noqa: PLC0415
+
         attributes = read_properties_of(info.network_properties or "")
         syncs = attributes.sync_durable_subs and not attributes.dynamic_only
+        if self._duplex is None:
+            self._duplex = DuplexBridges(self._host)
         return AcceptedBridge(
             self._duplex.accept(connection, info, attributes) if info.duplex_connection else None,
             self.audit if attributes.check_duplicate_messages_on_duplex else None,
@@ -134,4 +148,5 @@ class Networks:
         self._is_stopping = True
         for connector in self.connectors:
             await connector.stop()
-        await self._duplex.stop()
+        if self._duplex is not None:
+            await self._duplex.stop()

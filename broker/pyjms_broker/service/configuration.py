@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
@@ -13,17 +13,19 @@ from pyjms.transport.uri import TransportURI
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerPlugin
 from pyjms_broker.connector.base import TransportConnector
-from pyjms_broker.connector.cluster import ClusterAttributes
-from pyjms_broker.management import RuntimeUpdates
-from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
 from pyjms_broker.service.hooks import Hook
-from pyjms_broker.service.persistence import PersistenceFactory
+from pyjms_broker.service.persistence import KahaDBPersistenceFactory, PersistenceFactory
 from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter
 from pyjms_broker.virtual.interceptor import VirtualDestination
-from pyjms_broker.web import WebConfiguration
+
+if TYPE_CHECKING:
+    from pyjms_broker.connector.cluster import ClusterAttributes
+    from pyjms_broker.management import RuntimeUpdates
+    from pyjms_broker.network import NetworkConnectorAttributes
+    from pyjms_broker.web import WebConfiguration
 
 __all__ = [
     "BrokerConfiguration",
@@ -94,6 +96,17 @@ class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     shutdown_hooks: Sequence[Hook] = ()
     web: WebConfiguration | None = None
     configured: Configured = field(default_factory=Configured, init=False)
+
+    def __post_init__(self) -> None:
+        self.data_directory = Path(self.data_directory)
+        if self.store_directory is not None:
+            self.store_directory = Path(self.store_directory)
+        if self.scheduler_directory is not None:
+            self.scheduler_directory = Path(self.scheduler_directory)
+        self.persistence = self.persistence or KahaDBPersistenceFactory()
+        self.io_exception_handler = self.io_exception_handler or IOExceptionHandler()
+        self.plugins = tuple(self.plugins)
+        self.destinations = tuple(self.destinations)
 
 
 class ConnectorConfiguration(Protocol):

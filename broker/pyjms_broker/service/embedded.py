@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyjms.transport.uri import TransportURI
-from pyjms_broker.service.peers import create_peer
 from pyjms_broker.service.service import BrokerService
 from pyjms_broker.service.uri import keywords_from, read_broker_uri
 
@@ -26,6 +25,8 @@ async def create_for_vm(
         JMSException: the broker cannot start.
     """
     if broker_config is not None and broker_config.startswith("peer:"):
+        from pyjms_broker.service.peers import create_peer  # noqa: PLC0415 - few brokers are peers
+
         return await create_peer(name, broker_config)
     keywords: dict[str, Any] = {"broker_name": name}
     connectors: tuple[TransportURI, ...] = ()

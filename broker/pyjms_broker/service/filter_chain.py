@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyjms.selector import SelectorLimits
 from pyjms.wire.openwire.commands import BrokerId
@@ -15,7 +16,6 @@ from pyjms_broker.chain.composite import CompositeDestinationBroker
 from pyjms_broker.chain.offline_subscriptions import OfflineSubscriptionsBroker
 from pyjms_broker.chain.stop_guard import StopGuard
 from pyjms_broker.chain.user_id import UserIDBroker
-from pyjms_broker.management import ManagedPlugin, Management
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.ranges.filter import RangesBroker
 from pyjms_broker.region.destination_limits import DestinationLimits
@@ -30,6 +30,9 @@ from pyjms_broker.transaction.filter import TransactionBroker
 from pyjms_broker.virtual.interceptor import VirtualDestination, VirtualDestinationInterceptor
 from pyjms_broker.virtual.mirrored import MirroredQueue
 from pyjms_broker.virtual.topic import VirtualTopic
+
+if TYPE_CHECKING:
+    from pyjms_broker.management import Management
 
 __all__ = [
     "build_filter_chain",
@@ -83,11 +86,12 @@ def build_filter_chain(
     config: BrokerConfiguration,
     stores: BrokerStores,
     advisories: AdvisoryProducer,
-    management: Management,
+    management: Callable[[], Management],
 ) -> Broker:
     """Wrap the region in the filters; the last one in the list below sees every call first.
 
-    The filters of plug-ins are recorded in `config.configured`.
+    The filters of plug-ins are recorded in `config.configured`; `management` returns the views,
+    for the plug-ins that need them.
 
     Plug-ins are outside all filters that may change a message, and inside the guard that refuses
     calls once the broker stops. (activemq-broker B1)
@@ -149,12 +153,15 @@ def build_filter_chain(
 
 
 def _installer_of(
-    plugin: BrokerPlugin | Callable[[Broker], Broker], management: Management
+    plugin: BrokerPlugin | Callable[[Broker], Broker], management: Callable[[], Management]
 ) -> Callable[[Broker], Broker]:
     if callable(plugin):  # a filter class, or a function that returns a filter
         return plugin
+    # imported here, so that a broker without plug-ins starts without its views
+    from pyjms_broker.management import ManagedPlugin  # noqa: PLC0415
+
     if isinstance(plugin, ManagedPlugin):
-        return partial(plugin.install_managed_plugin, management=management)
+        return partial(plugin.install_managed_plugin, management=management())
     return plugin.install_plugin
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -30,20 +31,22 @@ from pyjms_broker.connector.base import TransportConnector, stop_all
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.registry import create_connector
 from pyjms_broker.connector.vm import registry as vm_registry
-from pyjms_broker.management import Management
-from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes, Networks
+from pyjms_broker.network.networks import Networks
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.service.configuration import BrokerConfiguration, ServiceConfiguration
 from pyjms_broker.service.filter_chain import build_filter_chain, create_region
 from pyjms_broker.service.hooks import run_hooks, run_stop_hooks
-from pyjms_broker.service.persistence import KahaDBPersistenceFactory
 from pyjms_broker.service.state import BrokerState
 from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
 from pyjms_broker.service.stores import BrokerStores, started
 from pyjms_broker.service.uri import read_broker_uri
 from pyjms_broker.service.usage_limits import check_disk, check_memory, system_usage_of
 from pyjms_broker.service.website import Website
-from pyjms_broker.store.jobs.api import JobSchedulerStore
+
+if TYPE_CHECKING:
+    from pyjms_broker.management import Management
+    from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
+    from pyjms_broker.store.jobs.api import JobSchedulerStore
 
 __all__ = ["BrokerService"]
 
@@ -78,15 +81,7 @@ class BrokerService(BrokerConfiguration):
     """
 
     def __post_init__(self) -> None:
-        self.data_directory = Path(self.data_directory)
-        if self.store_directory is not None:
-            self.store_directory = Path(self.store_directory)
-        if self.scheduler_directory is not None:
-            self.scheduler_directory = Path(self.scheduler_directory)
-        self.persistence = self.persistence or KahaDBPersistenceFactory()
-        self.io_exception_handler = self.io_exception_handler or IOExceptionHandler()
-        self.plugins = tuple(self.plugins)
-        self.destinations = tuple(self.destinations)
+        super().__post_init__()
         self.restart_requested = False
         """Whether the caller should restart the broker, because it lost its store's lock.
 
@@ -103,8 +98,6 @@ class BrokerService(BrokerConfiguration):
         self.connectors: list[TransportConnector] = []
         self.networks = Networks(self)
         self.stores = BrokerStores(self, self.system_usage)
-        self.management = Management(self)
-        """The management views of the broker. See docs/management.md."""
         self.website = Website(self)
         self._started_at: float | None = None
         self._broker: Broker | None = None
@@ -170,6 +163,13 @@ class BrokerService(BrokerConfiguration):
             IllegalStateException: the broker has not been started.
         """
         return started(self._region)
+
+    @cached_property
+    def management(self) -> Management:
+        """The management views of the broker. See docs/management.md."""
+        from pyjms_broker.management import Management  # noqa: PLC0415 - a broker starts without
+
+        return Management(self)
 
     @property
     def store_failed(self) -> bool:
@@ -346,7 +346,7 @@ class BrokerService(BrokerConfiguration):
         self._region = region = create_region(self, self.broker_id, self.stores, self.system_usage)
         advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
         self._broker = broker = build_filter_chain(
-            region, self, self.stores, advisories, self.management
+            region, self, self.stores, advisories, lambda: self.management
         )
         region.root = broker
         await broker.start()

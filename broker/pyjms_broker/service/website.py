@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from pyjms._distribution import install_command
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
-from pyjms_broker.web import WebConfiguration
-from pyjms_broker.web.host import WebHost
 
 if TYPE_CHECKING:
+    from pyjms_broker.web import WebConfiguration
+    from pyjms_broker.web.host import WebHost
     from pyjms_broker.web.server import WebServer
 
 __all__ = ["Website"]

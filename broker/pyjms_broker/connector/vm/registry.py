@@ -9,6 +9,7 @@ that started it, `Registration.loop`; clients may be on another loop.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -19,7 +20,9 @@ from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost, ServedConnection
 from pyjms_broker.connector.vm.bridge import run_on
-from pyjms_broker.connector.vm.connector import VmConnector
+
+if TYPE_CHECKING:
+    from pyjms_broker.connector.vm.connector import VmConnector
 
 __all__ = [
     "BrokerFactory",
@@ -48,7 +51,8 @@ class Registration:
     def __init__(self, host: BrokerHost) -> None:
         self.host = host
         self.loop = LoopHandle()
-        self.connector = VmConnector(host, TransportURI("vm", host.broker_name))
+        self._connector: VmConnector | None = None
+        self._is_closed = False
         self.auto_created = False
         self.bridges: set[ServedConnection | None] = set()
         """The connections of the broker's own network bridges."""
@@ -56,6 +60,23 @@ class Registration:
         """The options of the `vm://` URL for which it was created."""
         self.logged: set[tuple[str, str]] = set()
         """Logged options of other `vm://` URLs, which had no effect."""
+
+    @property
+    def connector(self) -> VmConnector:
+        """Its connector for `vm://`, created for the first client. Use it on the broker's loop."""
+        if self._connector is None:
+            # imported for the first client: a broker starts without the handling of connections
+            from pyjms_broker.connector.vm.connector import VmConnector  # noqa: PLC0415
+
+            self._connector = VmConnector(self.host, TransportURI("vm", self.host.broker_name))
+            self._connector.stopping = self._is_closed
+        return self._connector
+
+    async def close(self) -> None:
+        """Accept no more clients, and close the connections."""
+        self._is_closed = True
+        if self._connector is not None:
+            await self._connector.stop()
 
     @property
     def alive(self) -> bool:
@@ -122,7 +143,7 @@ async def unregister(name: str, host: BrokerHost) -> None:
     if registration is None or registration.host is not host:
         return
     del _registrations[name]
-    await registration.connector.stop()
+    await registration.close()
 
 
 def find(name: str) -> Registration | None:
