@@ -59,8 +59,7 @@ _T = TypeVar("_T", TemporaryQueue, TemporaryTopic)
 class DispatchTarget(Protocol):
     """A consumer as an entry of the connection's dispatch table."""
 
-    @property
-    def consumer_id(self) -> ConsumerId: ...
+    consumer_id: ConsumerId
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
         """Accept a message from the broker. Synchronous; must not block."""
@@ -72,8 +71,7 @@ class DispatchTarget(Protocol):
 class WindowedProducer(Protocol):
     """A producer as an entry of the connection's table of producers."""
 
-    @property
-    def producer_id(self) -> ProducerId: ...
+    producer_id: ProducerId
 
     def on_producer_ack(self, size: int) -> None:
         """Reduce the unacknowledged bytes by `size`: the broker has acknowledged them."""
@@ -92,49 +90,30 @@ class BrokerIdentity(Protocol):
 class ClientConnection(Protocol):
     """The connection as used by its sessions and the objects that they create."""
 
-    @property
-    def connection_id(self) -> ConnectionId: ...
-    @property
-    def options(self) -> ClientOptions: ...
-    @property
-    def transport(self) -> RequestTransport: ...
-    @property
-    def is_started(self) -> bool: ...
-    @property
-    def failure(self) -> Exception | None:
-        """Why the connection failed; None: it has not."""
-
-    @property
-    def audit(self) -> ConnectionAudit | None:
-        """The duplicate audit; None if `check_for_duplicates` is off."""
-
-    @property
-    def transformer(self) -> MessageTransformer | None:
-        """The message transformer of new sessions."""
-
-    @property
-    def stats(self) -> JMSConnectionStats | None:
-        """The statistics; None if `stats_enabled` is off."""
-
-    @property
-    def listener_turns(self) -> ListenerTurns:
-        """The turns of its listeners, which `always_session_async=False` makes them take."""
-
-    @property
-    def refusals(self) -> RefusalLog:
-        """The log of messages that the connection's consumers refuse."""
-
-    @property
-    def optimizes_acks(self) -> bool:
-        """Whether AUTO sessions acknowledge in ranges."""
+    connection_id: ConnectionId
+    options: ClientOptions
+    transport: RequestTransport
+    is_started: bool
+    failure: Exception | None
+    """Why the connection failed; None: it has not."""
+    audit: ConnectionAudit | None
+    """The duplicate audit; None if `check_for_duplicates` is off."""
+    transformer: MessageTransformer | None
+    """The message transformer of new sessions."""
+    stats: JMSConnectionStats | None
+    """The statistics; None if `stats_enabled` is off."""
+    listener_turns: ListenerTurns
+    """The turns of its listeners, which `always_session_async=False` makes them take."""
+    refusals: RefusalLog
+    """The log of messages that the connection's consumers refuse."""
+    optimizes_acks: bool
+    """Whether AUTO sessions acknowledge in ranges."""
+    shared_subscriptions: dict[str, set[Queue]]
+    """The queues of the shared durable subscriptions used here, by their names."""
 
     @property
     def broker_commands(self) -> BrokerIdentity:
         """The broker's identity, as announced in BrokerInfo."""
-
-    @property
-    def shared_subscriptions(self) -> dict[str, set[Queue]]:
-        """The queues of the shared durable subscriptions used here, by their names."""
 
     @property
     def registered_client_id(self) -> str | None:
@@ -313,8 +292,16 @@ class SingleUse(Protocol):
 class ClientSession(Protocol):
     """The session as used by its consumers, producers and browsers."""
 
-    @property
-    def connection(self) -> ClientConnection: ...
+    connection: ClientConnection
+    transformer: MessageTransformer | None
+    """The message transformer of new producers and consumers."""
+    tasks: OwnedTasks
+    is_started: bool
+    reorders: bool
+    """Whether messages may be delivered in another order than the broker's."""
+    has_listener: bool
+    """Whether the session or one of its consumers has a listener: receive() is refused."""
+
     @property
     def acknowledge_mode(self) -> AcknowledgeMode: ...
     @property
@@ -326,10 +313,6 @@ class ClientSession(Protocol):
     @property
     def use(self) -> SingleUse: ...
     @property
-    def transformer(self) -> MessageTransformer | None:
-        """The message transformer of new producers and consumers."""
-
-    @property
     def stats(self) -> JMSSessionStats | None:
         """The statistics; None if `stats_enabled` is off."""
 
@@ -337,18 +320,6 @@ class ClientSession(Protocol):
     def dispatcher(self) -> ListenerDispatch: ...
     @property
     def completions(self) -> AsynchronousSends: ...
-    @property
-    def tasks(self) -> OwnedTasks: ...
-    @property
-    def is_started(self) -> bool: ...
-    @property
-    def reorders(self) -> bool:
-        """Whether messages may be delivered in another order than the broker's."""
-
-    @property
-    def has_listener(self) -> bool:
-        """Whether the session or one of its consumers has a listener: receive() is refused."""
-
     @property
     def has_own_listener(self) -> bool:
         """Whether the session itself has a listener, which replaces those of its consumers."""

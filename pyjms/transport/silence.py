@@ -25,13 +25,10 @@ __all__ = ["NEVER", "Checks", "MonitoredTransport", "wait_for_silence"]
 class MonitoredTransport(Protocol):
     """The attributes of a transport that the checks need; TcpTransport has them."""
 
-    @property
-    def received_bytes(self) -> int:
-        """The number of bytes received."""
-
-    @property
-    def sent_commands(self) -> int:
-        """The number of commands queued for writing so far."""
+    received_bytes: int
+    """The number of bytes received."""
+    sent_commands: int
+    """The number of commands queued for writing so far."""
 
     @property
     def writing(self) -> bool:

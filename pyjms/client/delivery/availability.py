@@ -24,12 +24,10 @@ logger: Final = get_logger(__name__)
 class _Consumer(Protocol):
     """The consumer as used by its announcements."""
 
-    @property
-    def session(self) -> ClientSession: ...
-    @property
-    def info(self) -> ConsumerInfo: ...
-    @property
-    def consumer_id(self) -> ConsumerId: ...
+    session: ClientSession
+    info: ConsumerInfo
+    consumer_id: ConsumerId
+
     @property
     def available(self) -> int:
         """The number of messages that can be received without waiting."""

@@ -18,10 +18,9 @@ logger: Final = get_logger(__name__)
 class _Consumer(Protocol):
     """The consumer as used by this module."""
 
-    @property
-    def consumer_id(self) -> ConsumerId: ...
-    @property
-    def session(self) -> ClientSession: ...
+    consumer_id: ConsumerId
+    session: ClientSession
+
     @property
     def ledger(self) -> AckLedger: ...
 

@@ -22,17 +22,13 @@ __all__ = ["listener_is_set", "wait_for_message"]
 class _Consumer(Protocol):
     """The consumer as used by a waiting `receive`."""
 
-    @property
-    def info(self) -> ConsumerInfo: ...
-    @property
-    def is_closed(self) -> bool: ...
+    info: ConsumerInfo
+    is_closed: bool
+    receivers: Receivers
+    pulls: PullRequests
+
     @property
     def buffered(self) -> int: ...
-    @property
-    def receivers(self) -> Receivers: ...
-    @property
-    def pulls(self) -> PullRequests: ...
-
     def receive_buffered(self) -> Message | None:
         """Deliver the next buffered message; None if there is none."""
 

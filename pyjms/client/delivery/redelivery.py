@@ -61,17 +61,13 @@ _LONGEST_TEXT: Final = 2048
 class _Consumer(Protocol):
     """The consumer as used by redelivery."""
 
-    @property
-    def session(self) -> ClientSession: ...
-    @property
-    def consumer_id(self) -> ConsumerId: ...
+    session: ClientSession
+    consumer_id: ConsumerId
+    redelivery_policy: RedeliveryPolicy
+    is_closed: bool
+
     @property
     def ledger(self) -> AckLedger: ...
-    @property
-    def redelivery_policy(self) -> RedeliveryPolicy: ...
-    @property
-    def is_closed(self) -> bool: ...
-
     def forget(self, dispatch: MessageDispatch) -> None:
         """Remove `dispatch` from the duplicate audit."""
 

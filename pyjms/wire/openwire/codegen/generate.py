@@ -124,9 +124,9 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
         yield "    super().__init__()"
         own = structure.fields
     elif is_command:
-        yield "    self.command_id: int = command_id"
-        yield "    self.response_required: bool = response_required"
-    yield from (f"    self.{f.name}: {f.annotation} = {f.name}" for f in own)
+        yield "    self.command_id = command_id"
+        yield "    self.response_required = response_required"
+    yield from (f"    self.{f.name} = {f.name}" for f in own)
     yield from (f"    self.{name}: {kind} | None = None" for name, kind in structure.local.items())
     if structure.identity:
         first = next(f for f in structure.fields if f.name == structure.identity[0])

@@ -52,20 +52,20 @@ class BrokerInfo(BaseCommand):
         broker_upload_url: str | None = None, network_properties: str | None = None,
         command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.broker_id: BrokerId | None = broker_id
-        self.broker_url: str | None = broker_url
-        self.peer_broker_infos: list[BrokerInfo | None] | None = peer_broker_infos
-        self.broker_name: str | None = broker_name
-        self.slave_broker: bool = slave_broker
-        self.master_broker: bool = master_broker
-        self.fault_tolerant_configuration: bool = fault_tolerant_configuration
-        self.duplex_connection: bool = duplex_connection
-        self.network_connection: bool = network_connection
-        self.connection_id: int = connection_id
-        self.broker_upload_url: str | None = broker_upload_url
-        self.network_properties: str | None = network_properties
+        self.command_id = command_id
+        self.response_required = response_required
+        self.broker_id = broker_id
+        self.broker_url = broker_url
+        self.peer_broker_infos = peer_broker_infos
+        self.broker_name = broker_name
+        self.slave_broker = slave_broker
+        self.master_broker = master_broker
+        self.fault_tolerant_configuration = fault_tolerant_configuration
+        self.duplex_connection = duplex_connection
+        self.network_connection = network_connection
+        self.connection_id = connection_id
+        self.broker_upload_url = broker_upload_url
+        self.network_properties = network_properties
     # fmt: on
     # end generated
 
@@ -99,19 +99,19 @@ class ConnectionInfo(BaseCommand):
         failover_reconnect: bool = False, client_ip: str | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.connection_id: ConnectionId | None = connection_id
-        self.client_id: str | None = client_id
-        self.password: str | None = password
-        self.user_name: str | None = user_name
-        self.broker_path: list[BrokerId | None] | None = broker_path
-        self.broker_master_connector: bool = broker_master_connector
-        self.manageable: bool = manageable
-        self.client_master: bool = client_master
-        self.fault_tolerant: bool = fault_tolerant
-        self.failover_reconnect: bool = failover_reconnect
-        self.client_ip: str | None = client_ip
+        self.command_id = command_id
+        self.response_required = response_required
+        self.connection_id = connection_id
+        self.client_id = client_id
+        self.password = password
+        self.user_name = user_name
+        self.broker_path = broker_path
+        self.broker_master_connector = broker_master_connector
+        self.manageable = manageable
+        self.client_master = client_master
+        self.fault_tolerant = fault_tolerant
+        self.failover_reconnect = failover_reconnect
+        self.client_ip = client_ip
     # fmt: on
     # end generated
 
@@ -131,8 +131,8 @@ class SessionInfo(BaseCommand):
         self, session_id: SessionId | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.session_id: SessionId | None = session_id
+        self.command_id = command_id
+        self.response_required = response_required
+        self.session_id = session_id
     # fmt: on
     # end generated

@@ -46,9 +46,9 @@ class WireFormatInfo(Command):
         self, magic: bytes = b"ActiveMQ", version: int = 0,
         marshalled_properties: bytes | None = None,
     ) -> None:
-        self.magic: bytes = magic
-        self.version: int = version
-        self.marshalled_properties: bytes | None = marshalled_properties
+        self.magic = magic
+        self.version = version
+        self.marshalled_properties = marshalled_properties
     # fmt: on
     # end generated
 
@@ -89,9 +89,9 @@ class ControlCommand(BaseCommand):
     def __init__(
         self, command: str | None = None, command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.command: str | None = command
+        self.command_id = command_id
+        self.response_required = response_required
+        self.command = command
     # fmt: on
     # end generated
 
@@ -123,10 +123,10 @@ class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
         self, exception: Throwable | None = None, connection_id: ConnectionId | None = None,
         command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.exception: Throwable | None = exception
-        self.connection_id: ConnectionId | None = connection_id
+        self.command_id = command_id
+        self.response_required = response_required
+        self.exception = exception
+        self.connection_id = connection_id
     # fmt: on
     # end generated
 
@@ -151,15 +151,15 @@ class ConsumerControl(BaseCommand):
         start: bool = False, stop: bool = False, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.destination: Destination | None = destination
-        self.close: bool = close
-        self.consumer_id: ConsumerId | None = consumer_id
-        self.prefetch: int = prefetch
-        self.flush: bool = flush
-        self.start: bool = start
-        self.stop: bool = stop
+        self.command_id = command_id
+        self.response_required = response_required
+        self.destination = destination
+        self.close = close
+        self.consumer_id = consumer_id
+        self.prefetch = prefetch
+        self.flush = flush
+        self.start = start
+        self.stop = stop
     # fmt: on
     # end generated
 
@@ -189,17 +189,17 @@ class ConnectionControl(BaseCommand):
         rebalance_connection: bool = False, token: bytes | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.close: bool = close
-        self.exit: bool = exit
-        self.fault_tolerant: bool = fault_tolerant
-        self.resume: bool = resume
-        self.suspend: bool = suspend
-        self.connected_brokers: str | None = connected_brokers
-        self.reconnect_to: str | None = reconnect_to
-        self.rebalance_connection: bool = rebalance_connection
-        self.token: bytes | None = token
+        self.command_id = command_id
+        self.response_required = response_required
+        self.close = close
+        self.exit = exit
+        self.fault_tolerant = fault_tolerant
+        self.resume = resume
+        self.suspend = suspend
+        self.connected_brokers = connected_brokers
+        self.reconnect_to = reconnect_to
+        self.rebalance_connection = rebalance_connection
+        self.token = token
     # fmt: on
     # end generated
 
@@ -220,10 +220,10 @@ class ProducerAck(BaseCommand):
         self, producer_id: ProducerId | None = None, size: int = 0, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.producer_id: ProducerId | None = producer_id
-        self.size: int = size
+        self.command_id = command_id
+        self.response_required = response_required
+        self.producer_id = producer_id
+        self.size = size
     # fmt: on
     # end generated
 
@@ -240,8 +240,8 @@ class PartialCommand(Command):
     )
 
     def __init__(self, command_id: int = 0, data: bytes | None = None) -> None:
-        self.command_id: int = command_id
-        self.data: bytes | None = data
+        self.command_id = command_id
+        self.data = data
     # fmt: on
     # end generated
 
@@ -273,9 +273,9 @@ class ReplayCommand(BaseCommand):
         self, first_nak_number: int = 0, last_nak_number: int = 0, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.first_nak_number: int = first_nak_number
-        self.last_nak_number: int = last_nak_number
+        self.command_id = command_id
+        self.response_required = response_required
+        self.first_nak_number = first_nak_number
+        self.last_nak_number = last_nak_number
     # fmt: on
     # end generated

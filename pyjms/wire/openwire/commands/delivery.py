@@ -72,13 +72,13 @@ class MessagePull(BaseCommand):
         message_id: MessageId | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.consumer_id: ConsumerId | None = consumer_id
-        self.destination: Destination | None = destination
-        self.timeout: int = timeout
-        self.correlation_id: str | None = correlation_id
-        self.message_id: MessageId | None = message_id
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.destination = destination
+        self.timeout = timeout
+        self.correlation_id = correlation_id
+        self.message_id = message_id
     # fmt: on
     # end generated
 
@@ -107,12 +107,12 @@ class MessageDispatch(BaseCommand):
         message: ActiveMQMessage | None = None, redelivery_counter: int = 0,
         command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.consumer_id: ConsumerId | None = consumer_id
-        self.destination: Destination | None = destination
-        self.message: ActiveMQMessage | None = message
-        self.redelivery_counter: int = redelivery_counter
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.destination = destination
+        self.message = message
+        self.redelivery_counter = redelivery_counter
         self.rollback_cause: BaseException | None = None
     # fmt: on
     # end generated
@@ -145,16 +145,16 @@ class MessageAck(BaseCommand):
         poison_cause: Throwable | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.destination: Destination | None = destination
-        self.transaction_id: TransactionId | None = transaction_id
-        self.consumer_id: ConsumerId | None = consumer_id
-        self.ack_type: int = ack_type
-        self.first_message_id: MessageId | None = first_message_id
-        self.last_message_id: MessageId | None = last_message_id
-        self.message_count: int = message_count
-        self.poison_cause: Throwable | None = poison_cause
+        self.command_id = command_id
+        self.response_required = response_required
+        self.destination = destination
+        self.transaction_id = transaction_id
+        self.consumer_id = consumer_id
+        self.ack_type = ack_type
+        self.first_message_id = first_message_id
+        self.last_message_id = last_message_id
+        self.message_count = message_count
+        self.poison_cause = poison_cause
     # fmt: on
     # end generated
 
@@ -178,12 +178,12 @@ class MessageDispatchNotification(BaseCommand):
         delivery_sequence_id: int = 0, message_id: MessageId | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.consumer_id: ConsumerId | None = consumer_id
-        self.destination: Destination | None = destination
-        self.delivery_sequence_id: int = delivery_sequence_id
-        self.message_id: MessageId | None = message_id
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.destination = destination
+        self.delivery_sequence_id = delivery_sequence_id
+        self.message_id = message_id
     # fmt: on
     # end generated
 
@@ -205,10 +205,10 @@ class TransactionInfo(BaseCommand):
         transaction_id: TransactionId | None = None, type: int = 0,  # noqa: A002 - the wire's name
         command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.connection_id: ConnectionId | None = connection_id
-        self.transaction_id: TransactionId | None = transaction_id
-        self.type: int = type
+        self.command_id = command_id
+        self.response_required = response_required
+        self.connection_id = connection_id
+        self.transaction_id = transaction_id
+        self.type = type
     # fmt: on
     # end generated

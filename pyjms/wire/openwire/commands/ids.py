@@ -34,7 +34,7 @@ class BrokerId(Identifier):
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
     def __init__(self, value: str | None = None) -> None:
-        self.value: str | None = value
+        self.value = value
         self._hash = hash((124, value))
 
     def __eq__(self, other: object) -> bool:
@@ -59,7 +59,7 @@ class ConnectionId(Identifier):
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
     def __init__(self, value: str | None = None) -> None:
-        self.value: str | None = value
+        self.value = value
         self._hash = hash((120, value))
 
     def __eq__(self, other: object) -> bool:
@@ -86,8 +86,8 @@ class SessionId(Identifier):
     )
 
     def __init__(self, connection_id: str | None = None, value: int = 0) -> None:
-        self.connection_id: str | None = connection_id
-        self.value: int = value
+        self.connection_id = connection_id
+        self.value = value
         self._hash = hash((121, connection_id, value))
 
     def __eq__(self, other: object) -> bool:
@@ -120,9 +120,9 @@ class ConsumerId(Identifier):
     def __init__(
         self, connection_id: str | None = None, session_id: int = 0, value: int = 0,
     ) -> None:
-        self.connection_id: str | None = connection_id
-        self.session_id: int = session_id
-        self.value: int = value
+        self.connection_id = connection_id
+        self.session_id = session_id
+        self.value = value
         self._hash = hash((122, connection_id, session_id, value))
 
     def __eq__(self, other: object) -> bool:
@@ -156,9 +156,9 @@ class ProducerId(Identifier):
     def __init__(
         self, connection_id: str | None = None, value: int = 0, session_id: int = 0,
     ) -> None:
-        self.connection_id: str | None = connection_id
-        self.value: int = value
-        self.session_id: int = session_id
+        self.connection_id = connection_id
+        self.value = value
+        self.session_id = session_id
         self._hash = hash((123, connection_id, session_id, value))
 
     def __eq__(self, other: object) -> bool:
@@ -197,10 +197,10 @@ class MessageId(Identifier):
         self, text_view: str | None = None, producer_id: ProducerId | None = None,
         producer_sequence_id: int = 0, broker_sequence_id: int = 0,
     ) -> None:
-        self.text_view: str | None = text_view
-        self.producer_id: ProducerId | None = producer_id
-        self.producer_sequence_id: int = producer_sequence_id
-        self.broker_sequence_id: int = broker_sequence_id
+        self.text_view = text_view
+        self.producer_id = producer_id
+        self.producer_sequence_id = producer_sequence_id
+        self.broker_sequence_id = broker_sequence_id
         self._hash = hash((producer_id, producer_sequence_id))
 
     def __eq__(self, other: object) -> bool:
@@ -239,8 +239,8 @@ class LocalTransactionId(TransactionId):
     )
 
     def __init__(self, value: int = 0, connection_id: ConnectionId | None = None) -> None:
-        self.value: int = value
-        self.connection_id: ConnectionId | None = connection_id
+        self.value = value
+        self.connection_id = connection_id
         self._hash = hash((111, value, connection_id))
 
     def __eq__(self, other: object) -> bool:
@@ -274,9 +274,9 @@ class XATransactionId(TransactionId):
         self, format_id: int = 0, global_transaction_id: bytes | None = None,
         branch_qualifier: bytes | None = None,
     ) -> None:
-        self.format_id: int = format_id
-        self.global_transaction_id: bytes | None = global_transaction_id
-        self.branch_qualifier: bytes | None = branch_qualifier
+        self.format_id = format_id
+        self.global_transaction_id = global_transaction_id
+        self.branch_qualifier = branch_qualifier
         self._hash = hash((112, format_id, global_transaction_id, branch_qualifier))
 
     def __eq__(self, other: object) -> bool:

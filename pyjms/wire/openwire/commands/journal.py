@@ -42,12 +42,12 @@ class JournalTopicAck(DataStructure):
         message_sequence_id: int = 0, subscription_name: str | None = None,
         client_id: str | None = None, transaction_id: TransactionId | None = None,
     ) -> None:
-        self.destination: Destination | None = destination
-        self.message_id: MessageId | None = message_id
-        self.message_sequence_id: int = message_sequence_id
-        self.subscription_name: str | None = subscription_name
-        self.client_id: str | None = client_id
-        self.transaction_id: TransactionId | None = transaction_id
+        self.destination = destination
+        self.message_id = message_id
+        self.message_sequence_id = message_sequence_id
+        self.subscription_name = subscription_name
+        self.client_id = client_id
+        self.transaction_id = transaction_id
     # fmt: on
     # end generated
 
@@ -67,8 +67,8 @@ class JournalQueueAck(DataStructure):
     def __init__(
         self, destination: Destination | None = None, message_ack: MessageAck | None = None,
     ) -> None:
-        self.destination: Destination | None = destination
-        self.message_ack: MessageAck | None = message_ack
+        self.destination = destination
+        self.message_ack = message_ack
     # fmt: on
     # end generated
 
@@ -83,7 +83,7 @@ class JournalTrace(DataStructure):
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("message", kinds.STRING, 1),)
 
     def __init__(self, message: str | None = None) -> None:
-        self.message: str | None = message
+        self.message = message
     # fmt: on
     # end generated
 
@@ -104,9 +104,9 @@ class JournalTransaction(DataStructure):
         self, transaction_id: TransactionId | None = None, type: int = 0,  # noqa: A002 - the wire's name
         was_prepared: bool = False,
     ) -> None:
-        self.transaction_id: TransactionId | None = transaction_id
-        self.type: int = type
-        self.was_prepared: bool = was_prepared
+        self.transaction_id = transaction_id
+        self.type = type
+        self.was_prepared = was_prepared
     # fmt: on
     # end generated
 
@@ -134,11 +134,11 @@ class SubscriptionInfo(DataStructure):
         selector: str | None = None, subscription_name: str | None = None,
         subscribed_destination: Destination | None = None, no_local: bool = False,
     ) -> None:
-        self.client_id: str | None = client_id
-        self.destination: Destination | None = destination
-        self.selector: str | None = selector
-        self.subscription_name: str | None = subscription_name
-        self.subscribed_destination: Destination | None = subscribed_destination
-        self.no_local: bool = no_local
+        self.client_id = client_id
+        self.destination = destination
+        self.selector = selector
+        self.subscription_name = subscription_name
+        self.subscribed_destination = subscribed_destination
+        self.no_local = no_local
     # fmt: on
     # end generated

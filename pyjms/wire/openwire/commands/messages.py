@@ -86,38 +86,38 @@ class ActiveMQMessage(BaseCommand):
         jms_xgroup_first_for_consumer: bool = False, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.producer_id: ProducerId | None = producer_id
-        self.destination: Destination | None = destination
-        self.transaction_id: TransactionId | None = transaction_id
-        self.original_destination: Destination | None = original_destination
-        self.message_id: MessageId | None = message_id
-        self.original_transaction_id: TransactionId | None = original_transaction_id
-        self.group_id: str | None = group_id
-        self.group_sequence: int = group_sequence
-        self.correlation_id: str | None = correlation_id
-        self.persistent: bool = persistent
-        self.expiration: int = expiration
-        self.priority: int = priority
-        self.reply_to: Destination | None = reply_to
-        self.timestamp: int = timestamp
-        self.type: str | None = type
-        self.content: bytes | None = content
-        self.marshalled_properties: bytes | None = marshalled_properties
-        self.data_structure: DataStructure | Destination | None = data_structure
-        self.target_consumer_id: ConsumerId | None = target_consumer_id
-        self.compressed: bool = compressed
-        self.redelivery_counter: int = redelivery_counter
-        self.broker_path: list[BrokerId | None] | None = broker_path
-        self.arrival: int = arrival
-        self.user_id: str | None = user_id
-        self.received_by_df_bridge: bool = received_by_df_bridge
-        self.droppable: bool = droppable
-        self.cluster: list[BrokerId | None] | None = cluster
-        self.broker_in_time: int = broker_in_time
-        self.broker_out_time: int = broker_out_time
-        self.jms_xgroup_first_for_consumer: bool = jms_xgroup_first_for_consumer
+        self.command_id = command_id
+        self.response_required = response_required
+        self.producer_id = producer_id
+        self.destination = destination
+        self.transaction_id = transaction_id
+        self.original_destination = original_destination
+        self.message_id = message_id
+        self.original_transaction_id = original_transaction_id
+        self.group_id = group_id
+        self.group_sequence = group_sequence
+        self.correlation_id = correlation_id
+        self.persistent = persistent
+        self.expiration = expiration
+        self.priority = priority
+        self.reply_to = reply_to
+        self.timestamp = timestamp
+        self.type = type
+        self.content = content
+        self.marshalled_properties = marshalled_properties
+        self.data_structure = data_structure
+        self.target_consumer_id = target_consumer_id
+        self.compressed = compressed
+        self.redelivery_counter = redelivery_counter
+        self.broker_path = broker_path
+        self.arrival = arrival
+        self.user_id = user_id
+        self.received_by_df_bridge = received_by_df_bridge
+        self.droppable = droppable
+        self.cluster = cluster
+        self.broker_in_time = broker_in_time
+        self.broker_out_time = broker_out_time
+        self.jms_xgroup_first_for_consumer = jms_xgroup_first_for_consumer
         self.raw: bytes | None = None
     # fmt: on
     # end generated
@@ -195,8 +195,8 @@ class ActiveMQBlobMessage(ActiveMQMessage):
         mime_type: str | None = "application/octet-stream", deleted_by_broker: bool = False,
     ) -> None:
         super().__init__()
-        self.remote_blob_url: str | None = remote_blob_url
-        self.mime_type: str | None = mime_type
-        self.deleted_by_broker: bool = deleted_by_broker
+        self.remote_blob_url = remote_blob_url
+        self.mime_type = mime_type
+        self.deleted_by_broker = deleted_by_broker
     # fmt: on
     # end generated

@@ -29,8 +29,8 @@ class DiscoveryEvent(DataStructure):
     def __init__(
         self, service_name: str | None = None, broker_name: str | None = None,
     ) -> None:
-        self.service_name: str | None = service_name
-        self.broker_name: str | None = broker_name
+        self.service_name = service_name
+        self.broker_name = broker_name
     # fmt: on
     # end generated
 
@@ -53,10 +53,10 @@ class BrokerSubscriptionInfo(BaseCommand):
         subscription_infos: list[ConsumerInfo | None] | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.broker_id: BrokerId | None = broker_id
-        self.broker_name: str | None = broker_name
-        self.subscription_infos: list[ConsumerInfo | None] | None = subscription_infos
+        self.command_id = command_id
+        self.response_required = response_required
+        self.broker_id = broker_id
+        self.broker_name = broker_name
+        self.subscription_infos = subscription_infos
     # fmt: on
     # end generated

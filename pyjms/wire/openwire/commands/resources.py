@@ -47,9 +47,9 @@ class NetworkBridgeFilter(DataStructure):
         self, network_broker_id: BrokerId | None = None, message_ttl: int = 0,
         consumer_ttl: int = 0,
     ) -> None:
-        self.network_broker_id: BrokerId | None = network_broker_id
-        self.message_ttl: int = message_ttl
-        self.consumer_ttl: int = consumer_ttl
+        self.network_broker_id = network_broker_id
+        self.message_ttl = message_ttl
+        self.consumer_ttl = consumer_ttl
     # fmt: on
     # end generated
 
@@ -99,27 +99,27 @@ class ConsumerInfo(BaseCommand):
         network_consumer_path: list[ConsumerId | None] | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.consumer_id: ConsumerId | None = consumer_id
-        self.browser: bool = browser
-        self.destination: Destination | None = destination
-        self.prefetch_size: int = prefetch_size
-        self.maximum_pending_message_limit: int = maximum_pending_message_limit
-        self.dispatch_async: bool = dispatch_async
-        self.selector: str | None = selector
-        self.client_id: str | None = client_id
-        self.subscription_name: str | None = subscription_name
-        self.no_local: bool = no_local
-        self.exclusive: bool = exclusive
-        self.retroactive: bool = retroactive
-        self.priority: int = priority
-        self.broker_path: list[BrokerId | None] | None = broker_path
-        self.additional_predicate: NetworkBridgeFilter | None = additional_predicate
-        self.network_subscription: bool = network_subscription
-        self.optimized_acknowledge: bool = optimized_acknowledge
-        self.no_range_acks: bool = no_range_acks
-        self.network_consumer_path: list[ConsumerId | None] | None = network_consumer_path
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.browser = browser
+        self.destination = destination
+        self.prefetch_size = prefetch_size
+        self.maximum_pending_message_limit = maximum_pending_message_limit
+        self.dispatch_async = dispatch_async
+        self.selector = selector
+        self.client_id = client_id
+        self.subscription_name = subscription_name
+        self.no_local = no_local
+        self.exclusive = exclusive
+        self.retroactive = retroactive
+        self.priority = priority
+        self.broker_path = broker_path
+        self.additional_predicate = additional_predicate
+        self.network_subscription = network_subscription
+        self.optimized_acknowledge = optimized_acknowledge
+        self.no_range_acks = no_range_acks
+        self.network_consumer_path = network_consumer_path
     # fmt: on
     # end generated
 
@@ -143,13 +143,13 @@ class ProducerInfo(BaseCommand):
         broker_path: list[BrokerId | None] | None = None, dispatch_async: bool = False,
         window_size: int = 0, command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.producer_id: ProducerId | None = producer_id
-        self.destination: Destination | None = destination
-        self.broker_path: list[BrokerId | None] | None = broker_path
-        self.dispatch_async: bool = dispatch_async
-        self.window_size: int = window_size
+        self.command_id = command_id
+        self.response_required = response_required
+        self.producer_id = producer_id
+        self.destination = destination
+        self.broker_path = broker_path
+        self.dispatch_async = dispatch_async
+        self.window_size = window_size
     # fmt: on
     # end generated
 
@@ -174,13 +174,13 @@ class DestinationInfo(BaseCommand):
         broker_path: list[BrokerId | None] | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.connection_id: ConnectionId | None = connection_id
-        self.destination: Destination | None = destination
-        self.operation_type: int = operation_type
-        self.timeout: int = timeout
-        self.broker_path: list[BrokerId | None] | None = broker_path
+        self.command_id = command_id
+        self.response_required = response_required
+        self.connection_id = connection_id
+        self.destination = destination
+        self.operation_type = operation_type
+        self.timeout = timeout
+        self.broker_path = broker_path
     # fmt: on
     # end generated
 
@@ -202,10 +202,10 @@ class RemoveInfo(BaseCommand):
         last_delivered_sequence_id: int = -2, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.object_id: DataStructure | Destination | None = object_id
-        self.last_delivered_sequence_id: int = last_delivered_sequence_id
+        self.command_id = command_id
+        self.response_required = response_required
+        self.object_id = object_id
+        self.last_delivered_sequence_id = last_delivered_sequence_id
     # fmt: on
     # end generated
 
@@ -226,10 +226,10 @@ class RemoveSubscriptionInfo(BaseCommand):
         self, connection_id: ConnectionId | None = None, subscription_name: str | None = None,
         client_id: str | None = None, command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.connection_id: ConnectionId | None = connection_id
-        self.subscription_name: str | None = subscription_name
-        self.client_id: str | None = client_id
+        self.command_id = command_id
+        self.response_required = response_required
+        self.connection_id = connection_id
+        self.subscription_name = subscription_name
+        self.client_id = client_id
     # fmt: on
     # end generated

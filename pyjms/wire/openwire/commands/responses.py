@@ -31,9 +31,9 @@ class Response(BaseCommand):
     def __init__(
         self, correlation_id: int = 0, command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.correlation_id: int = correlation_id
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
     # fmt: on
     # end generated
 
@@ -53,10 +53,10 @@ class ExceptionResponse(Response):
         self, correlation_id: int = 0, exception: Throwable | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.correlation_id: int = correlation_id
-        self.exception: Throwable | None = exception
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
+        self.exception = exception
     # fmt: on
     # end generated
 
@@ -76,10 +76,10 @@ class DataResponse(Response):
         self, correlation_id: int = 0, data: DataStructure | Destination | None = None,
         command_id: int = 0, response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.correlation_id: int = correlation_id
-        self.data: DataStructure | Destination | None = data
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
+        self.data = data
     # fmt: on
     # end generated
 
@@ -100,10 +100,10 @@ class DataArrayResponse(Response):
         data: list[DataStructure | Destination | None] | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.correlation_id: int = correlation_id
-        self.data: list[DataStructure | Destination | None] | None = data
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
+        self.data = data
     # fmt: on
     # end generated
 
@@ -121,9 +121,9 @@ class IntegerResponse(Response):
         self, correlation_id: int = 0, result: int = 0, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id: int = command_id
-        self.response_required: bool = response_required
-        self.correlation_id: int = correlation_id
-        self.result: int = result
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
+        self.result = result
     # fmt: on
     # end generated
