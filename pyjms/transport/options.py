@@ -32,11 +32,14 @@ __all__ = [
     "TcpOptions",
     "apply_options",
     "boolean",
+    "camel_case",
     "check_known",
     "duration",
     "integer",
     "milliseconds",
+    "options_for",
     "peer_address",
+    "read_all",
     "read_on_demand",
     "read_options",
     "set_of_stream",
@@ -49,6 +52,23 @@ _INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 """Option name in the URL -> (attribute, function that converts the text)."""
+
+
+def options_for(read: Callable[[str], object], *attributes: str, prefix: str = "") -> Options:
+    """Return the options with the names of their attributes: `keepAlive` for `keep_alive`.
+
+    Args:
+        read: converts the text of each.
+        attributes: the attributes that they set.
+        prefix: the beginning of their names.
+    """
+    return {prefix + camel_case(attribute): (attribute, read) for attribute in attributes}
+
+
+def camel_case(attribute: str) -> str:
+    """Return the name of an attribute in ActiveMQ's spelling: `keepAlive` for `keep_alive`."""
+    first, *others = attribute.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 @dataclass(frozen=True)
@@ -154,28 +174,21 @@ _CODE_POINTS: Final = {
 _TYPES_OF_SERVICE: Final = frozenset({"diffServ", "typeOfService", "socket.trafficClass"})
 
 SOCKET: Options = {
-    "keepAlive": ("keep_alive", boolean),
-    "tcpNoDelay": ("tcp_no_delay", boolean),
-    "soLinger": ("so_linger", integer),
-    "sendBufferSize": ("send_buffer_size", integer),
-    "receiveBufferSize": ("receive_buffer_size", integer),
+    **options_for(boolean, "keep_alive", "tcp_no_delay"),
+    **options_for(integer, "so_linger", "send_buffer_size", "receive_buffer_size"),
     "trafficClass": ("type_of_service", type_of_service),
 }
 TCP: Options = {
-    "connectionTimeout": ("connection_timeout", milliseconds),
-    "soLinger": ("so_linger", integer),
-    "socketBufferSize": ("socket_buffer_size", integer),
-    "tcpNoDelay": ("tcp_no_delay", boolean),
-    "keepAlive": ("keep_alive", boolean),
-    "useLocalHost": ("use_local_host", boolean),
+    **options_for(milliseconds, "connection_timeout"),
+    **options_for(integer, "so_linger", "socket_buffer_size"),
+    **options_for(boolean, "tcp_no_delay", "keep_alive", "use_local_host"),
     "diffServ": ("type_of_service", _differentiated_service),
-    "typeOfService": ("type_of_service", type_of_service),
+    **options_for(type_of_service, "type_of_service"),
     **{f"socket.{name}": option for name, option in SOCKET.items()},
 }
 SERVER: Options = {
-    "backlog": ("backlog", integer),
-    "maximumConnections": ("maximum_connections", integer),
-    "allowLinkStealing": ("allow_link_stealing", boolean),
+    **options_for(integer, "backlog", "maximum_connections"),
+    **options_for(boolean, "allow_link_stealing"),
 }
 _JAVA_STREAMS = "it applies to Java's streams and threads"
 _LOGGING_TRANSPORT = "commands are logged by the loggers of pyjms.transport at level DEBUG"
@@ -244,6 +257,16 @@ def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
                     f"Invalid value '{text}' of the option {name}", hint=str(error)
                 ) from error
     return values
+
+
+def read_all(uri: TransportURI, table: Options) -> dict[str, Any]:
+    """Return the attributes and values that the options of a URL set, all of which are in `table`.
+
+    Raises:
+        ConfigurationException: an option is not in the table, or a value cannot be converted.
+    """
+    check_known(uri, set(table), ignored={})
+    return read_options(uri.options, table)
 
 
 def check_known(

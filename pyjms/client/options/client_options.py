@@ -6,7 +6,6 @@ this client are accepted and logged once at INFO; an unknown name is an error. (
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict, TypeVar, cast
@@ -16,7 +15,7 @@ from pyjms._logger import get_logger
 from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.errors import ConfigurationException
-from pyjms.transport.options import boolean, integer
+from pyjms.transport.options import boolean, camel_case, integer
 from pyjms.transport.uri import did_you_mean, is_secret
 
 __all__ = [
@@ -267,7 +266,7 @@ ONLY_IN_ACTIVEMQ: Final[Mapping[str, str]] = {
 
 
 def _camel(name: str) -> str:
-    return _SPELLINGS.get(name) or re.sub(r"_([a-z])", lambda m: m[1].upper(), name)
+    return _SPELLINGS.get(name) or camel_case(name)
 
 
 def _table(kind: Any, prefix: str = "", path: str = "") -> dict[str, tuple[str, Parser]]:

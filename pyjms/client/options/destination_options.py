@@ -7,7 +7,7 @@ A new consumer has the connection's options; options in the destination's name o
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from pyjms._logger import get_logger
@@ -19,7 +19,7 @@ from pyjms.client.options.client_options import (
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination
-from pyjms.transport.options import boolean, integer
+from pyjms.transport.options import Options, boolean, integer, options_for
 from pyjms.transport.uri import did_you_mean
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 
@@ -36,29 +36,26 @@ __all__ = [
 
 logger: Final = get_logger(__name__)
 
-Options = Mapping[str, tuple[str, Callable[[str], object]]]
-
 CONSUMER_OPTIONS: Final[Options] = {
-    "prefetchSize": ("prefetch_size", integer),
-    "maximumPendingMessageLimit": ("maximum_pending_message_limit", integer),
-    "noLocal": ("no_local", boolean),
-    "dispatchAsync": ("dispatch_async", boolean),
-    "retroactive": ("retroactive", boolean),
-    "selector": ("selector", str),
-    "exclusive": ("exclusive", boolean),
-    "priority": ("priority", integer),
-    "browser": ("browser", boolean),
-    "clientId": ("client_id", str),
-    "subscriptionName": ("subscription_name", str),
-    "networkSubscription": ("network_subscription", boolean),
-    "optimizedAcknowledge": ("optimized_acknowledge", boolean),
-    "noRangeAcks": ("no_range_acks", boolean),
+    **options_for(integer, "prefetch_size", "maximum_pending_message_limit", "priority"),
+    **options_for(str, "selector", "client_id", "subscription_name"),
+    **options_for(
+        boolean,
+        "no_local",
+        "dispatch_async",
+        "retroactive",
+        "exclusive",
+        "browser",
+        "network_subscription",
+        "optimized_acknowledge",
+        "no_range_acks",
+    ),
 }
 """The attribute of ConsumerInfo and the parser of the text, by `consumer.` option."""
 
 PRODUCER_OPTIONS: Final[Options] = {
-    "windowSize": ("window_size", integer),
-    "dispatchAsync": ("dispatch_async", boolean),
+    **options_for(integer, "window_size"),
+    **options_for(boolean, "dispatch_async"),
 }
 """The attribute of ProducerInfo and the parser of the text, by `producer.` option."""
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.transport.options import Options, boolean, check_known, duration, integer, read_options
+from pyjms.transport.options import Options, boolean, duration, integer, options_for, read_all
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["MulticastOptions", "read_multicast_options"]
 
 _DEFAULT_HOST: Final = "default"
-_NONE: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -68,13 +66,10 @@ class MulticastOptions:
 
 
 _OPTIONS: Final[Options] = {
-    "group": ("group", str),
-    "keepAliveInterval": ("keep_alive_interval", duration),
-    "timeToLive": ("time_to_live", integer),
-    "loopBackMode": ("loop_back_mode", boolean),
-    "interface": ("interface", str),
-    "networkInterface": ("network_interface", str),
-    "joinNetworkInterface": ("join_network_interface", str),
+    **options_for(str, "group", "interface", "network_interface", "join_network_interface"),
+    **options_for(duration, "keep_alive_interval"),
+    **options_for(integer, "time_to_live"),
+    **options_for(boolean, "loop_back_mode"),
 }
 
 
@@ -84,8 +79,7 @@ def read_multicast_options(uri: TransportURI) -> MulticastOptions:
     Raises:
         ConfigurationException: an option is unknown, or a value cannot be used.
     """
-    check_known(uri, set(_OPTIONS), ignored=_NONE)
-    given = read_options(uri.options, _OPTIONS)
+    given = read_all(uri, _OPTIONS)
     if uri.host not in ("", _DEFAULT_HOST):
         given["address"] = uri.host
     if uri.port is not None:

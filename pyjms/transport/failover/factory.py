@@ -14,7 +14,14 @@ from pyjms.transport.failover.connector import Connector, CreateTransport
 from pyjms.transport.failover.options import FailoverOptions, read_failover_options
 from pyjms.transport.failover.transport import FailoverTransport
 from pyjms.transport.openwire.correlator import RequestTransport
-from pyjms.transport.options import Options, boolean, check_known, integer, read_options
+from pyjms.transport.options import (
+    Options,
+    boolean,
+    check_known,
+    integer,
+    options_for,
+    read_options,
+)
 from pyjms.transport.uri import TransportURI, could_not_create
 
 __all__ = [
@@ -44,12 +51,15 @@ def failover_transport(uri: TransportURI, create: CreateTransport) -> RequestTra
 
 
 _STATIC: Options = {
-    "initialReconnectDelay": ("initial_reconnect_delay", integer),
-    "maxReconnectDelay": ("max_reconnect_delay", integer),
-    "backOffMultiplier": ("back_off_multiplier", float),
-    "useExponentialBackOff": ("use_exponential_back_off", boolean),
-    "maxReconnectAttempts": ("max_reconnect_attempts", integer),
-    "minConnectTime": ("min_connect_time", integer),
+    **options_for(
+        integer,
+        "initial_reconnect_delay",
+        "max_reconnect_delay",
+        "max_reconnect_attempts",
+        "min_connect_time",
+    ),
+    **options_for(float, "back_off_multiplier"),
+    **options_for(boolean, "use_exponential_back_off"),
 }
 _OF_BRIDGES = "it is for network bridges; a client's delays are options for discovery:(...)"
 

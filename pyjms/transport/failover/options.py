@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyjms.transport.options import Options, boolean, check_known, duration, integer, read_options
+from pyjms.transport.options import Options, boolean, duration, integer, options_for, read_all
 from pyjms.transport.uri import TransportURI, could_not_create
 
 __all__ = ["FAILOVER", "INFINITE", "FailoverOptions", "read_failover_options"]
@@ -78,31 +77,34 @@ def _source(text: str) -> Path | str | None:
 
 
 FAILOVER: Options = {
-    "initialReconnectDelay": ("initial_reconnect_delay", duration),
-    "maxReconnectDelay": ("max_reconnect_delay", duration),
-    "useExponentialBackOff": ("use_exponential_back_off", boolean),
-    "reconnectDelayExponent": ("reconnect_delay_exponent", _number),
+    **options_for(duration, "initial_reconnect_delay", "max_reconnect_delay"),
+    **options_for(_number, "reconnect_delay_exponent"),
     "backOffMultiplier": ("reconnect_delay_exponent", _number),
-    "maxReconnectAttempts": ("max_reconnect_attempts", integer),
-    "startupMaxReconnectAttempts": ("startup_max_reconnect_attempts", integer),
-    "warnAfterReconnectAttempts": ("warn_after_reconnect_attempts", integer),
-    "randomize": ("randomize", boolean),
-    "timeout": ("timeout", _timeout),
-    "backup": ("backup", boolean),
-    "backupPoolSize": ("backup_pool_size", integer),
-    "priorityBackup": ("priority_backup", boolean),
+    **options_for(
+        integer,
+        "max_reconnect_attempts",
+        "startup_max_reconnect_attempts",
+        "warn_after_reconnect_attempts",
+        "backup_pool_size",
+        "max_cache_size",
+    ),
+    **options_for(_timeout, "timeout"),
+    **options_for(
+        boolean,
+        "use_exponential_back_off",
+        "randomize",
+        "backup",
+        "priority_backup",
+        "track_messages",
+        "track_transaction_producers",
+        "reconnect_supported",
+    ),
     "priorityURIs": ("priority_uris", _uris),
-    "trackMessages": ("track_messages", boolean),
-    "trackTransactionProducers": ("track_transaction_producers", boolean),
-    "maxCacheSize": ("max_cache_size", integer),
     "updateURIsSupported": ("update_uris_supported", boolean),
     "updateURIsURL": ("update_uris_source", _source),
     "rebalanceUpdateURIs": ("rebalance_update_uris", boolean),
-    "reconnectSupported": ("reconnect_supported", boolean),
 }
 """Option name in the URL -> (attribute, function that converts the text)."""
-
-_NONE: Mapping[str, str] = {}
 
 
 def read_failover_options(uri: TransportURI) -> tuple[FailoverOptions, dict[str, str]]:
@@ -112,10 +114,10 @@ def read_failover_options(uri: TransportURI) -> tuple[FailoverOptions, dict[str,
         ConfigurationException: an option is unknown or a value cannot be converted.
     """
     nested, rest = uri.split_options("nested.")
-    check_known(rest, set(FAILOVER), ignored=_NONE)
+    values = read_all(rest, FAILOVER)
     if not uri.components:
         raise could_not_create(
             f"{uri} names no broker",
             hint=f"write {uri.scheme}:(tcp://localhost:61616,tcp://localhost:61617)",
         )
-    return FailoverOptions(**read_options(rest.options, FAILOVER)), nested
+    return FailoverOptions(**values), nested

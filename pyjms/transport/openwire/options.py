@@ -24,6 +24,7 @@ from pyjms.transport.options import (
     duration,
     integer,
     milliseconds,
+    options_for,
     read_options,
 )
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean, is_secret
@@ -74,28 +75,29 @@ def _formats(
 
 FILTERS: Options = {
     "minmumWireFormatVersion": ("minimum_wire_format_version", integer),
-    "connectAttemptTimeout": ("connect_attempt_timeout", milliseconds),
-    "useInactivityMonitor": ("use_inactivity_monitor", boolean),
-    "useKeepAlive": ("use_keep_alive", boolean),
-    "keepAliveResponseRequired": ("keep_alive_response_required", boolean),
+    **options_for(milliseconds, "connect_attempt_timeout"),
+    **options_for(
+        boolean, "use_inactivity_monitor", "use_keep_alive", "keep_alive_response_required"
+    ),
 }
 CONNECTING: Options = {name: o for name, o in FILTERS.items() if name not in IGNORED_BY_CLIENTS}
 _PROTOCOL_DETECTION = "it is for the protocol detection of a broker's connector"
 ACCEPTED: Options = {name: TCP[name] for name in TCP if name not in IGNORED_OF_ACCEPTED}
 WIRE_FORMAT: Options = {
-    "version": ("version", integer),
-    "cacheEnabled": ("cache_enabled", boolean),
-    "cacheSize": ("cache_size", _cache_size),
-    "tightEncodingEnabled": ("tight_encoding_enabled", boolean),
-    "tcpNoDelayEnabled": ("tcp_no_delay_enabled", boolean),
-    "stackTraceEnabled": ("stack_trace_enabled", boolean),
-    "sizePrefixDisabled": ("size_prefix_disabled", boolean),
-    "maxInactivityDuration": ("max_inactivity_duration", duration),
-    "maxInactivityDurationInitalDelay": ("max_inactivity_duration_inital_delay", duration),
-    "maxFrameSize": ("max_frame_size", integer),
-    "maxFrameSizeEnabled": ("max_frame_size_enabled", boolean),
-    "host": ("host", str),
-    "includePlatformDetails": ("include_platform_details", boolean),
+    **options_for(integer, "version", "max_frame_size"),
+    **options_for(_cache_size, "cache_size"),
+    **options_for(
+        boolean,
+        "cache_enabled",
+        "tight_encoding_enabled",
+        "tcp_no_delay_enabled",
+        "stack_trace_enabled",
+        "size_prefix_disabled",
+        "max_frame_size_enabled",
+        "include_platform_details",
+    ),
+    **options_for(duration, "max_inactivity_duration", "max_inactivity_duration_inital_delay"),
+    **options_for(str, "host"),
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from pyjms.errors import ConfigurationException
-from pyjms.transport.options import Options, boolean, read_options
+from pyjms.transport.options import Options, boolean, options_for, read_options
 from pyjms.transport.tls.cipher_suites import check_cipher_suites
 from pyjms.transport.uri import TransportURI
 
@@ -112,26 +112,27 @@ def _cipher_suites(text: str) -> tuple[str, ...]:
 
 
 STORES: Options = {
-    "ssl.trustStore": ("trust_store", str),
-    "ssl.trustStorePassword": ("trust_store_password", str),
-    "ssl.keyStore": ("key_store", str),
-    "ssl.keyStorePassword": ("key_store_password", str),
-    "ssl.keyStoreKeyPassword": ("key_store_key_password", str),
-    "ssl.keyFile": ("key_file", str),
-    "ssl.minimumVersion": ("minimum_version", _protocol),
+    **options_for(
+        str,
+        "trust_store",
+        "trust_store_password",
+        "key_store",
+        "key_store_password",
+        "key_store_key_password",
+        "key_file",
+        prefix="ssl.",
+    ),
+    **options_for(_protocol, "minimum_version", prefix="ssl."),
 }
 _SESSION: Options = {
-    "enabledProtocols": ("enabled_protocols", _protocols),
-    "enabledCipherSuites": ("enabled_cipher_suites", _cipher_suites),
+    **options_for(_protocols, "enabled_protocols"),
+    **options_for(_cipher_suites, "enabled_cipher_suites"),
 }
-_CLIENT_AUTH: Options = {
-    "needClientAuth": ("need_client_auth", boolean),
-    "wantClientAuth": ("want_client_auth", boolean),
-}
+_CLIENT_AUTH: Options = options_for(boolean, "need_client_auth", "want_client_auth")
 CLIENT_TLS: Options = {
     **STORES,
-    "ssl.serverName": ("server_name", str),
-    "socket.verifyHostName": ("verify_host_name", boolean),
+    **options_for(str, "server_name", prefix="ssl."),
+    **options_for(boolean, "verify_host_name", prefix="socket."),
     **{f"socket.{name}": option for name, option in _SESSION.items()},
 }
 """The options of clients."""
