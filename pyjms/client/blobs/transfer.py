@@ -151,9 +151,10 @@ def _refuse_on_a_loop(call: str) -> None:
 def new_blob_message(
     policy: BlobTransferPolicy,
     url: str | None,
-    file: str | os.PathLike[str] | None,
-    stream: BinaryIO | None,
-    deleted_by_broker: bool | None,
+    *,
+    file: str | os.PathLike[str] | None = None,
+    stream: BinaryIO | None = None,
+    deleted_by_broker: bool | None = None,
 ) -> BlobMessage:
     """Return a message with the body at `url`, or in a local file or stream.
 

@@ -6,7 +6,8 @@ closes with the connection. (JMS 1.1 section 8.2; activemq-edges N18)
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Unpack
 
 from pyjms.client.delivery.chunks import ChunkConsumer, DistributingConsumer
 from pyjms.client.delivery.variants import consumer_kind
@@ -14,8 +15,8 @@ from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import Session
+from pyjms.jms.api.connection import ConsumerDetails
 from pyjms.jms.api.connection_consumers import ConnectionConsumer, ServerSession, ServerSessionPool
-from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.domain import QueueConnection, TopicConnection
 from pyjms.jms.domain.sessions import DomainSession
 
@@ -41,43 +42,8 @@ class ConsumingConnection(QueueConnection, TopicConnection):
 
     _distribution: ActiveMQSession | None = None
 
-    async def create_connection_consumer(
-        self,
-        destination: Destination,
-        selector: str | None,
-        server_session_pool: ServerSessionPool,
-        max_messages: int,
-        *,
-        no_local: bool = False,
-    ) -> ConnectionConsumer:
-        return await self._distribute(
-            server_session_pool,
-            max_messages,
-            lambda session, kind, **how: session.open_consumer(
-                destination, selector, kind, no_local=no_local, **how
-            ),
-        )
-
-    async def create_durable_connection_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None,
-        server_session_pool: ServerSessionPool,
-        max_messages: int,
-        *,
-        no_local: bool = False,
-    ) -> ConnectionConsumer:
-        return await self._distribute(
-            server_session_pool,
-            max_messages,
-            lambda session, kind, **how: session.open_durable_subscriber(
-                topic, name, selector, kind, no_local=no_local, **how
-            ),
-        )
-
     async def _distribute(
-        self, pool: ServerSessionPool, max_messages: int, open_consumer: Any
+        self, pool: ServerSessionPool, max_messages: int, **consumer: Unpack[ConsumerDetails]
     ) -> ConnectionConsumer:
         if max_messages < 1:
             raise JMSException(
@@ -87,8 +53,16 @@ class ConsumingConnection(QueueConnection, TopicConnection):
         session = self._distribution
         if session is None:
             session = await self._open_distribution()
-        distributor: DistributingConsumer = await open_consumer(
-            session, DistributingConsumer, prefetch=max_messages
+        open_consumer = partial(session.open_consumer, consumer["destination"])
+        if "name" in consumer:
+            open_consumer = partial(
+                session.open_durable_subscriber, consumer["destination"], consumer["name"]
+            )
+        distributor = await open_consumer(
+            consumer["selector"],
+            DistributingConsumer,
+            no_local=consumer["no_local"],
+            prefetch=max_messages,
         )
         distributor.pool = pool
         distributor.max_messages = max_messages

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 from pyjms import _clock
 from pyjms.client.delivery.interrupted_calls import InterruptedCall
@@ -55,6 +56,7 @@ from pyjms.wire.openwire.commands import (
 )
 
 __all__ = [
+    "AckDetails",
     "AckLedger",
     "AutoAckLedger",
     "DupsOkAckLedger",
@@ -68,6 +70,13 @@ _LAZY_SHARE = 0.5
 _STANDARD = int(AckType.STANDARD)
 _DELIVERED = int(AckType.DELIVERED)
 _INDIVIDUAL = int(AckType.INDIVIDUAL)
+
+
+class AckDetails(TypedDict, total=False):
+    """The keyword arguments of `send_ack`, for its overrides."""
+
+    in_transaction: bool
+    cause: Throwable | None
 
 
 class AckLedger(ABC):
@@ -262,15 +271,10 @@ class AutoAckLedger(AckLedger):
         )
 
     def send_ack(
-        self,
-        kind: int,
-        dispatches: list[MessageDispatch],
-        *,
-        in_transaction: bool = False,
-        cause: Throwable | None = None,
+        self, kind: int, dispatches: list[MessageDispatch], **details: Unpack[AckDetails]
     ) -> None:
         self.send_range()
-        super().send_ack(kind, dispatches, in_transaction=in_transaction, cause=cause)
+        super().send_ack(kind, dispatches, **details)
 
     def interrupted(self) -> list[MessageDispatch]:
         self._first = self._last = None

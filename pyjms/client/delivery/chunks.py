@@ -16,13 +16,13 @@ another session.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, Unpack
 
 import anyio
 
 from pyjms._logger import get_logger
 from pyjms._wakeup import Waiter
-from pyjms.client.delivery.ack_ledger import AckLedger, AutoAckLedger
+from pyjms.client.delivery.ack_ledger import AckDetails, AckLedger, AutoAckLedger
 from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
 from pyjms.client.delivery.deferred_ledgers import (
     DeferredAckLedger,
@@ -34,7 +34,7 @@ from pyjms.client.interfaces import ClientSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.api.connection_consumers import ServerSession, ServerSessionPool
-from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch, Throwable
+from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
 __all__ = ["ChunkConsumer", "DistributingConsumer"]
 
@@ -45,15 +45,10 @@ class _OneByOne(AckLedger):
     """Acknowledges each message individually."""
 
     def send_ack(
-        self,
-        kind: int,
-        dispatches: list[MessageDispatch],
-        *,
-        in_transaction: bool = False,
-        cause: Throwable | None = None,
+        self, kind: int, dispatches: list[MessageDispatch], **details: Unpack[AckDetails]
     ) -> None:
         for dispatch in dispatches:
-            super().send_ack(kind, [dispatch], in_transaction=in_transaction, cause=cause)
+            super().send_ack(kind, [dispatch], **details)
 
 
 class _AutoLedger(_OneByOne, AutoAckLedger):

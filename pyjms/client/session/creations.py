@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
-from typing import BinaryIO
+from typing import Unpack
 
 from pyjms.client.blobs import new_blob_message
 from pyjms.client.interfaces import ClientConnection
 from pyjms.client.options.destination_options import check_name
 from pyjms.jms import api
+from pyjms.jms.api.session import BlobSource
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -59,16 +59,10 @@ class LocalCreations(api.Session):
         return StreamMessage()
 
     def create_blob_message(
-        self,
-        url: str | None = None,
-        *,
-        file: str | os.PathLike[str] | None = None,
-        stream: BinaryIO | None = None,
-        deleted_by_broker: bool | None = None,
+        self, url: str | None = None, **source: Unpack[BlobSource]
     ) -> BlobMessage:
         self.check_open()
-        policy = self.connection.options.blob_transfer_policy
-        return new_blob_message(policy, url, file, stream, deleted_by_broker)
+        return new_blob_message(self.connection.options.blob_transfer_policy, url, **source)
 
     def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
         self.check_open()

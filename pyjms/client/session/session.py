@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import anyio
 
@@ -49,6 +49,7 @@ from pyjms.errors import (
     RequestTimeoutException,
 )
 from pyjms.jms.api import MessageListener, MessageTransformer
+from pyjms.jms.api.session import PullOptions
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import (
     ConsumerId,
@@ -176,14 +177,10 @@ class ActiveMQSession(UnitOfWork):
         self,
         destination: Destination,
         selector: str | None = None,
-        *,
-        no_local: bool = False,
-        timeout: float | None = None,
+        **options: Unpack[PullOptions],
     ) -> ActiveMQMessageConsumer:
-        pull = FirstPull(timeout)
-        return await self.open_consumer(
-            destination, selector, self.consumer_class, pull, no_local=no_local
-        )
+        pull = FirstPull(options.pop("timeout", None))
+        return await self.open_consumer(destination, selector, self.consumer_class, pull, **options)
 
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
@@ -193,7 +190,7 @@ class ActiveMQSession(UnitOfWork):
         )
 
     async def open_durable_subscriber(
-        self, topic: Topic, name: str, selector: str | None, kind: type[_C], **details: Any
+        self, topic: Destination, name: str, selector: str | None, kind: type[_C], **details: Any
     ) -> _C:
         """Open a durable subscriber of class `kind`; `details` are passed to `consumer_info`."""
         self.check_open()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.client.session.completions import SendCompletions
 from pyjms.client.session.creations import LocalCreations
@@ -26,20 +28,18 @@ class UnitOfWork(LocalCreations):
     _abandoned: BackgroundTask | None = None
 
     async def commit(self) -> None:
-        self.check_open()
-        self.completions.check("commit()")
-        with self.use.end("commit()", self.resources):
-            if self.completions.outstanding:
-                await self._finish_sends("commit()")
-            await self.transaction.commit()
+        await self._end("commit()", self.transaction.commit)
 
     async def rollback(self) -> None:
+        await self._end("rollback()", self.transaction.rollback)
+
+    async def _end(self, call: str, end: Callable[[], Awaitable[None]]) -> None:
         self.check_open()
-        self.completions.check("rollback()")
-        with self.use.end("rollback()", self.resources):
+        self.completions.check(call)
+        with self.use.end(call, self.resources):
             if self.completions.outstanding:
-                await self._finish_sends("rollback()")
-            await self.transaction.rollback()
+                await self._finish_sends(call)
+            await end()
 
     async def recover(self) -> None:
         self.check_open()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import NotRequired, TypedDict, Unpack
 
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
@@ -13,13 +14,23 @@ from pyjms.jms.api.session import Session
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.metadata import ConnectionMetaData
 
-__all__ = ["Connection", "ExceptionListener"]
+__all__ = ["Connection", "ConsumerDetails", "ExceptionListener"]
 
 ExceptionListener = Callable[[JMSException], None]
 """Called on the loop with a failure that no call reports; must not block.
 
 JMS: javax.jms.ExceptionListener (JMS 1.1 section 4.3.8).
 """
+
+
+class ConsumerDetails(TypedDict):
+    """What a connection consumer receives."""
+
+    destination: Destination
+    selector: str | None
+    no_local: bool
+    name: NotRequired[str]
+    """The durable subscription; without it, there is none."""
 
 
 class Connection(Closeable):
@@ -99,8 +110,13 @@ class Connection(Closeable):
             JMSException: `max_messages` is below 1.
             UnsupportedOperationException: the provider has no connection consumers (the default).
         """
-        del destination, selector, server_session_pool, max_messages, no_local
-        raise _no_connection_consumers(self)
+        return await self._distribute(
+            server_session_pool,
+            max_messages,
+            destination=destination,
+            selector=selector,
+            no_local=no_local,
+        )
 
     async def create_durable_connection_consumer(
         self,
@@ -117,8 +133,24 @@ class Connection(Closeable):
         See `create_connection_consumer` and `Session.create_durable_subscriber`. JMS:
         createDurableConnectionConsumer.
         """
-        del topic, name, selector, server_session_pool, max_messages, no_local
-        raise _no_connection_consumers(self)
+        return await self._distribute(
+            server_session_pool,
+            max_messages,
+            destination=topic,
+            name=name,
+            selector=selector,
+            no_local=no_local,
+        )
+
+    async def _distribute(
+        self, pool: ServerSessionPool, max_messages: int, **consumer: Unpack[ConsumerDetails]
+    ) -> ConnectionConsumer:
+        """Create a connection consumer; a provider that has them overrides this method."""
+        del pool, max_messages, consumer
+        raise UnsupportedOperationException(
+            f"{type(self).__name__} has no connection consumers",
+            hint="use a listener container, whose consumers have their own sessions",
+        )
 
     @abstractmethod
     async def start(self) -> None:
@@ -127,10 +159,3 @@ class Connection(Closeable):
     @abstractmethod
     async def stop(self) -> None:
         """Pause the delivery of messages; waits for running listeners. Idempotent."""
-
-
-def _no_connection_consumers(connection: Connection) -> JMSException:
-    return UnsupportedOperationException(
-        f"{type(connection).__name__} has no connection consumers",
-        hint="use a listener container, whose consumers have their own sessions",
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from typing import BinaryIO
+from typing import BinaryIO, TypedDict
 
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
@@ -21,7 +21,22 @@ from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryT
 from pyjms.jms.message import Message
 from pyjms.jms.transaction.synchronization import LocalTransactionEventListener, Synchronization
 
-__all__ = ["Session"]
+__all__ = ["BlobSource", "PullOptions", "Session"]
+
+
+class BlobSource(TypedDict, total=False):
+    """The keyword arguments of `create_blob_message`, for its implementations."""
+
+    file: str | os.PathLike[str] | None
+    stream: BinaryIO | None
+    deleted_by_broker: bool | None
+
+
+class PullOptions(TypedDict, total=False):
+    """The keyword arguments of `create_pull_consumer`, for its implementations."""
+
+    no_local: bool
+    timeout: float | None
 
 
 class Session(Closeable):

@@ -19,8 +19,8 @@ from pyjms.errors import (
     JMSException,
     UnsupportedOperationException,
 )
-from pyjms.jms.api import Connection
 from pyjms.jms.destination import Queue, Topic
+from tests.kit.clients.jms_provider import JmsProvider
 
 Q = Queue("q")
 T = Topic("t")
@@ -470,9 +470,10 @@ async def test_closing_the_session_ends_a_run(client: Any, connection: ActiveMQC
 
 async def test_a_provider_without_them_says_so(client: Any, connection: ActiveMQConnection) -> None:
     pool = SimpleServerSessionPool(connection, Work(client, 1).listener)
+    other = await JmsProvider().create_connection()
     with pytest.raises(UnsupportedOperationException, match="has no connection consumers"):
-        await Connection.create_connection_consumer(connection, Q, None, pool, 1)
+        await other.create_connection_consumer(Q, None, pool, 1)
     with pytest.raises(UnsupportedOperationException, match="has no connection consumers"):
-        await Connection.create_durable_connection_consumer(connection, T, "s", None, pool, 1)
+        await other.create_durable_connection_consumer(T, "s", None, pool, 1)
     with pytest.raises(ValueError, match="size must be 1 or higher, not 0"):
         SimpleServerSessionPool(connection, Work(client, 1).listener, size=0)
