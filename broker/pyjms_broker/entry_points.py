@@ -6,9 +6,13 @@ that use it.
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
+from pyjms._entry_points import entry_points
 from pyjms.errors import ConfigurationException
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "CONNECTORS",

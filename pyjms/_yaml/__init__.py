@@ -32,6 +32,7 @@ ConfigurationException.
 from __future__ import annotations
 
 from pyjms._yaml.collection import Problems, collected_in
+from pyjms._yaml.descriptions import DescribedModel, field_descriptions
 from pyjms._yaml.document import Document, Origin, merge
 from pyjms._yaml.durations import Deadline, Duration, ReceiveTimeout
 from pyjms._yaml.encryption import PASSWORD_VARIABLES, decrypted, encrypted, is_encrypted
@@ -48,6 +49,7 @@ __all__ = [
     "RESERVED_VARIABLES",
     "Algorithm",
     "Deadline",
+    "DescribedModel",
     "Document",
     "Duration",
     "Origin",
@@ -60,6 +62,7 @@ __all__ = [
     "decrypted",
     "encrypted",
     "expand",
+    "field_descriptions",
     "is_encrypted",
     "merge",
     "overlay_environment",

@@ -8,7 +8,6 @@ prefix.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 from pydantic import BaseModel
 
 from pyjms._logger import get_logger
+from pyjms._suggestions import nearest_name
 from pyjms._yaml.document import Document, Origin
 from pyjms._yaml.problems import is_model, models_and_containers
 from pyjms.errors import ConfigurationException
@@ -111,8 +111,8 @@ def _meant(name: str, prefix: str, known: Iterable[_Setting]) -> str | None:
             return setting.variable.format(*found.groups())
     fixed = [setting.variable for setting in known if "{" not in setting.variable]
     by_name = {variable.removeprefix(prefix).lstrip("_"): variable for variable in fixed}
-    near = difflib.get_close_matches(name.removeprefix(prefix), by_name, n=1, cutoff=_NEAR)
-    return by_name[near[0]] if near else None
+    near = nearest_name(name.removeprefix(prefix), by_name, _NEAR)
+    return by_name[near] if near else None
 
 
 def _settings(model: type[BaseModel], prefix: str) -> Iterator[_Setting]:

@@ -7,13 +7,13 @@ are never shown.
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from pyjms._suggestions import nearest_name
 from pyjms._yaml.collection import Problems
 from pyjms._yaml.document import Document, Path, dotted
 from pyjms.errors import ConfigurationException
@@ -151,9 +151,9 @@ class _Lines:
         if sentence := self.translate(path):
             return sentence
         parent, known = path[:-1], _keys(self.model, path[:-1])
-        near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.6)
+        near = nearest_name(str(path[-1]), known)
         if near:
-            return f"there is no such setting; did you mean {dotted((*parent, near[0]))}?"
+            return f"there is no such setting; did you mean {dotted((*parent, near))}?"
         where = f"{dotted(parent)} has" if parent else "the keys are"
         return f"there is no such setting; {where} {', '.join(known)}"
 

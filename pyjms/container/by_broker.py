@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
+
+from pyjms._suggestions import nearest_name
 
 __all__ = ["ByBroker", "unknown_broker"]
 
@@ -54,6 +55,6 @@ class ByBroker(Mapping[str, T]):
 def unknown_broker(name: str, known: Iterable[str]) -> str:
     """Return the text for a name that `brokers` does not have."""
     known = tuple(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
+    near = nearest_name(name, known)
+    hint = f"did you mean {near!r}?" if near else f"it has {', '.join(known) or 'none'}"
     return f"`brokers` has no {name!r}; {hint}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
+from pyjms._suggestions import nearest_name
 from pyjms._yaml import Problems
 from pyjms.container.around.interceptors import named_interceptors
 from pyjms.container.deliveries import check_retry, default_retry
@@ -108,11 +108,11 @@ def add_unknown_overrides(settings: PyjmsSettings, ids: set[str], problems: Prob
     """Add the entries of `listeners` whose id no listener has."""
     for name in settings.listeners:
         if name not in ids:
-            near = difflib.get_close_matches(name, ids, n=1)
+            near = nearest_name(name, ids)
             known = ", ".join(sorted(ids)[:_IDS_IN_A_HINT]) or "none"
             error = ConfigurationException(
                 f"no @jms_listener has the id {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"ids here: {known}",
+                hint=f"did you mean {near!r}?" if near else f"ids here: {known}",
             )
             problems.add(settings.problem(("listeners", name), error))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pyjms._suggestions import nearest_name
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
@@ -54,10 +54,10 @@ def check_properties(endpoint: JmsListenerEndpoint, factory: Any) -> None:
     known = factory.KIND.OPTIONS
     for name in (*endpoint.properties, *endpoint.provided):
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = nearest_name(name, known)
             raise ConfigurationException(
                 f"{name}: a {factory.KIND.__name__} has no such property",
-                hint=f"did you mean {near[0]}?" if near else "name another container_factory",
+                hint=f"did you mean {near}?" if near else "name another container_factory",
             )
     _check_batches(endpoint, factory)
     if endpoint.prefetch == 0 and isinstance(factory, SimpleJmsListenerContainerFactory):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
 from dependency_injector import wiring as injection
 
+from pyjms._suggestions import nearest_name
 from pyjms.container.by_broker import ByBroker, unknown_broker
 from pyjms.container.core import named_like
 from pyjms.core.jms_client import JmsClient
@@ -80,10 +80,10 @@ class Injection:
         found = injection.ProvidersMap(self._container).resolve_provider(wanted, modifier)
         if found is None:
             known = sorted(name for name in self._container.providers if name != "__self__")
-            near = difflib.get_close_matches(str(wanted), known, n=1)
+            near = nearest_name(str(wanted), known)
             raise ConfigurationException(
                 f"the container has no provider {wanted!r}",
-                hint=f"did you mean {near[0]!r}?"
+                hint=f"did you mean {near!r}?"
                 if near
                 else f"it has {', '.join(known)}; pass a subclass of ApplicationContainer with "
                 "additional providers to JmsApplication(..., container=...)",

@@ -12,7 +12,15 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pyjms._yaml import Document, Duration, Origin, Placeholders, Problems, ReceiveTimeout
+from pyjms._yaml import (
+    DescribedModel,
+    Document,
+    Duration,
+    Origin,
+    Placeholders,
+    Problems,
+    ReceiveTimeout,
+)
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings.broker import ActiveMQSettings
@@ -138,15 +146,13 @@ class LifecycleSettings(Section):
     process."""
 
 
-class PyjmsSettings(BaseSettings):
+class PyjmsSettings(DescribedModel, BaseSettings):
     """All settings of an application; `PyjmsSettings()` has the defaults, without any file.
 
     `load_settings` reads them from files and environment.
     """
 
-    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True
-    )
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(extra="forbid", frozen=True)
 
     jms: JmsSettings = JmsSettings()
     """JMS: template and listeners."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BeforeValidator, ConfigDict, Field, SecretStr
 
-from pyjms._yaml import Duration
+from pyjms._yaml import DescribedModel, Duration
 from pyjms.settings.section import Section, Text
 
 __all__ = ["HealthSettings", "LoggingSettings", "ObservabilitySettings"]
@@ -46,12 +46,10 @@ class HealthSettings(Section):
     application as not ready; not set: no limit."""
 
 
-class LoggingSettings(BaseModel):
+class LoggingSettings(DescribedModel):
     """Logging of `pyjms run` (`logging`); all other keys are logger names with their levels."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="allow", frozen=True, use_attribute_docstrings=True
-    )
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Level] = Field(init=False)
 
     format: Literal["text", "json"] = "text"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator, ConfigDict
 
+from pyjms._yaml import DescribedModel
 from pyjms.settings.values import read_text
 
 __all__ = ["Section", "Text"]
@@ -13,9 +14,7 @@ __all__ = ["Section", "Text"]
 Text = Annotated[str, BeforeValidator(read_text)]
 
 
-class Section(BaseModel):
+class Section(DescribedModel):
     """A section: unknown keys are errors, values are read-only."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True
-    )
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)

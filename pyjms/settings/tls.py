@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
+from pydantic import ConfigDict, SecretStr, field_validator
 
+from pyjms._yaml import DescribedModel
 from pyjms.settings.section import Section
 from pyjms.transport.tls import TlsOptions, check_cipher_suites
 
@@ -14,12 +15,10 @@ __all__ = ["TlsCommonSettings", "TlsSettings"]
 Protocol = Literal["TLSv1.2", "TLSv1.3"]
 
 
-class TlsCommonSettings(BaseModel):
+class TlsCommonSettings(DescribedModel):
     """The TLS settings that clients and brokers have in common."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True
-    )
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     trust_store: str | None = None
     """File with the trusted certificates, PEM or PKCS12; null: the system's."""

@@ -7,7 +7,7 @@ is a bug in pyjms, such as a failed assertion, all frames are kept.
 
 from __future__ import annotations
 
-import sysconfig
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -22,14 +22,16 @@ __all__ = ["trim"]
 _LONGEST_CHAIN: Final = 20
 
 
-def _folders() -> tuple[str, ...]:
+@cache
+def _internal_folders() -> tuple[str, ...]:
+    import sysconfig  # noqa: PLC0415 - 2 ms, needed only after an error
+
     found = (find_spec(name) for name in ("pyjms", "pyjms_broker"))
     files = [spec.origin for spec in found if spec is not None and spec.origin is not None]
     packages = (f"{Path(file).parent}/" for file in (anyio.__file__, *files))
     return (*packages, f"{sysconfig.get_path('stdlib')}/")
 
 
-_INTERNAL: Final = _folders()
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _OF_ARGUMENTS: Final = (JMSException, TypeError, ValueError, OSError, TimeoutError)
 """Exceptions raised on purpose: the message explains the cause, not the frames."""
@@ -57,9 +59,9 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def _is_internal(traceback: TracebackType) -> bool:
-    file = traceback.tb_frame.f_code.co_filename
-    if file.startswith(_INTERNAL):  # installed packages may be below the library's directory
-        return file.startswith(_INTERNAL[:-1]) or not any(each in file for each in _INSTALLED)
+    file, internal = traceback.tb_frame.f_code.co_filename, _internal_folders()
+    if file.startswith(internal):  # installed packages may be below the library's directory
+        return file.startswith(internal[:-1]) or not any(each in file for each in _INSTALLED)
     return file.endswith(".pyx")  # a compiled event loop
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections.abc import Callable
-from importlib.metadata import entry_points
 
+from pyjms._entry_points import entry_points
 from pyjms.errors import UnsupportedOperationException
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.unsupported import UNSUPPORTED

@@ -6,13 +6,13 @@ of a parsed URL never show passwords. (activemq-edges U1, U3, N21, F9; activemq-
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote, unquote, unquote_plus
 
+from pyjms._suggestions import nearest_name
 from pyjms.errors import ConfigurationException
 
 __all__ = [
@@ -239,9 +239,8 @@ def did_you_mean(names: str | Iterable[str], known: Iterable[str]) -> str:
 
 def _nearest(name: str, spellings: Iterable[Mapping[str, str]]) -> str:
     for known in spellings:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        if near:
-            return known[near[0]]
+        if near := nearest_name(name, known):
+            return known[near]
     return ""
 
 

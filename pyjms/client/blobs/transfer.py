@@ -6,7 +6,6 @@ import os
 from contextlib import nullcontext
 from dataclasses import astuple
 from functools import lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 import sniffio
 from anyio import to_thread, wrap_file
 
+from pyjms._entry_points import entry_points
 from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
 from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
 from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream

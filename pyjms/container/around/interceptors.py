@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import entry_points
 from typing import Any, Final, cast
 from weakref import WeakSet
 
 from dependency_injector import providers
 
+from pyjms._entry_points import entry_points
 from pyjms.container.by_broker import ByBroker
 from pyjms.core.interceptors import InterceptorChain, SendInterceptor, in_order
 from pyjms.core.template import JmsTemplate

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from importlib.metadata import entry_points
 from typing import Any, Final, cast
 
 import anyio
 
 from pyjms import _clock
+from pyjms._entry_points import entry_points
 from pyjms._logger import get_logger
 from pyjms.annotation.idempotent import IdempotentMark
 from pyjms.errors import ConfigurationException, Skip, UnsupportedOperationException

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any, Final
 
 from pyjms._paths import check_shared_folder
+from pyjms._suggestions import nearest_name
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, parse_destination
 
@@ -108,10 +108,10 @@ def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
         if name.lower() in _SPARKS_OWN:
             continue
         if option is None:
-            near = get_close_matches(name.lower(), OPTIONS, 1)
+            near = nearest_name(name.lower(), OPTIONS)
             raise ConfigurationException(
                 f"jms: unknown option {name}",
-                hint=f"did you mean {OPTIONS[near[0]].spelling}?" if near else
+                hint=f"did you mean {OPTIONS[near].spelling}?" if near else
                 "the options are " + ", ".join(o.spelling for o in OPTIONS.values()),
             )  # fmt: skip
         if option.role not in (role, _BOTH):

@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import functools
 import re
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pyjms._entry_points import entry_points
 from pyjms.errors import ConfigurationException, MessageConversionException
 from pyjms.jms.message import Message
 from pyjms.support.converter.base import MessageConverter
 from pyjms.support.headers import CONTENT_TYPE_PROPERTY
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "GROUP",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Final
 
+from pyjms._entry_points import entry_points
 from pyjms.errors import ConfigurationException
 from pyjms.transport.discovery.agent import DiscoveryAgent
 from pyjms.transport.uri import TransportURI

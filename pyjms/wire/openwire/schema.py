@@ -1,11 +1,13 @@
 """Layouts for the readers and writers: the fields of each type in each version of OpenWire.
 
 The classes of `commands` list their fields; here the lists are reduced to a version, and each
-nested field gets the type codes that it accepts. (openwire-encoding 2 and 19)
+nested field gets the type codes that it accepts. A layout is built when a frame first needs it: a
+process uses one or two versions and a third of the types. (openwire-encoding 2 and 19)
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, NamedTuple
 
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -53,6 +55,7 @@ class Entry(NamedTuple):
     accepts: frozenset[int]
 
 
+@cache
 def _accepted(of: str) -> frozenset[int]:
     """Return the type codes of the class `of` and of the classes derived from it."""
     if of == "any":
@@ -62,29 +65,26 @@ def _accepted(of: str) -> frozenset[int]:
     )
 
 
-_ACCEPTED: Final = {
-    of: _accepted(of)
-    for of in {f.of for cls in TYPES.values() for f in cls.LAYOUT if f.kind in _NESTING}
-}
-
-
 def _entries(code: int, version: int) -> tuple[Entry, ...]:
     fields: tuple[Field, ...] = _DESTINATION_LAYOUT
-    if code in TYPES:
+    if code not in DESTINATIONS:
         cls = TYPES[code]
         fields = cls.OLDER_LAYOUTS.get(version, cls.LAYOUT)
     return tuple(
-        Entry(f.name, f.kind, _ACCEPTED[f.of] if f.kind in _NESTING else frozenset())
+        Entry(f.name, f.kind, _accepted(f.of) if f.kind in _NESTING else frozenset())
         for f in fields
         if f.since <= version
     )
 
 
-_LAYOUTS: Final[list[dict[int, tuple[Entry, ...]]]] = [
-    {code: _entries(code, version) for code in STRUCTURES} for version in range(CURRENT_VERSION + 1)
-]
+_LAYOUTS: Final[list[dict[int, tuple[Entry, ...]]]] = [{} for _ in range(CURRENT_VERSION + 1)]
 
 
 def layout_of(code: int, version: int) -> tuple[Entry, ...]:
     """Return the fields of type `code` in OpenWire `version` (1 to 12), in wire order."""
-    return _LAYOUTS[version][code]
+    layouts = _LAYOUTS[version]
+    try:
+        return layouts[code]
+    except KeyError:
+        layout = layouts[code] = _entries(code, version)
+        return layout

@@ -7,7 +7,6 @@ in the info. (openwire-encoding 6; activemq-edges 1.1)
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
 from typing import Final
 
@@ -169,5 +168,7 @@ def _smaller_limit(ours: int, theirs: int) -> int:
 def _platform_details(include: bool) -> str:
     if not include:
         return "Python"
+    import platform  # noqa: PLC0415 - few connections send the details
+
     system = platform.uname()  # platform() would read the interpreter's file and block the loop
     return f"Python {platform.python_version()}, {system.system}-{system.release}-{system.machine}"

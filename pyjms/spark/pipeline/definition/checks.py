@@ -10,10 +10,10 @@ import importlib.util
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
 from pyjms._distribution import install_command
+from pyjms._suggestions import nearest_name
 from pyjms.errors import ConfigurationException, InvalidSelectorException
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.selector import selector_or_none
@@ -103,8 +103,8 @@ def _shared_queues(pipelines: Sequence[Pipeline]) -> Iterator[str]:
 
 def _broker(pipeline: Pipeline, brokers: Collection[str]) -> Iterator[str]:
     if pipeline.broker is not None and pipeline.broker not in brokers:
-        near = get_close_matches(pipeline.broker, brokers, 1) or sorted(brokers)
-        hint = f"did you mean {near[0]}?" if near else "there are none; add it, or remove the key"
+        near = nearest_name(pipeline.broker, brokers) or min(brokers, default=None)
+        hint = f"did you mean {near}?" if near else "there are none; add it, or remove the key"
         yield f"broker {pipeline.broker} is not in `brokers`; {hint}"
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from pyjms._suggestions import nearest_name
 from pyjms.errors import ConfigurationException
 from pyjms.spark.pipeline.definition.values import (
     CHOICES,
@@ -196,8 +196,8 @@ def _endpoint_problems(pipeline: Pipeline) -> Iterator[str]:
             yield from destination_problems("source", text)
     for name in pipeline.schemas:
         if name not in pipeline.sources:
-            near = get_close_matches(name, pipeline.sources, 1)
-            hint = f"did you mean {near[0]}?" if near else "use the name of a source"
+            near = nearest_name(name, pipeline.sources)
+            hint = f"did you mean {near}?" if near else "use the name of a source"
             yield f"schema {name!r} does not belong to a source; {hint}"
     if not pipeline.sink or pipeline.sink == PARQUET:
         yield "sink is missing; write a destination, or parquet:FOLDER"

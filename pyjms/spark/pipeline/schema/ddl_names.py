@@ -6,8 +6,9 @@ Only names are checked; Spark reports everything else when a query starts.
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import Final
+
+from pyjms._suggestions import nearest_name
 
 __all__ = ["ddl_problems"]
 
@@ -96,5 +97,5 @@ class _Parser:
 
 
 def _nearest(word: str) -> str:
-    near = get_close_matches(word.upper(), _TYPES, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest_name(word.upper(), _TYPES)
+    return f"; did you mean {near}?" if near else ""
