@@ -1,13 +1,16 @@
-"""The project's distribution name, which differs from its import name."""
+"""Installed distributions: this project's name and extras, and the entry points of all."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyjms.errors import ConfigurationException
 
-__all__ = ["DISTRIBUTION", "install_command", "optional"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+__all__ = ["DISTRIBUTION", "entry_points", "install_command", "optional"]
 
 DISTRIBUTION = "pyjms-framework"
 """The distribution's name for pip; the name `pyjms` belongs to another project."""
@@ -30,3 +33,13 @@ def optional(module: str, what: str, extra: str) -> Any:
         raise ConfigurationException(
             f"{what}: the package {error.name!r} is not installed", hint=install_command(extra)
         ) from error
+
+
+def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
+    """Return the installed entry points of a group, or those of a name in it. Reads files."""
+    # imported here: it loads the mail and zip packages, a tenth of the start-up of a client
+    from importlib import metadata  # noqa: PLC0415
+
+    if name is None:
+        return metadata.entry_points(group=group)
+    return metadata.entry_points(group=group, name=name)

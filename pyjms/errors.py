@@ -387,3 +387,10 @@ class ConfigurationException(JMSException):
 
 class UnsupportedOperationException(JMSException, NotImplementedError):
     """JMS defines the operation; this provider or object does not support it."""
+
+
+def nearest_name(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the name in `known` that is most similar to `name`, for hints; None: none is."""
+    import difflib  # noqa: PLC0415 - not at each start-up
+
+    return next(iter(difflib.get_close_matches(name, tuple(known), n=1, cutoff=cutoff)), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._entry_points import entry_points
+from pyjms._distribution import entry_points
 from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 from pydantic import BaseModel
 
 from pyjms._logger import get_logger
-from pyjms._suggestions import nearest_name
 from pyjms._yaml.document import Document, Origin
 from pyjms._yaml.problems import is_model, models_and_containers
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, nearest_name
 
 __all__ = ["RESERVED_VARIABLES", "refuse_misspelt_variables"]
 

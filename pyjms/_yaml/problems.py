@@ -13,10 +13,9 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from pyjms._suggestions import nearest_name
 from pyjms._yaml.collection import Problems
 from pyjms._yaml.document import Document, Path, dotted
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, nearest_name
 
 __all__ = ["Translate", "valid_part", "validate"]
 

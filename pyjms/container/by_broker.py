@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from pyjms._suggestions import nearest_name
+from pyjms.errors import nearest_name
 
 __all__ = ["ByBroker", "unknown_broker"]
 

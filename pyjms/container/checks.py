@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from pyjms._suggestions import nearest_name
 from pyjms._yaml import Problems
 from pyjms.container.around.interceptors import named_interceptors
 from pyjms.container.deliveries import check_retry, default_retry
@@ -19,7 +18,7 @@ from pyjms.container.endpoint_checks import (
 )
 from pyjms.container.factories import broker_connection_factory
 from pyjms.container.handler_problems import HandlerProblems, handler_name
-from pyjms.errors import ConfigurationException, JMSException
+from pyjms.errors import ConfigurationException, JMSException, nearest_name
 from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.listener.container.properties import invalid_concurrency, parse_concurrency
 from pyjms.listener.endpoint import JmsListenerEndpoint

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyjms._suggestions import nearest_name
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
 from pyjms.listener.batches.options import batches_can_be_acknowledged, check_batches
 from pyjms.listener.container.properties import parse_concurrency

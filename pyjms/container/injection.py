@@ -8,13 +8,12 @@ from typing import Any, Final
 
 from dependency_injector import wiring as injection
 
-from pyjms._suggestions import nearest_name
 from pyjms.container.by_broker import ByBroker, unknown_broker
 from pyjms.container.core import named_like
 from pyjms.core.jms_client import JmsClient
 from pyjms.core.messaging_template import JmsMessagingTemplate
 from pyjms.core.template import JmsTemplate
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.listener.handler.parameters import InjectionMarker
 from pyjms.settings import PyjmsSettings
 from pyjms.sync.facade import Facade

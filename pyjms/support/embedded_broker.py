@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from pyjms._distribution import DISTRIBUTION
-from pyjms._entry_points import entry_points
+from pyjms._distribution import DISTRIBUTION, entry_points
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.wire.openwire.commands import ActiveMQMessage

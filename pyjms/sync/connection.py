@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
@@ -17,12 +17,6 @@ from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.management.jms_stats import JMSConnectionStats, JMSStats
 from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
-from pyjms.sync.callbacks.server_sessions import (
-    ConnectionConsumer,
-    ServerSessionPool,
-    SimpleServerSessionPool,
-    core_pool,
-)
 from pyjms.sync.closing import CloseableFacade
 from pyjms.sync.context import JMSContext
 from pyjms.sync.domain import QueueSession, TopicSession
@@ -32,6 +26,13 @@ from pyjms.sync.session import Session
 from pyjms.sync.shared_loop import current_loop
 from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.uri import TransportURI
+
+if TYPE_CHECKING:
+    from pyjms.sync.callbacks.server_sessions import (
+        ConnectionConsumer,
+        ServerSessionPool,
+        SimpleServerSessionPool,
+    )
 
 __all__ = [
     "Connection",
@@ -123,8 +124,10 @@ class Connection(CloseableFacade[api.Connection]):
         create: Callable[..., Coroutine[Any, Any, api.ConnectionConsumer]],
         max_messages: int,
     ) -> ConnectionConsumer:
-        core = call_on_loop(self.loop, create, core_pool(pool), max_messages)
-        consumer = ConnectionConsumer.of(core, self.loop, self)
+        from pyjms.sync.callbacks import server_sessions  # noqa: PLC0415 - used by few programs
+
+        core = call_on_loop(self.loop, create, server_sessions.core_pool(pool), max_messages)
+        consumer = server_sessions.ConnectionConsumer.of(core, self.loop, self)
         consumer.server_session_pool = pool
         return consumer
 

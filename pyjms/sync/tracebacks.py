@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -24,7 +23,8 @@ _LONGEST_CHAIN: Final = 20
 
 @cache
 def _internal_folders() -> tuple[str, ...]:
-    import sysconfig  # noqa: PLC0415 - 2 ms, needed only after an error
+    import sysconfig  # noqa: PLC0415 - needed only after an error, as is the next
+    from pathlib import Path  # noqa: PLC0415
 
     found = (find_spec(name) for name in ("pyjms", "pyjms_broker"))
     files = [spec.origin for spec in found if spec is not None and spec.origin is not None]

@@ -11,7 +11,7 @@ import functools
 import pkgutil
 from collections.abc import Callable
 
-from pyjms._entry_points import entry_points
+from pyjms._distribution import entry_points
 from pyjms.errors import UnsupportedOperationException
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.unsupported import UNSUPPORTED

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote, unquote, unquote_plus
 
-from pyjms._suggestions import nearest_name
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, nearest_name
 
 __all__ = [
     "DEFAULT_PORT",

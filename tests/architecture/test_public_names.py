@@ -103,9 +103,24 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
         pyjms.aio.JmsTemplat  # noqa: B018
 
 
-@pytest.mark.parametrize("statement", ["import pyjms", "import pyjms.aio, pyjms.testing.plugin"])
-def test_importing_imports_nothing_heavy(statement: str) -> None:
-    heavy = "{'pydantic', 'anyio', 'dependency_injector', 'yaml', 'lark', 'tenacity', 'asyncio'}"
+NOTHING = {"pydantic", "anyio", "dependency_injector", "yaml", "lark", "tenacity", "asyncio"}
+CLIENT = {
+    *NOTHING - {"anyio", "asyncio"},
+    *("difflib", "email.message", "importlib.metadata", "pathlib", "platform", "sysconfig"),
+    *("pyjms.client.blobs.transfer", "pyjms.connection.server_sessions"),
+}
+
+
+@pytest.mark.parametrize(
+    ("statement", "heavy"),
+    [
+        ("import pyjms", NOTHING),
+        ("import pyjms.aio, pyjms.testing.plugin", NOTHING),
+        ("from pyjms import ConnectionFactory", CLIENT),
+        ("from pyjms import JmsTemplate", CLIENT - {"platform", "pydantic"}),
+    ],
+)
+def test_importing_imports_nothing_heavy(statement: str, heavy: set[str]) -> None:
     code = f"import sys\nbefore = set(sys.modules)\n{statement}\n"
     if "plugin" in statement:
         code = f"import pytest\n{code}"

@@ -35,7 +35,7 @@ class _PluginsSchema:
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         known = {
-            name: handler(settings.__pydantic_core_schema__)
+            name: settings.__get_pydantic_json_schema__(settings.__pydantic_core_schema__, handler)
             for name, settings in BUILT_IN_PLUGINS.items()
         }
         other = {

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from pyjms._yaml import Duration
+from pyjms._yaml import Duration, field_descriptions
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.settings.jdbc import JournaledJDBCPersistenceSettings
 from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
@@ -266,13 +266,13 @@ def broker_reference() -> str:
 def _document() -> Iterator[str]:
     settings = BrokerSettings()
     follows_structure = False
-    for name, field in BrokerSettings.model_fields.items():
+    for name in BrokerSettings.model_fields:
         value, examples = getattr(settings, name), _EXAMPLES.get(name, ())
         is_structure = bool(examples) or isinstance(value, BaseModel)
         if is_structure or follows_structure:
             yield "\n"
         follows_structure = is_structure
-        yield from (line.rendered() for line in _entry(name, field, value))
+        yield from (line.rendered() for line in _entry(BrokerSettings, name, value))
         for number, items in enumerate(examples, 1):
             mark = "#|" if number == 1 else f"#{number}|"
             yield from (line.rendered(mark) for line in _example(name, items))
@@ -292,17 +292,16 @@ def _example(name: str, items: tuple[_Item, ...]) -> Iterator[_Line]:
 
 
 def _section(example: _Example) -> Iterator[_Line]:
-    fields = example.model.model_fields
-    for name in sorted(fields, key=lambda each: (*_FIRST, each).index(each)):
-        field = fields[name]
-        value = example.values[name] if name in example.values else _default_of(field)
+    model = example.model
+    for name in sorted(model.model_fields, key=lambda each: (*_FIRST, each).index(each)):
+        value = example.values[name] if name in example.values else _default_of(model, name)
         if isinstance(value, _Example | _Text):
             lines = _section(value) if isinstance(value, _Example) else _written(value)
-            yield _Line(f"{name}:", _comment_of(field))
+            yield _Line(f"{name}:", _comment_of(model, name))
             yield from (line.indented() for line in lines)
         else:
-            comment = example.choices if name == "type" else _comment_of(field)
-            yield from _entry(name, field, value, comment)
+            comment = example.choices if name == "type" else _comment_of(model, name)
+            yield from _entry(model, name, value, comment)
 
 
 def _written(example: _Text) -> list[_Line]:
@@ -314,28 +313,27 @@ def _written(example: _Text) -> list[_Line]:
 
 
 def _entry(
-    name: str, field: FieldInfo, value: object, comment: str | None = None
+    model: type[BaseModel], name: str, value: object, comment: str | None = None
 ) -> Iterator[_Line]:
-    comment = _comment_of(field) if comment is None else comment
+    comment = _comment_of(model, name) if comment is None else comment
     if isinstance(value, BaseModel):
         yield _Line(f"{name}:", comment)
-        for inner, inner_field in type(value).model_fields.items():
-            yield from (
-                line.indented() for line in _entry(inner, inner_field, getattr(value, inner))
-            )
+        for inner in type(value).model_fields:
+            lines = _entry(type(value), inner, getattr(value, inner))
+            yield from (line.indented() for line in lines)
     else:
-        yield _Line(f"{name}: {_yaml_of(value, field)}", comment)
+        yield _Line(f"{name}: {_yaml_of(value, model.model_fields[name])}", comment)
 
 
-def _default_of(field: FieldInfo) -> object:
-    default = field.get_default(call_default_factory=True)
+def _default_of(model: type[BaseModel], name: str) -> object:
+    default = model.model_fields[name].get_default(call_default_factory=True)
     assert default is not PydanticUndefined, "a required key needs a value in its example"
     return default
 
 
-def _comment_of(field: FieldInfo) -> str:
-    attribute = _attribute_of(field)
-    text = (attribute.description if attribute is not None else field.description) or ""
+def _comment_of(model: type[BaseModel], name: str) -> str:
+    attribute = _attribute_of(model.model_fields[name])
+    text = field_descriptions(model).get(name, "") if attribute is None else attribute.description
     return " ".join(text.split()).removesuffix(".")
 
 

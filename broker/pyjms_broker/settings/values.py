@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
+from pyjms._yaml import DescribedModel
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, named_kind, parse_destination
 from pyjms_broker.byte_sizes import Bytes
@@ -17,12 +18,10 @@ __all__ = ["BuiltSection", "Bytes", "DestinationName", "Section", "arguments_of"
 _Built = TypeVar("_Built")
 
 
-class Section(BaseModel):
+class Section(DescribedModel):
     """A read-only section of settings, in which unknown keys are errors."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, arbitrary_types_allowed=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 class BuiltSection(Section, Generic[_Built]):

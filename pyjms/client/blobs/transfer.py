@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import sniffio
 from anyio import to_thread, wrap_file
 
-from pyjms._entry_points import entry_points
+from pyjms._distribution import entry_points
 from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
 from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
 from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream

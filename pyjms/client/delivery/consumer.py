@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms._logger import get_logger
-from pyjms.client.blobs import PolicyTransfer
+from pyjms.client import blobs
 from pyjms.client.delivery.availability import Announcements, check_message_listener
 from pyjms.client.delivery.deferred_ledgers import LedgerChoice, choose_ledger
 from pyjms.client.delivery.duplicate_deliveries import is_delivered_again
@@ -35,7 +35,6 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.client.transformers import transformed_delivery
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
-from pyjms.jms.api import MessageAvailableListener, MessageListener, MessageTransformer
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Acknowledger, Message
@@ -87,9 +86,9 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._acknowledger: Acknowledger = session.acks.acknowledger_for(
             self.ledger.acknowledger_of_one
         )
-        self.transformer: MessageTransformer | None = session.transformer
+        self.transformer: api.MessageTransformer | None = session.transformer
         """Replaces the messages that are delivered; None: no transformer."""
-        self._listener: MessageListener | None = None
+        self._listener: api.MessageListener | None = None
         self._announcements: Announcements | None = None
         self.receivers: Receivers = Receivers()
         self._paused = False
@@ -108,7 +107,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         return self.info.selector
 
     @property
-    def message_listener(self) -> MessageListener | None:
+    def message_listener(self) -> api.MessageListener | None:
         self._check_open()
         return self._listener
 
@@ -139,7 +138,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     # --- for the application
 
-    async def set_message_listener(self, listener: MessageListener | None) -> None:
+    async def set_message_listener(self, listener: api.MessageListener | None) -> None:
         self._check_open()
         check_message_listener(self.info, listener, self._announcements)
         self._listener = listener
@@ -147,13 +146,13 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._wake()
 
     @property
-    def message_available_listener(self) -> MessageAvailableListener | None:
+    def message_available_listener(self) -> api.MessageAvailableListener | None:
         """The listener that is called when a message can be received at once, if any."""
         self._check_open()
         return None if self._announcements is None else self._announcements.listener
 
     async def set_message_available_listener(
-        self, listener: MessageAvailableListener | None
+        self, listener: api.MessageAvailableListener | None
     ) -> None:
         self._check_open()
         announcements = None if listener is None else Announcements(self, self, listener)
@@ -241,7 +240,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             await self.call_listener(listener, dispatch)
         return self._flowing and bool(self._buffer)
 
-    async def call_listener(self, listener: MessageListener, dispatch: MessageDispatch) -> None:
+    async def call_listener(self, listener: api.MessageListener, dispatch: MessageDispatch) -> None:
         """Call `listener` with a message and settle it according to the session's mode."""
         message = self._to_message(dispatch)
         self.ledger.before_delivery(dispatch)
@@ -383,7 +382,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             command, dispatch.redelivery_counter, source(command), self._acknowledger, dispatch
         )
         if type(message) is BlobMessage:
-            message.transfer = PolicyTransfer(self.session.connection.options.blob_transfer_policy)
+            policy = self.session.connection.options.blob_transfer_policy
+            message.transfer = blobs.PolicyTransfer(policy)
         return message
 
     def _wake(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Unpack
 
-from pyjms.client.blobs import new_blob_message
+from pyjms.client import blobs
 from pyjms.client.interfaces import ClientConnection
 from pyjms.client.options.destination_options import check_name
 from pyjms.jms import api
@@ -62,7 +62,7 @@ class LocalCreations(api.Session):
         self, url: str | None = None, **source: Unpack[BlobSource]
     ) -> BlobMessage:
         self.check_open()
-        return new_blob_message(self.connection.options.blob_transfer_policy, url, **source)
+        return blobs.new_blob_message(self.connection.options.blob_transfer_policy, url, **source)
 
     def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
         self.check_open()

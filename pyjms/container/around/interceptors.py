@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from dependency_injector import providers
 
-from pyjms._entry_points import entry_points
+from pyjms._distribution import entry_points
 from pyjms.container.by_broker import ByBroker
 from pyjms.core.interceptors import InterceptorChain, SendInterceptor, in_order
 from pyjms.core.template import JmsTemplate

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import anyio
 
 from pyjms import _clock
-from pyjms._entry_points import entry_points
+from pyjms._distribution import entry_points
 from pyjms._logger import get_logger
 from pyjms.annotation.idempotent import IdempotentMark
 from pyjms.errors import ConfigurationException, Skip, UnsupportedOperationException

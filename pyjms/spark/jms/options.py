@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from pyjms._paths import check_shared_folder
-from pyjms._suggestions import nearest_name
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.jms.destination import Destination, parse_destination
 
 __all__ = [

@@ -17,7 +17,7 @@ import functools
 import re
 from typing import TYPE_CHECKING, Final
 
-from pyjms._entry_points import entry_points
+from pyjms._distribution import entry_points
 from pyjms.errors import ConfigurationException, MessageConversionException
 from pyjms.jms.message import Message
 from pyjms.support.converter.base import MessageConverter

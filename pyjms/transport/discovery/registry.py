@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Final
 
-from pyjms._entry_points import entry_points
+from pyjms._distribution import entry_points
 from pyjms.errors import ConfigurationException
 from pyjms.transport.discovery.agent import DiscoveryAgent
 from pyjms.transport.uri import TransportURI

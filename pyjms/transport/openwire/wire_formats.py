@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Final, cast
 
-from pyjms._entry_points import entry_points
+from pyjms._distribution import entry_points
 from pyjms.transport.uri import could_not_create
 from pyjms.wire.format import WireFormat
 from pyjms.wire.openwire.commands import Command

@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyjms._distribution import install_command
-from pyjms._suggestions import nearest_name
-from pyjms.errors import ConfigurationException, InvalidSelectorException
+from pyjms.errors import ConfigurationException, InvalidSelectorException, nearest_name
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.selector import selector_or_none
 from pyjms.spark.java import find_java

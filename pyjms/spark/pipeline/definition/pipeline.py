@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyjms._suggestions import nearest_name
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.spark.pipeline.definition.values import (
     CHOICES,
     FAIL,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from pyjms._suggestions import nearest_name
+from pyjms.errors import nearest_name
 
 __all__ = ["ddl_problems"]
 
