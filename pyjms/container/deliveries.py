@@ -25,7 +25,6 @@ from pyjms.listener.idempotency.calls import IdempotentAdapter, IdempotentPlan
 from pyjms.settings import PyjmsSettings
 from pyjms.settings.listeners import ListenerOverride
 from pyjms.support.retry import RetryPolicy
-from pyjms.sync.session import Session as BlockingSession
 
 __all__ = [
     "adapter_type",
@@ -209,4 +208,6 @@ def session_types(handler: Callable[..., Any]) -> SessionTypes:
     """Return the session types of a handler: a coroutine cannot use the blocking session."""
     if inspect.iscoroutinefunction(handler):
         return {Session: lambda session: session}
+    from pyjms.sync.session import Session as BlockingSession  # noqa: PLC0415 - not for coroutines
+
     return {Session: lambda session: session, BlockingSession: BlockingSession.of}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from dependency_injector import wiring as injection
 
@@ -16,21 +17,14 @@ from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.listener.handler.parameters import InjectionMarker
 from pyjms.settings import PyjmsSettings
-from pyjms.sync.facade import Facade
-from pyjms.sync.messaging import JmsClient as BlockingClient
-from pyjms.sync.messaging import JmsMessagingTemplate as BlockingMessagingTemplate
-from pyjms.sync.template import JmsTemplate as BlockingTemplate
+
+if TYPE_CHECKING:
+    from pyjms.sync.facade import Facade
 
 __all__ = ["Injection"]
 
 _TEMPLATE_OF = "jms_templates."
 """The prefix of a broker's name in `Provide["jms_templates.audit"]`."""
-
-_BLOCKING: Final[dict[type, type[Facade[Any]]]] = {
-    JmsTemplate: BlockingTemplate,
-    JmsMessagingTemplate: BlockingMessagingTemplate,
-    JmsClient: BlockingClient,
-}
 
 _PROVIDER_MARKER: type = vars(injection)["Provider"]
 
@@ -101,5 +95,19 @@ class Injection:
 def _blocking(value: object) -> object:
     if isinstance(value, ByBroker):
         return ByBroker(value, lambda name: _blocking(value[name]))
-    kind = next((kind for kind in _BLOCKING if isinstance(value, kind)), None)
-    return value if kind is None else _BLOCKING[kind].of(value)
+    for kind, blocking in _blocking_kinds().items():
+        if isinstance(value, kind):
+            return blocking.of(value)
+    return value
+
+
+@cache
+def _blocking_kinds() -> dict[type, type[Facade[Any]]]:
+    # imported for the first `def` handler: an application of coroutines needs no blocking API
+    from pyjms.sync import messaging, template  # noqa: PLC0415
+
+    return {
+        JmsTemplate: template.JmsTemplate,
+        JmsMessagingTemplate: messaging.JmsMessagingTemplate,
+        JmsClient: messaging.JmsClient,
+    }

@@ -10,6 +10,8 @@ A selector comes from an untrusted client, so its cost is bounded. Length, nesti
 the patterns are limited when it is parsed, in time proportional to its length; and one budget
 (`budget`) limits each evaluation on a message. Nothing recurses deeper than MAX_DEPTH. For the
 limits, see docs/limits.md.
+
+The parser and the compiler are imported by the first selector, because most programs have none.
 """
 
 from __future__ import annotations
@@ -24,16 +26,10 @@ from pyjms.selector.budget import (
     SelectorLimitException,
     SelectorLimits,
 )
-from pyjms.selector.builder import SelectorSyntaxError
-from pyjms.selector.compiler import compile_tree
-from pyjms.selector.parser import CONVERT_STRINGS_PREFIX, MAX_DEPTH, MAX_LENGTH, invalid, parse
 
 __all__ = [
     "CHARACTERS_PER_STEP",
-    "CONVERT_STRINGS_PREFIX",
     "DEFAULT_LIMITS",
-    "MAX_DEPTH",
-    "MAX_LENGTH",
     "Lookup",
     "Meter",
     "Selector",
@@ -65,13 +61,10 @@ class Selector:
             InvalidSelectorException: it is not a valid selector.
 
         """
+        from pyjms.selector.compiler import compile_text  # noqa: PLC0415 - the docstring says why
+
         self.text: str = text
-        converts = text.startswith(CONVERT_STRINGS_PREFIX)
-        node = parse(text)
-        try:
-            self._evaluate = compile_tree(node, convert_strings=converts, limits=limits)
-        except SelectorSyntaxError as error:
-            raise invalid(text, error) from None
+        self._evaluate = compile_text(text, limits)
 
     def matches(self, lookup: Lookup) -> bool:
         """Return whether the message is selected: FALSE and UNKNOWN do not select.

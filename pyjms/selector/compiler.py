@@ -33,10 +33,11 @@ from pyjms.selector.budget import (
 from pyjms.selector.builder import SelectorSyntaxError
 from pyjms.selector.functions import FUNCTIONS
 from pyjms.selector.like import PRODUCT_PER_STEP, compile_like
+from pyjms.selector.parser import CONVERT_STRINGS_PREFIX, invalid, parse
 from pyjms.selector.regex import Pattern, compile_pattern
 from pyjms.selector.types import ACCEPTED, calculate, compare, convert, kind_of, negate
 
-__all__ = ["Evaluate", "compile_tree"]
+__all__ = ["Evaluate", "compile_text"]
 
 Evaluate: TypeAlias = Callable[[Lookup], object]
 
@@ -58,21 +59,24 @@ _MANY_LOOKUPS: Final = 100
 lookups are expensive."""
 
 
-def compile_tree(
-    node: tree.Node, *, convert_strings: bool = False, limits: SelectorLimits = DEFAULT_LIMITS
-) -> Evaluate:
-    """Return the function that evaluates `node` for a message's lookup.
+def compile_text(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Evaluate:
+    """Return the function that evaluates the selector `text` for a message's lookup.
 
-    With `convert_strings`, strings are converted for comparisons with numbers and booleans
-    (ActiveMQ's prefix `convert_string_expressions:`). The function raises SelectorLimitException if
-    an evaluation exceeds the `limits`.
+    With ActiveMQ's prefix `convert_string_expressions:`, strings are converted for comparisons with
+    numbers and booleans. The function raises SelectorLimitException if an evaluation exceeds the
+    `limits`.
 
     Raises:
-        SelectorSyntaxError: a pattern is malformed, or the total size of the patterns is too large.
+        InvalidSelectorException: it is not a valid selector, a pattern in it is malformed, or the
+            total size of the patterns is too large.
 
     """
-    compiler = _Compiler(convert_strings=convert_strings)
-    evaluate = compiler.compile(node)
+    node = parse(text)
+    compiler = _Compiler(convert_strings=text.startswith(CONVERT_STRINGS_PREFIX))
+    try:
+        evaluate = compiler.compile(node)
+    except SelectorSyntaxError as error:
+        raise invalid(text, error) from None
     if compiler.lookups > _MANY_LOOKUPS:
         evaluate = _remembering(evaluate)
     lookups = compiler.lookups // _LOOKUPS_PER_STEP

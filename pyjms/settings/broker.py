@@ -16,7 +16,6 @@ from pyjms.settings.pool import PoolSettings
 from pyjms.settings.section import Section, Text
 from pyjms.settings.tls import TlsSettings
 from pyjms.settings.values import read_text
-from pyjms.transport.tls import with_tls
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["ActiveMQSettings", "EmbeddedSettings"]
@@ -116,7 +115,7 @@ class ActiveMQSettings(Section):
             uri = TransportURI.parse(self.broker_url)
         else:
             return EMBEDDED_BROKER_URL if self.embedded.enabled else NETWORK_BROKER_URL
-        return (uri if self.tls is None else with_tls(uri, self.tls.options())).with_secrets()
+        return (uri if self.tls is None else self.tls.added_to(uri)).with_secrets()
 
     @property
     def is_embedded(self) -> bool:

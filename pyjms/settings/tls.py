@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, SecretStr, field_validator
 
 from pyjms._yaml import DescribedModel
 from pyjms.settings.section import Section
-from pyjms.transport.tls import TlsOptions, check_cipher_suites
+
+if TYPE_CHECKING:
+    from pyjms.transport.tls import TlsOptions
+    from pyjms.transport.uri import TransportURI
 
 __all__ = ["TlsCommonSettings", "TlsSettings"]
 
@@ -44,11 +47,15 @@ class TlsCommonSettings(DescribedModel):
     @classmethod
     def _check_suites(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if names:
+            from pyjms.transport.tls import check_cipher_suites  # noqa: PLC0415 - loads ssl
+
             check_cipher_suites(names)
         return names
 
     def options(self) -> TlsOptions:
         """Return these settings as options of a transport, including the passwords."""
+        from pyjms.transport.tls import TlsOptions  # noqa: PLC0415 - loads ssl
+
         values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
         for name, value in values.items():
             if isinstance(value, SecretStr):
@@ -63,3 +70,9 @@ class TlsSettings(Section, TlsCommonSettings):
     """Whether the broker's certificate must match the host name in the URL."""
     server_name: str | None = None
     """Host name for SNI and certificate verification; null: the URL's."""
+
+    def added_to(self, uri: TransportURI) -> TransportURI:
+        """Return `uri` with these settings as its options."""
+        from pyjms.transport.tls import with_tls  # noqa: PLC0415 - loads ssl
+
+        return with_tls(uri, self.options())
