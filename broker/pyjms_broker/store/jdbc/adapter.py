@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -16,6 +17,7 @@ from pyjms.jms.destination import Destination, parse_destination
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.destination_stores import DestinationStores
 from pyjms_broker.store.jdbc.execution.database import Database, file_size
 from pyjms_broker.store.jdbc.execution.loading import Contents, load
 from pyjms_broker.store.jdbc.execution.operations import (
@@ -43,8 +45,10 @@ logger = get_logger(__name__)
 
 _MOST_CLEANED = 5000
 
+_S = TypeVar("_S", bound=JDBCMessageStore)
 
-class JDBCPersistenceAdapter:
+
+class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessageStore]):
     """A store in a database, which `start` opens or creates. (activemq-persistence J1 to J8)"""
 
     concurrent_store_and_dispatch_queues = False
@@ -197,7 +201,7 @@ class JDBCPersistenceAdapter:
             except JMSException as error:
                 logger.error("The stored destination %r is quarantined: %s", container, error)
                 continue
-            store = self._make_store(destination, by_priority, base, row.epoch)
+            store = self._restore(StoredDestination(destination, by_priority, base, row.epoch))
             store.load(row.messages, row.size, row.last_id)
         for container, subscription, count, _ in contents.subscriptions:
             topic = self._by_container.get(container)
@@ -229,19 +233,14 @@ class JDBCPersistenceAdapter:
     def queue_message_store(
         self, destination: Destination, prioritized: bool = False
     ) -> JDBCMessageStore:
-        store = self._queues.get(destination)
-        if store is None:
-            store = self._new_store(destination, prioritized)
+        store = super().queue_message_store(destination, prioritized)
         store.prioritized = prioritized
         return store
 
     def topic_message_store(
         self, destination: Destination, prioritized: bool = False
     ) -> JDBCTopicMessageStore:
-        store = self._topics.get(destination)
-        if store is None:
-            self._new_store(destination, prioritized)
-            return self._topics[destination]
+        store = super().topic_message_store(destination, prioritized)
         if store.prioritized != prioritized:
             store.set_prioritized(prioritized)
         return store
@@ -256,25 +255,31 @@ class JDBCPersistenceAdapter:
     def transaction_store(self) -> JDBCTransactionStore:
         return self._transactions
 
-    def _new_store(self, destination: Destination, prioritized: bool) -> JDBCMessageStore:
+    def _new_queue(self, destination: Destination, prioritized: bool) -> JDBCMessageStore:
+        return self._new_store(JDBCMessageStore, destination, prioritized)
+
+    def _new_topic(self, destination: Destination, prioritized: bool) -> JDBCTopicMessageStore:
+        return self._new_store(JDBCTopicMessageStore, destination, prioritized)
+
+    def _new_store(self, kind: type[_S], destination: Destination, prioritized: bool) -> _S:
         base, epoch = self._context.next_base(), _clock.time_ms()
-        store = self._make_store(destination, prioritized, base, epoch)
+        store = self._make_store(kind, StoredDestination(destination, prioritized, base, epoch))
         self._context.submit((AddContainer(store.container, base, epoch),), lambda _: None)
         return store
 
-    def _make_store(
-        self, destination: Destination, prioritized: bool, base: int, epoch: int
-    ) -> JDBCMessageStore:
-        stored = StoredDestination(destination, prioritized, base, epoch)
-        store: JDBCMessageStore
-        if destination.is_topic:
-            topic = JDBCTopicMessageStore(self._context, self._transactions, stored)
-            store = self._topics[destination] = topic
-        else:
-            store = JDBCMessageStore(self._context, self._transactions, stored)
-            self._queues[destination] = store
+    def _make_store(self, kind: type[_S], stored: StoredDestination) -> _S:
+        store = kind(self._context, self._transactions, stored)
         self._by_container[store.container] = store
         return store
+
+    def _restore(self, stored: StoredDestination) -> JDBCMessageStore:
+        """Make the store of a destination that the database has."""
+        destination = stored.destination
+        if destination.is_topic:
+            topic = self._topics[destination] = self._make_store(JDBCTopicMessageStore, stored)
+            return topic
+        queue = self._queues[destination] = self._make_store(JDBCMessageStore, stored)
+        return queue
 
     # -- the whole store
 
@@ -365,4 +370,9 @@ class JDBCPersistenceAdapter:
 
     def _store_of(self, container: str) -> JDBCMessageStore:
         store = self._by_container.get(container)
-        return store or self._new_store(parse_destination(container), prioritized=False)
+        if store is not None:
+            return store
+        destination = parse_destination(container)
+        if destination.is_topic:
+            return self.topic_message_store(destination)
+        return self.queue_message_store(destination)

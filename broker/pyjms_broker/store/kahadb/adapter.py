@@ -24,6 +24,7 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import RecoveredTransaction, StoreState
+from pyjms_broker.store.destination_stores import DestinationStores
 from pyjms_broker.store.file_adapter import FileAdapter
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
@@ -53,7 +54,9 @@ logger = get_logger(__name__)
 _WRITABLE_STATES: Final = (StoreState.RUNNING, StoreState.CONGESTED)
 
 
-class KahaDBPersistenceAdapter(FileAdapter):
+class KahaDBPersistenceAdapter(
+    FileAdapter, DestinationStores[KahaDBMessageStore, KahaDBTopicMessageStore]
+):
     """The store in `directory`. While started, it is used on one loop only.
 
     Source: ActiveMQ KahaDBPersistenceAdapter.
@@ -264,27 +267,13 @@ class KahaDBPersistenceAdapter(FileAdapter):
             from_kaha_destination(d.destination) for d in self._require_open().index.destinations()
         }
 
-    def queue_message_store(
-        self, destination: Destination, prioritized: bool = False
-    ) -> KahaDBMessageStore:
-        """See PersistenceAdapter."""
-        store = self._queues.get(destination)
-        if store is None:
-            store = self._queues[destination] = KahaDBMessageStore(
-                self._require_open(), self.transaction_store(), destination, prioritized, self._late
-            )
-        return store
+    def _new_queue(self, destination: Destination, prioritized: bool) -> KahaDBMessageStore:
+        db, transactions = self._require_open(), self.transaction_store()
+        return KahaDBMessageStore(db, transactions, destination, prioritized, self._late)
 
-    def topic_message_store(
-        self, destination: Destination, prioritized: bool = False
-    ) -> KahaDBTopicMessageStore:
-        """See PersistenceAdapter."""
-        store = self._topics.get(destination)
-        if store is None:
-            store = self._topics[destination] = KahaDBTopicMessageStore(
-                self._require_open(), self.transaction_store(), destination, prioritized
-            )
-        return store
+    def _new_topic(self, destination: Destination, prioritized: bool) -> KahaDBTopicMessageStore:
+        db, transactions = self._require_open(), self.transaction_store()
+        return KahaDBTopicMessageStore(db, transactions, destination, prioritized)
 
     def remove_message_store(self, destination: Destination) -> None:
         """See PersistenceAdapter."""

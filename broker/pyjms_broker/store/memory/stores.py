@@ -23,6 +23,7 @@ from pyjms_broker.store.api import (
     StoreState,
     SubscriptionKey,
 )
+from pyjms_broker.store.destination_stores import DestinationStores
 from pyjms_broker.store.memory.transactions import MemoryEntry, MemoryTransactionStore
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ class MemoryTopicMessageStore(MemoryMessageStore):
             self._remove(message_id)
 
 
-class MemoryPersistenceAdapter:
+class MemoryPersistenceAdapter(DestinationStores[MemoryMessageStore, MemoryTopicMessageStore]):
     """A store in memory.
 
     Source: ActiveMQ MemoryPersistenceAdapter.
@@ -285,22 +286,11 @@ class MemoryPersistenceAdapter:
     def destinations(self) -> set[Destination]:
         return {*self._queues, *self._topics}
 
-    def queue_message_store(
-        self, destination: Destination, prioritized: bool = False
-    ) -> MemoryMessageStore:
-        store = self._queues.get(destination)
-        if store is None:
-            store = self._queues[destination] = MemoryMessageStore(destination, self, prioritized)
-        return store
+    def _new_queue(self, destination: Destination, prioritized: bool) -> MemoryMessageStore:
+        return MemoryMessageStore(destination, self, prioritized)
 
-    def topic_message_store(
-        self, destination: Destination, prioritized: bool = False
-    ) -> MemoryTopicMessageStore:
-        store = self._topics.get(destination)
-        if store is None:
-            store = MemoryTopicMessageStore(destination, self, prioritized)
-            self._topics[destination] = store
-        return store
+    def _new_topic(self, destination: Destination, prioritized: bool) -> MemoryTopicMessageStore:
+        return MemoryTopicMessageStore(destination, self, prioritized)
 
     def remove_message_store(self, destination: Destination) -> None:
         store = self._queues.pop(destination, None) or self._topics.pop(destination, None)

@@ -19,6 +19,7 @@ from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.destination_stores import DestinationStores
 from pyjms_broker.store.file_adapter import FileAdapter
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.settings import JournalSettings
@@ -41,7 +42,9 @@ __all__ = ["MultiKahaDBPersistenceAdapter"]
 _DECISIONS: Final = "txStore"
 
 
-class MultiKahaDBPersistenceAdapter(FileAdapter):
+class MultiKahaDBPersistenceAdapter(
+    FileAdapter, DestinationStores[MultiMessageStore, MultiTopicMessageStore]
+):
     """The stores in `directory`. While started, they are used on one loop only.
 
     ActiveMQ: MultiKahaDBPersistenceAdapter.
@@ -200,37 +203,15 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         """See PersistenceAdapter."""
         return {d for adapter in self._adapters() for d in adapter.destinations()}
 
-    def queue_message_store(
-        self, destination: Destination, prioritized: bool = False
-    ) -> MultiMessageStore:
-        """See PersistenceAdapter. Blocks if it creates a separate store for the destination.
+    def _new_queue(self, destination: Destination, prioritized: bool) -> MultiMessageStore:
+        adapter = self._adapter_for(destination)
+        store = adapter.queue_message_store(destination, prioritized)
+        return MultiMessageStore(store, adapter.transaction_store(), self.transaction_store())
 
-        Raises:
-            InvalidDestinationException: no filter matches it.
-        """
-        store = self._queues.get(destination)
-        if store is None:
-            adapter = self._adapter_for(destination)
-            store = self._queues[destination] = MultiMessageStore(
-                adapter.queue_message_store(destination, prioritized),
-                adapter.transaction_store(),
-                self.transaction_store(),
-            )
-        return store
-
-    def topic_message_store(
-        self, destination: Destination, prioritized: bool = False
-    ) -> MultiTopicMessageStore:
-        """See PersistenceAdapter and `queue_message_store`."""
-        store = self._topics.get(destination)
-        if store is None:
-            adapter = self._adapter_for(destination)
-            store = self._topics[destination] = MultiTopicMessageStore(
-                adapter.topic_message_store(destination, prioritized),
-                adapter.transaction_store(),
-                self.transaction_store(),
-            )
-        return store
+    def _new_topic(self, destination: Destination, prioritized: bool) -> MultiTopicMessageStore:
+        adapter = self._adapter_for(destination)
+        store = adapter.topic_message_store(destination, prioritized)
+        return MultiTopicMessageStore(store, adapter.transaction_store(), self.transaction_store())
 
     def remove_message_store(self, destination: Destination) -> None:
         """See PersistenceAdapter. A separate store is deleted when all stores are stopped."""
@@ -255,6 +236,11 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         return None if each is None else self._partition(each)
 
     def _adapter_for(self, destination: Destination) -> KahaDBPersistenceAdapter:
+        """Return a destination's adapter. Blocks if it creates one.
+
+        Raises:
+            InvalidDestinationException: no filter matches it.
+        """
         self.transaction_store()
         adapter = self._existing_adapter(destination)
         if adapter is None:

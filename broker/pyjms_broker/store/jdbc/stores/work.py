@@ -185,7 +185,7 @@ class Addition:
         self._position: Position | None = None
         producer, sequence = split_id(message_id)
         self._frame = encode_message(message)
-        self._message_id = message_id
+        self.message_id = message_id
         self._priority = message.priority
         self._expiration = message.expiration
         self._producer = producer
@@ -203,10 +203,6 @@ class Addition:
         return self._position
 
     @property
-    def message_id(self) -> MessageId:
-        return self._message_id
-
-    @property
     def destination(self) -> Destination:
         return self._store.destination
 
@@ -220,7 +216,7 @@ class Addition:
     def commit(self) -> Sequence[Operation]:
         self._added = self._position = None
         store = self._store
-        if store.is_removed or store.contains(self._message_id, self._duplicate_id):
+        if store.is_removed or store.contains(self.message_id, self._duplicate_id):
             return self.rollback()
         if not store.keeps_messages:
             store.add_skipped(self._make(0))
@@ -255,7 +251,7 @@ class Addition:
             expiration=self._expiration,
             priority=self._priority,
             size=self._message_size,
-            broker_sequence=self._message_id.broker_sequence_id,
+            broker_sequence=self.message_id.broker_sequence_id,
             subscribers=self._store.subscribers,
             duplicate_id=self._duplicate_id,
             frame=self._frame if frame is None else frame,
