@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final
 from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
-from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.api.usage import MemoryUsage
 
 if TYPE_CHECKING:
@@ -236,13 +235,8 @@ class RegionDestination(BrokerDestination):
     are any, it cannot be removed."""
 
     @abstractmethod
-    def accept(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        transaction: Transaction | None = None,
-    ) -> Completion:
-        """Accept an admitted message as part of `transaction`.
+    def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
+        """Accept an admitted message as part of the exchange's transaction, if any.
 
         The Completion does not wait for the store if the sender requires no response.
         (activemq-persistence K13)
@@ -289,17 +283,19 @@ class RegionDestination(BrokerDestination):
 
     @abstractmethod
     def store_acknowledgement(
-        self,
-        context: OperationContext,
-        reference: MessageReference,
-        key: SubscriptionKey | None = None,
-        dead_letter: Completion = COMPLETED,
+        self, context: OperationContext, reference: MessageReference, key: SubscriptionKey | None
     ) -> Completion:
         """Record in the store that a message was consumed; done when it is stored.
 
         A queue's message is removed; a topic's message is acknowledged for the durable
-        subscription `key`. The store changes only after `dead_letter` was stored.
+        subscription `key`.
         """
+
+    @abstractmethod
+    def store_dead_lettered(
+        self, context: OperationContext, reference: MessageReference, key: SubscriptionKey | None
+    ) -> Completion:
+        """Do the same for a dead-lettered message, once its dead letter is stored."""
 
     @abstractmethod
     def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:

@@ -16,6 +16,7 @@ import anyio
 from pyjms import _clock
 from pyjms._forwarding import DelegatedAttribute
 from pyjms._logger import get_logger
+from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, Position, StoredMessage
 from pyjms_broker.ranges.progress import Progress, ProgressRecords
 from pyjms_broker.ranges.protocol import RangesError
@@ -247,7 +248,7 @@ class QueueReading:
         fresh = queue.reference_to(reference.message)
         fresh.redelivery_counter = reference.redelivery_counter
         queue.forget_duplicate(fresh)
-        queue.accept(queue.broker.context, fresh)
+        queue.accept(ProducerExchange(queue.broker.context), fresh)
         queue.statistics.enqueues -= 1
         queue.statistics.total_size -= fresh.size
 
@@ -261,7 +262,7 @@ class QueueReading:
         removed = 0
         for reference in tuple(held):
             queue.dispatcher.remove(reference)
-            queue.store_acknowledgement(NO_TRANSACTION, reference)
+            queue.store_acknowledgement(NO_TRANSACTION, reference, None)
             queue.drop(reference)
             removed += 1
             if removed % _BATCH == 0:

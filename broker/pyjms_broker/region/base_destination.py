@@ -18,10 +18,17 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.message import MessageReference, Position
+from pyjms_broker.api.message import (
+    MessageReference,
+    OperationContext,
+    Position,
+    SubscriptionKey,
+)
 from pyjms_broker.api.usage import MemoryUsage
+from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.dead_letter.dead_letters import unstored_dead_letter
+from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.flow.flow_control import FlowControl
 from pyjms_broker.store.api import StoreState
@@ -41,6 +48,7 @@ ADVISORY_TYPE = "Advisory"
 class BaseDestination(RegionDestination):
     """The base class of queues and topics."""
 
+    _audit: MessageAudit | None = None
     disposed: bool = False
     is_dead_letter_queue: bool = False
     FIXED: ClassVar[tuple[str, ...]]
@@ -117,7 +125,7 @@ class BaseDestination(RegionDestination):
             full = self.full_usage(reference)
             if full is not None:
                 return self.flow_control.wait_for_space(exchange, reference, full)
-        return self.accept(context, reference, exchange.transaction)
+        return self.accept(exchange, reference)
 
     def control_flow(self, *, enabled: bool) -> None:
         """Switch flow control on or off: senders wait while memory is full. Not for advisories."""
@@ -212,6 +220,47 @@ class BaseDestination(RegionDestination):
         cause: Throwable | None,
     ) -> None:
         self.broker.root.send_to_dead_letter_queue(context, reference, subscription, cause)
+        self.forget_duplicate(reference)
+
+    def forget_duplicate(self, reference: MessageReference) -> None:
+        """Allow a message with this id again, if the destination detects duplicate ids."""
+        if self._audit is not None:
+            self._audit.rollback(reference.message_id)
+
+    def store_dead_lettered(
+        self, context: OperationContext, reference: MessageReference, key: SubscriptionKey | None
+    ) -> Completion:
+        dead_letter = reference.dead_letter
+        ordering = None if dead_letter is COMPLETED else self._dead_letter_ordering(key)
+        if ordering is None or not reference.persistent:
+            return self.store_acknowledgement(context, reference, key)
+        return ordering.remove_after(
+            dead_letter,
+            context,
+            reference,
+            lambda context, reference: self.store_acknowledgement(context, reference, key),
+        )
+
+    @abstractmethod
+    def _dead_letter_ordering(self, key: SubscriptionKey | None) -> DeadLetterOrdering | None:
+        """Return the dead letters of a queue or of a durable subscription; None without a store."""
+
+    def remove_subscription(
+        self,
+        context: ConnectionContext,
+        subscription: Subscription,
+        last_delivered_sequence_id: int,
+    ) -> None:
+        if self._has_subscription(subscription):
+            self.statistics.consumers -= 1
+            self._detach(subscription, last_delivered_sequence_id)
+
+    @abstractmethod
+    def _has_subscription(self, subscription: Subscription) -> bool: ...
+
+    @abstractmethod
+    def _detach(self, subscription: Subscription, last_delivered_sequence_id: int) -> None:
+        """Detach a subscription; a durable one is deleted from the store."""
 
     def slow_consumer(self, subscription: Subscription) -> None:
         if self.policy.advisory_for_slow_consumers:

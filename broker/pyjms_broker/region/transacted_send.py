@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.transaction import Synchronization, Transaction
 
 if TYPE_CHECKING:
@@ -50,9 +51,8 @@ class PendingSend(Synchronization):
 
     def _send_again(self, removed: RegionDestination) -> None:
         destination = self._region.region_destination(removed.destination)
-        destination.accept(
-            ConnectionContext(), destination.reference_to(self.reference.message), self.transaction
-        )
+        exchange = ProducerExchange(ConnectionContext(), transaction=self.transaction)
+        destination.accept(exchange, destination.reference_to(self.reference.message))
 
     def committing(self, stored: Completion) -> None:
         self.reference.destination.committing(stored)

@@ -167,6 +167,7 @@ class FlowControlledSend:
         self.withdraw: Callable[[], None] | None = None
         self.timer: _wakeup.BackgroundTask | None = None
         self._destination = destination
+        self._exchange = exchange
         self._context = exchange.context
         self._producer = exchange.outer or exchange
         self._producer.blocked_sends += 1
@@ -239,13 +240,13 @@ class FlowControlledSend:
             self.transaction.pending_finished(self)
 
     def _accept(self) -> Completion:
-        destination, context, reference = self._destination, self._context, self._reference
+        destination, reference = self._destination, self._reference
         if destination.disposed:
             raise ResourceAllocationException(
                 f"{destination} was removed while a send waited for space",
                 hint="send again: the destination is created again",
             )
         if reference.is_expired():
-            destination.expired(context, reference, None)
+            destination.expired(self._context, reference, None)
             return reference.dead_letter
-        return destination.accept(context, reference, self.transaction)
+        return destination.accept(self._exchange, reference)

@@ -11,17 +11,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import MessageId, Throwable
+from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command
+from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.arrival_order import ArrivalOrder
 from pyjms_broker.region.base_destination import BaseDestination
+from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.region.queue.bridge_replay import check_return
 from pyjms_broker.region.queue.contents import QueueContents
 from pyjms_broker.region.queue.dispatcher import QueueDispatcher
@@ -70,7 +71,7 @@ class Queue(BaseDestination):
         """The messages in memory."""
         self._tracks_positions = self.contents.excluded is not None
         self.dispatcher = QueueDispatcher(self, policy, self.contents.cursor)
-        self._audit = (
+        self._audit: MessageAudit | None = (
             MessageAudit(policy.max_queue_audit_depth, policy.max_producers_to_audit)
             if policy.enable_audit
             else None
@@ -95,12 +96,8 @@ class Queue(BaseDestination):
         self.marks_redelivered = policy.persist_jms_redelivered and self.store is not None
         return kept
 
-    def accept(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        transaction: Transaction | None = None,
-    ) -> Completion:
+    def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
+        context, transaction = exchange.context, exchange.transaction
         audit = self._audit
         if audit is not None and audit.is_duplicate(reference.message_id):
             check_return(self.broker.own_path, self.references, reference)
@@ -201,11 +198,6 @@ class Queue(BaseDestination):
         self.memory.decrease(reference.size)
         self.forget_duplicate(reference)
 
-    def forget_duplicate(self, reference: MessageReference) -> None:
-        """Allow a message with this id again, if the queue detects duplicate ids."""
-        if self._audit is not None:
-            self._audit.rollback(reference.message_id)
-
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
         reference = self.reference_to(stored.message, stored.position)
         self.contents.remove_paged_out(reference)
@@ -240,36 +232,21 @@ class Queue(BaseDestination):
         return checked(self.store.update_message(copy), self.store, "update_message")
 
     def store_acknowledgement(
-        self,
-        context: OperationContext,
-        reference: MessageReference,
-        key: SubscriptionKey | None = None,
-        dead_letter: Completion = COMPLETED,
+        self, context: OperationContext, reference: MessageReference, key: SubscriptionKey | None
     ) -> Completion:
         store = self.store
         if store is None or not reference.persistent:
             return COMPLETED
-        if dead_letter is COMPLETED:
-            removed = store.remove_message(context, reference)
-            return removed if removed is COMPLETED else checked(removed, store, "remove_message")
-        return self.contents.dead_letter_ordering.remove_after(
-            dead_letter, context, reference, self.store_acknowledgement
-        )
+        removed = store.remove_message(context, reference)
+        return removed if removed is COMPLETED else checked(removed, store, "remove_message")
+
+    def _dead_letter_ordering(self, key: SubscriptionKey | None) -> DeadLetterOrdering | None:
+        return None if self.store is None else self.contents.dead_letter_ordering
 
     def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.drop(reference)
         if self.reports_consumed:
             self.report_consumed(context, reference)
-
-    def poisoned(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription,
-        cause: Throwable | None,
-    ) -> None:
-        super().poisoned(context, reference, subscription, cause)
-        self.forget_duplicate(reference)
 
     def drop(self, reference: MessageReference) -> None:
         """Remove a message that was consumed, expired or removed from memory."""
@@ -333,17 +310,10 @@ class Queue(BaseDestination):
             self._browsers[subscription] = None
             subscription.destinations.append(self)
 
-    def remove_subscription(
-        self,
-        context: ConnectionContext,
-        subscription: Subscription,
-        last_delivered_sequence_id: int,
-    ) -> None:
-        if subscription not in self.dispatcher.ring.candidates and (
-            subscription not in self._browsers
-        ):
-            return
-        self.statistics.consumers -= 1
+    def _has_subscription(self, subscription: Subscription) -> bool:
+        return subscription in self.dispatcher.ring.candidates or subscription in self._browsers
+
+    def _detach(self, subscription: Subscription, last_delivered_sequence_id: int) -> None:
         if isinstance(subscription, QueueSubscription):
             self.dispatcher.remove_consumer(subscription)
             subscription.detach(self, last_delivered_sequence_id)
@@ -378,7 +348,7 @@ class Queue(BaseDestination):
         if in_memory.owner is not None or in_memory.acked:
             return False
         self.dispatcher.remove(in_memory)
-        self.store_acknowledgement(NO_TRANSACTION, in_memory, dead_letter=in_memory.dead_letter)
+        self.store_dead_lettered(NO_TRANSACTION, in_memory, None)
         self.drop(in_memory)
         return True
 
@@ -386,11 +356,12 @@ class Queue(BaseDestination):
         """Remove a paged-out message; return whether it was there."""
         if reference.dropped or not self.contents.may_be_paged_out(reference):
             return False
-        if (dead_letter := reference.dead_letter) is COMPLETED:
-            self.store_acknowledgement(NO_TRANSACTION, reference)
+        is_dead_lettered = reference.dead_letter is not COMPLETED
+        if not is_dead_lettered:
+            self.store_acknowledgement(NO_TRANSACTION, reference, None)
         removed = self.contents.remove_paged_out(reference) and self._count_removed(reference)
-        if dead_letter is not COMPLETED:
-            self.store_acknowledgement(NO_TRANSACTION, reference, dead_letter=dead_letter)
+        if is_dead_lettered:
+            self.store_dead_lettered(NO_TRANSACTION, reference, None)
         return removed
 
     def _count_removed(self, reference: MessageReference) -> bool:
@@ -416,7 +387,7 @@ class Queue(BaseDestination):
     def expire(self, reference: MessageReference) -> None:
         """Expire a message that is neither dispatched nor in a list of the dispatcher."""
         self.count_expired(reference)
-        self.store_acknowledgement(NO_TRANSACTION, reference, dead_letter=reference.dead_letter)
+        self.store_dead_lettered(NO_TRANSACTION, reference, None)
         self.drop(reference)
 
     def count_expired(self, reference: MessageReference) -> None:

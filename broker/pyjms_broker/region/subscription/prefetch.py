@@ -81,17 +81,18 @@ class PrefetchSubscription(AbstractSubscription):
         self,
         context: OperationContext,
         reference: MessageReference,
-        dead_letter: Completion = COMPLETED,
+        *,
+        is_dead_letter: bool = False,
     ) -> Completion:
         """Record in the store, in the context's transaction if any, that the message was consumed.
 
-        With `dead_letter`, the store changes only after that dead letter was stored.
+        With `is_dead_letter`, the store changes only after the dead letter was stored.
         """
         if not reference.persistent:
             return COMPLETED
-        return reference.destination.store_acknowledgement(
-            context, reference, self.durable_key, dead_letter
-        )
+        at = reference.destination
+        store = at.store_dead_lettered if is_dead_letter else at.store_acknowledgement
+        return store(context, reference, self.durable_key)
 
     # messages that were acknowledged in open transactions
     def add_transacted(self, references: list[MessageReference]) -> None:
@@ -240,13 +241,13 @@ class PrefetchSubscription(AbstractSubscription):
         references = self._range(ack)
         for reference in references:
             reference.destination.poisoned(exchange.context, reference, self, ack.poison_cause)
-        return self._complete(_context_of(ack), references, after_dead_letters=True)
+        return self._complete(_context_of(ack), references, are_dead_letters=True)
 
     def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         references = self._counted_range(ack, exchange.transaction)
         for reference in references:
             reference.destination.expired(exchange.context, reference, self)
-        return self._complete(_context_of(ack), references, after_dead_letters=True)
+        return self._complete(_context_of(ack), references, are_dead_letters=True)
 
     # the messages that an acknowledgement names
     def _find(self, ack: MessageAck) -> MessageReference:
@@ -292,12 +293,11 @@ class PrefetchSubscription(AbstractSubscription):
         self,
         context: OperationContext,
         references: list[MessageReference],
-        after_dead_letters: bool = False,
+        *,
+        are_dead_letters: bool = False,
     ) -> Completion:
         stored = [
-            self._complete_in_range(
-                context, reference, reference.dead_letter if after_dead_letters else COMPLETED
-            )
+            self._complete_in_range(context, reference, is_dead_letter=are_dead_letters)
             for reference in references
         ]
         self._shrink(len(references))
@@ -305,9 +305,9 @@ class PrefetchSubscription(AbstractSubscription):
         return all_of(stored)
 
     def _complete_in_range(
-        self, context: OperationContext, reference: MessageReference, dead_letter: Completion
+        self, context: OperationContext, reference: MessageReference, *, is_dead_letter: bool
     ) -> Completion:
-        stored = self.store_acknowledgement(context, reference, dead_letter)
+        stored = self.store_acknowledgement(context, reference, is_dead_letter=is_dead_letter)
         self.undispatch(reference)
         self.dequeue_count += 1
         self.settle(reference)

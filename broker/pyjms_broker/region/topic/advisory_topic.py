@@ -16,9 +16,8 @@ from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import Command, DataStructure
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.region.topic.topic import Topic
 
 __all__ = ["AdvisoryTopic"]
@@ -38,21 +37,16 @@ class AdvisoryTopic(Topic):
     """The number of missed advisories, summed over the consumers."""
     _next_log = 0.0
 
-    def accept(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        transaction: Transaction | None = None,
-    ) -> Completion:
+    def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
         about = reference.message.data_structure
         if about is not None:
             reference.size += _size_of(about) + len(self.destination.physical_name)
         if not self._has_space():
-            if transaction is not None:  # a client's: the broker's advisories have none
+            if exchange.transaction is not None:  # a client's: the broker's advisories have none
                 raise ResourceAllocationException(f"{self} has no space for {reference.message_id}")
             self._publish_to_ready(reference)
             return COMPLETED
-        return super().accept(context, reference, transaction)
+        return super().accept(exchange, reference)
 
     def _has_space(self) -> bool:
         if not self._spooling and not self.memory.is_full:

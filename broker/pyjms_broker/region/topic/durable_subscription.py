@@ -332,7 +332,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def _expire(self, reference: MessageReference) -> None:
         reference.destination.expired(self.context, reference, self)
-        self.store_acknowledgement(NO_TRANSACTION, reference, reference.dead_letter)
+        self.store_acknowledgement(NO_TRANSACTION, reference, is_dead_letter=True)
 
     def expire_messages(self, limit: int) -> None:
         """Remove the expired among the first `limit` waiting messages.

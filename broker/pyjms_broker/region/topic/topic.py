@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of, checked
 from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.arrival_order import ArrivalOrder
 from pyjms_broker.region.base_destination import BaseDestination
+from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.topic.recovery import RETAIN_MARK, TopicRecovery
@@ -83,14 +85,9 @@ class Topic(BaseDestination):
         return list(self._subscribers)
 
     # sending
-    def accept(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        transaction: Transaction | None = None,
-    ) -> Completion:
-        if transaction is not None:
-            return self._accept_transacted(transaction, reference)
+    def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
+        if exchange.transaction is not None:
+            return self._accept_transacted(exchange.transaction, reference)
         stored: Completion = COMPLETED
         store = self.store if self.durable_count and reference.persistent else None
         if store is not None:
@@ -99,6 +96,7 @@ class Topic(BaseDestination):
             self.log_duplicate(reference)
         else:
             if stored is not COMPLETED:
+                context = exchange.context
                 stored.then(lambda done: self.report_lost(context, reference, done))
             must_wait = self.running_commits or not self._is_concurrent
             if self._unstored or (stored is not COMPLETED and must_wait):
@@ -172,24 +170,16 @@ class Topic(BaseDestination):
 
     # consumption
     def store_acknowledgement(
-        self,
-        context: OperationContext,
-        reference: MessageReference,
-        key: SubscriptionKey | None = None,
-        dead_letter: Completion = COMPLETED,
+        self, context: OperationContext, reference: MessageReference, key: SubscriptionKey | None
     ) -> Completion:
         store = self.store
         if store is None or key is None or not reference.persistent:
             return COMPLETED
-        subscription = None if dead_letter is COMPLETED else self._durable(key)
-        if subscription is None:
-            return checked(store.acknowledge(context, key, reference), store, "acknowledge")
-        return subscription.dead_letter_ordering(self).remove_after(
-            dead_letter,
-            context,
-            reference,
-            lambda context, reference: self.store_acknowledgement(context, reference, key),
-        )
+        return checked(store.acknowledge(context, key, reference), store, "acknowledge")
+
+    def _dead_letter_ordering(self, key: SubscriptionKey | None) -> DeadLetterOrdering | None:
+        subscription = None if self.store is None or key is None else self._durable(key)
+        return None if subscription is None else subscription.dead_letter_ordering(self)
 
     def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.statistics.dequeues += 1
@@ -271,18 +261,11 @@ class Topic(BaseDestination):
         subscription.saved = all_of([subscription.saved, saved])
         return store.last_arrival
 
-    def remove_subscription(
-        self,
-        context: ConnectionContext,
-        subscription: Subscription,
-        last_delivered_sequence_id: int,
-    ) -> None:
-        """Detach a subscription; a durable one is deleted from the store."""
-        if not isinstance(subscription, TopicSubscription | DurableTopicSubscription):
-            return
-        if subscription not in self._subscribers:
-            return
-        self.statistics.consumers -= 1
+    def _has_subscription(self, subscription: Subscription) -> bool:
+        return subscription in self._subscribers
+
+    def _detach(self, subscription: Subscription, last_delivered_sequence_id: int) -> None:
+        assert isinstance(subscription, TopicSubscription | DurableTopicSubscription)
         self._subscribers.remove(subscription)
         if isinstance(subscription, DurableTopicSubscription):
             self._count_durable(-1)
