@@ -249,6 +249,10 @@ class RegionDestination(BrokerDestination):
         """Return a new reference to a message that a store returned for this destination."""
 
     @abstractmethod
+    def recreated(self) -> RegionDestination:
+        """Return the destination of this name, which is created again if this one was removed."""
+
+    @abstractmethod
     def committing(self, stored: Completion) -> None:
         """Record that messages of a transaction become visible when `stored` is done."""
 

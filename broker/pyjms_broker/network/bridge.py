@@ -257,7 +257,7 @@ class NetworkBridge:
             self._resume_durables(subscriptions, local.client_id)
         if self._remote_subscriptions is not None:
             subscriptions.synchronize(self._remote_subscriptions)
-        self._advisories = RemoteAdvisories(attributes, between, local, remote, subscriptions)
+        self._advisories = RemoteAdvisories(remote, subscriptions)
         if not attributes.static_bridge:
             await self._advisories.subscribe()
 

@@ -17,9 +17,8 @@ from pyjms.wire.openwire.commands import (
     RemoveSubscriptionInfo,
 )
 from pyjms_broker.api.copying import copy_command
-from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.demand.permitted import advisory_topic
-from pyjms_broker.network.demand.subscriptions import Between, BridgeSubscriptions
+from pyjms_broker.network.demand.subscriptions import BridgeSubscriptions
 from pyjms_broker.network.demand.virtual import (
     for_virtual,
     is_about_virtual_destinations,
@@ -37,23 +36,14 @@ class RemoteAdvisories:
     """Handles the advisories that one bridge gets.
 
     Args:
-        attributes: the attributes of the network connector.
-        between: the two brokers.
-        local, remote: the connections to them.
+        remote: the connection to the remote broker.
         subscriptions: the bridge's subscriptions at the local broker.
     """
 
-    def __init__(
-        self,
-        attributes: NetworkConnectorAttributes,
-        between: Between,
-        local: BridgeEnd,
-        remote: BridgeEnd,
-        subscriptions: BridgeSubscriptions,
-    ) -> None:
-        self._attributes = attributes
-        self._between = between
-        self._local = local
+    def __init__(self, remote: BridgeEnd, subscriptions: BridgeSubscriptions) -> None:
+        self._attributes = attributes = subscriptions.attributes
+        self._between = subscriptions.between
+        self._local = subscriptions.local
         self._remote = remote
         self._subscriptions = subscriptions
         self._consumer = remote.next_consumer_id()

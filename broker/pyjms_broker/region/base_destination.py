@@ -164,6 +164,9 @@ class BaseDestination(RegionDestination):
     def stop(self) -> None:
         """Stop dispatching and all background tasks."""
 
+    def recreated(self) -> RegionDestination:
+        return self.broker.region_destination(self.destination)
+
     def committing(self, stored: Completion) -> None:
         """Delay new messages until the commit `stored` is done.
 

@@ -105,7 +105,7 @@ class RegionBroker(InnermostBroker):
         """Called for each new consumer of a queue, with its subscription."""
         self._table = DestinationTable(destination_limits or DestinationLimits())
         self.removed_statistics = self._table.removed_statistics
-        self.subscriptions = SubscriptionRegistry(self, self.policy_map, self._table)
+        self.subscriptions = SubscriptionRegistry(self, self._table)
         self.slow_consumers = SlowConsumers(self.policy_map, self.subscriptions.get)
         self._clients = ClientIds(broker_name)
         self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)

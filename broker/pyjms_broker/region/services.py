@@ -10,6 +10,7 @@ from pyjms.wire.openwire.commands import BrokerId
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.flow.selector_meter import SelectorMeter
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.slow_consumers import SlowConsumers
@@ -29,6 +30,7 @@ class RegionServices(Protocol):
     """The outermost filter of the chain, where dead letters and events enter."""
     context: ConnectionContext
     """The broker's own context."""
+    policy_map: PolicyMap
     store: PersistenceAdapter
     store_capabilities: StoreCapabilities
     temp_store: TempStore | None

@@ -17,7 +17,6 @@ from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.text import can_be_written
-from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.destination_table import DestinationTable, SubscriptionIndex
 from pyjms_broker.region.queue.browser import QueueBrowserSubscription
 from pyjms_broker.region.queue.subscription import QueueSubscription
@@ -42,11 +41,9 @@ logger = get_logger(__name__)
 class SubscriptionRegistry:
     """All subscriptions of a broker."""
 
-    def __init__(
-        self, broker: RegionServices, policy_map: PolicyMap, destinations: DestinationTable
-    ) -> None:
+    def __init__(self, broker: RegionServices, destinations: DestinationTable) -> None:
         self._broker = broker
-        self._policy_map = policy_map
+        self._policy_map = broker.policy_map
         self._table = destinations
         self._by_consumer: dict[ConsumerId | None, Subscription] = {}
         self._durables: dict[SubscriptionKey, DurableTopicSubscription] = {}

@@ -13,7 +13,6 @@ from pyjms_broker.api.transaction import Synchronization, Transaction
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination
     from pyjms_broker.api.message import MessageReference
-    from pyjms_broker.region.services import RegionServices
 
 __all__ = ["PendingSend", "TransactedSend"]
 
@@ -26,12 +25,9 @@ class PendingSend(Synchronization):
     `before_commit` until the end, `prepared_sends` prevents the removal of the destination.
     """
 
-    __slots__ = ("_kept", "_region", "reference", "transaction")
+    __slots__ = ("_kept", "reference", "transaction")
 
-    def __init__(
-        self, region: RegionServices, transaction: Transaction, reference: MessageReference
-    ) -> None:
-        self._region = region
+    def __init__(self, transaction: Transaction, reference: MessageReference) -> None:
         self.transaction = transaction
         self.reference = reference
         self._kept: RegionDestination | None = None
@@ -50,7 +46,7 @@ class PendingSend(Synchronization):
             self._send_again(destination)
 
     def _send_again(self, removed: RegionDestination) -> None:
-        destination = self._region.region_destination(removed.destination)
+        destination = removed.recreated()
         exchange = ProducerExchange(ConnectionContext(), transaction=self.transaction)
         destination.accept(exchange, destination.reference_to(self.reference.message))
 
@@ -71,13 +67,12 @@ class TransactedSend(PendingSend):
 
     def __init__(
         self,
-        region: RegionServices,
         transaction: Transaction,
         reference: MessageReference,
         committed: Callable[[MessageReference], None],
         rolled_back: Callable[[MessageReference], None],
     ) -> None:
-        super().__init__(region, transaction, reference)
+        super().__init__(transaction, reference)
         self._committed = committed
         self._rolled_back = rolled_back
 

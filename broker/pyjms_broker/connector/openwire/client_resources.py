@@ -67,6 +67,9 @@ MAXIMUM_SHARED = 1000
 class ResourceOwner(ContextOwner, RegisteredConnection, Protocol):
     """The connection that owns the resources."""
 
+    host: BrokerHost
+    connector: TransportConnector
+
     def refused(self, error: Exception) -> None:
         """Close the connection soon, because the broker has refused the client."""
 
@@ -74,13 +77,11 @@ class ResourceOwner(ContextOwner, RegisteredConnection, Protocol):
 class ClientResources:
     """The open resources of one client."""
 
-    def __init__(
-        self, owner: ResourceOwner, host: BrokerHost, connector: TransportConnector
-    ) -> None:
+    def __init__(self, owner: ResourceOwner) -> None:
         self._owner = owner
-        self._host = host
-        self._connector = connector
-        self._broker = host.broker
+        self._host = owner.host
+        self._connector = owner.connector
+        self._broker = owner.host.broker
         self.connections: dict[ConnectionId, ConnectionState] = {}
         self.producers: dict[ProducerId | None, ProducerExchange] = {}
         """By id. None is never a key: a command without a producer id finds no producer."""

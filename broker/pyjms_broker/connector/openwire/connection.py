@@ -94,11 +94,11 @@ class BrokerConnection:
     ) -> None:
         self.host = host
         self.broker = host.broker
-        self.resources = ClientResources(self, host, connector)
+        self.connector = connector
+        self.resources = ClientResources(self)
         # shortcuts to the same two tables for the most frequent commands
         self.producers = self.resources.producers
         self.consumers = self.resources.consumers
-        self._connector = connector
         self.cluster = connector.cluster
         self.audits_bridges = connector.audit_network_producers
         self._handler_of = handlers.get
@@ -140,7 +140,7 @@ class BrokerConnection:
     # life cycle
     def start_soon(self) -> None:
         """Negotiate with the client and serve it, in the background."""
-        self._connector.connections.add(self)
+        self.connector.connections.add(self)
         self._start_task = spawn(
             self._start, name=f"broker {self.remote_address} start", on_error=self._start_failed
         )
@@ -151,7 +151,7 @@ class BrokerConnection:
         self._oneway(
             BrokerInfo(
                 self.host.broker_id,
-                self._connector.connect_uri,
+                self.connector.connect_uri,
                 broker_name=self.host.broker_name,
             )
         )
@@ -242,7 +242,7 @@ class BrokerConnection:
             await self._back_pressure.stop()
             await self._transport.stop()
         finally:
-            self._connector.connections.discard(self)
+            self.connector.connections.discard(self)
             self._stopped.set()
 
     # from the transport

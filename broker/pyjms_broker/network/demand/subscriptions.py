@@ -59,9 +59,9 @@ class BridgeSubscriptions:
         local: BridgeEnd,
         table: DemandTable,
     ) -> None:
-        self._attributes = attributes
-        self._between = between
-        self._local = local
+        self.attributes = attributes
+        self.between = between
+        self.local = local
         self._table = table
         self._permitted = PermittedDestinations(attributes)
         self._by_local: dict[commands.ConsumerId | None, Demand] = {}
@@ -112,7 +112,7 @@ class BridgeSubscriptions:
         replaced = self._replaced_by(demand)
         for other in replaced:
             demand.take_over(other)
-        if not demand.is_durable or self._attributes.dynamic_only:
+        if not demand.is_durable or self.attributes.dynamic_only:
             demand.consumers[consumer_id] = info
         self._subscribe(demand)
         for other in replaced:
@@ -127,7 +127,7 @@ class BridgeSubscriptions:
         if demand is None:
             return
         demand.consumers.pop(consumer_id, None)
-        is_kept = demand.is_static or (demand.durables and not self._attributes.dynamic_only)
+        is_kept = demand.is_static or (demand.durables and not self.attributes.dynamic_only)
         if not demand.consumers and not is_kept:
             self._unsubscribe(demand)
 
@@ -149,7 +149,7 @@ class BridgeSubscriptions:
                 continue
             known.add((info.client_id, info.subscription_name))
             self.consumer_added(info)
-        static = self._attributes.statically_included_destinations
+        static = self.attributes.statically_included_destinations
         for demand in self.all():
             if demand.is_durable and not demand.is_closing:
                 demand.durables &= known
@@ -163,11 +163,11 @@ class BridgeSubscriptions:
 
         A bridge's subscription represents those of a broker that is one hop further away.
         """
-        name, token = info.subscription_name or "", self._attributes.client_id_token
+        name, token = info.subscription_name or "", self.attributes.client_id_token
         if not name.startswith(_DURABLE_PREFIX):
             return False
-        hops = self._attributes.consumers_hops
-        from_here = f"{token}{self._between.local_name}{token}inbound"
+        hops = self.attributes.consumers_hops
+        from_here = f"{token}{self.between.local_name}{token}inbound"
         return from_here in (info.client_id or "") or 0 <= hops <= 1
 
     def add_static(self, destination: Destination, subscription_name: str | None = None) -> None:
@@ -177,7 +177,7 @@ class BridgeSubscriptions:
         if self._by_destination.get(destination):
             return
         info = commands.ConsumerInfo(
-            self._local.next_consumer_id(),
+            self.local.next_consumer_id(),
             destination=destination,
             subscription_name=subscription_name,
         )
@@ -199,8 +199,8 @@ class BridgeSubscriptions:
         return (
             not info.browser
             and info.destination is not None
-            and not is_too_long(info.broker_path, self._attributes.consumers_hops)
-            and self._between.local_id not in (info.broker_path or ())
+            and not is_too_long(info.broker_path, self.attributes.consumers_hops)
+            and self.between.local_id not in (info.broker_path or ())
             and self._permitted.includes(info.destination)
         )
 
@@ -212,7 +212,7 @@ class BridgeSubscriptions:
             self._has_warned = True
             logger.warning(
                 "The bridge to %s has %d consumers, its limit; it forwards nothing for others",
-                self._between.remote_id,
+                self.between.remote_id,
                 count,
             )
         return True
@@ -222,7 +222,7 @@ class BridgeSubscriptions:
         assert info.destination is not None
         if info.destination.is_topic:
             return True
-        attributes = self._attributes
+        attributes = self.attributes
         return attributes.conduit_subscriptions and (
             not info.network_subscription or attributes.conduit_network_queue_subscriptions
         )
@@ -239,7 +239,7 @@ class BridgeSubscriptions:
                 len(demand.durables), MAXIMUM_CONSUMERS
             ):
                 demand.durables.add((info.client_id, info.subscription_name))
-            if info.subscription_name is None or self._attributes.dynamic_only:
+            if info.subscription_name is None or self.attributes.dynamic_only:
                 demand.consumers[consumer_id] = info
                 self._by_remote[consumer_id] = demand
         return bool(joined)
@@ -281,9 +281,9 @@ class BridgeSubscriptions:
         destination = demand.local.destination
         assert destination is not None
         if not (
-            self._attributes.suppress_duplicate_topic_subscriptions
+            self.attributes.suppress_duplicate_topic_subscriptions
             if destination.is_topic
-            else self._attributes.suppress_duplicate_queue_subscriptions
+            else self.attributes.suppress_duplicate_queue_subscriptions
         ):
             return False
         serving = self._table.serving(demand)
@@ -296,8 +296,8 @@ class BridgeSubscriptions:
     # subscriptions at the local broker
     def _new_demand(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> Demand:
         local = copy_command(info)
-        local.consumer_id = self._local.next_consumer_id()
-        local.broker_path = appended(info.broker_path, self._between.remote_id)
+        local.consumer_id = self.local.next_consumer_id()
+        local.broker_path = appended(info.broker_path, self.between.remote_id)
         local.network_consumer_path = [*(info.network_consumer_path or ()), consumer_id]
         is_conduit = self._is_conduit(info)
         if is_conduit:
@@ -306,17 +306,17 @@ class BridgeSubscriptions:
         demand = Demand(self, self._finished(local), is_static=False, can_be_conduit=is_conduit)
         if info.subscription_name is not None:
             assert info.destination is not None
-            local.subscription_name = durable_name(self._between.local_name, info.destination)
+            local.subscription_name = durable_name(self.between.local_name, info.destination)
             demand.durables.add((info.client_id, info.subscription_name))
         return demand
 
     def _finished(self, local: commands.ConsumerInfo) -> commands.ConsumerInfo:
-        attributes = self._attributes
+        attributes = self.attributes
         local.network_subscription = True
         local.dispatch_async = attributes.dispatch_async
         local.prefetch_size = attributes.prefetch_size
         local.additional_predicate = commands.NetworkBridgeFilter(
-            self._between.remote_id, attributes.messages_hops, attributes.consumers_hops
+            self.between.remote_id, attributes.messages_hops, attributes.consumers_hops
         )
         if attributes.decrease_network_consumer_priority:
             hops = len(local.broker_path or ())
@@ -332,18 +332,18 @@ class BridgeSubscriptions:
         if _is_pattern(destination):
             self._patterns[demand] = None
         self._table.add(demand)
-        logger.debug("Bridge to %s: forwards %s", self._between.remote_id, demand.local.destination)
+        logger.debug("Bridge to %s: forwards %s", self.between.remote_id, demand.local.destination)
 
         def refused(error: Exception) -> None:
             logger.warning(
                 "The bridge to %s cannot forward %s: %s",
-                self._between.remote_id,
+                self.between.remote_id,
                 demand.local.destination,
                 error,
             )
             self._forget(demand)
 
-        self._local.try_request(demand.local, refused)
+        self.local.try_request(demand.local, refused)
 
     def _unsubscribe(self, demand: Demand) -> None:
         demand.is_closing = True
@@ -353,15 +353,15 @@ class BridgeSubscriptions:
         """End a closing subscription once it has no unconfirmed messages."""
         if not demand.is_closing or demand.unconfirmed or not self._forget(demand):
             return
-        self._local.try_request(
+        self.local.try_request(
             commands.RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET), _ignore
         )
         if demand.is_deleted:
-            self._local.try_request(
+            self.local.try_request(
                 commands.RemoveSubscriptionInfo(
-                    connection_id=self._local.connection_id,
+                    connection_id=self.local.connection_id,
                     subscription_name=demand.local.subscription_name,
-                    client_id=self._local.client_id,
+                    client_id=self.local.client_id,
                 )
             )
 

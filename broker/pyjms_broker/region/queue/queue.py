@@ -119,9 +119,7 @@ class Queue(BaseDestination):
                 self._discard(reference)
                 raise
         if transaction is not None:
-            transaction.add(
-                TransactedSend(self.broker, transaction, reference, self._committed, self._discard)
-            )
+            transaction.add(TransactedSend(transaction, reference, self._committed, self._discard))
             return stored
         # messages numbered by the store wait for those with lower numbers
         must_wait = stored is not COMPLETED and (

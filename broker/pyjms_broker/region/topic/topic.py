@@ -334,7 +334,7 @@ class _TopicSend(PendingSend):
     def __init__(
         self, topic: Topic, transaction: Transaction, reference: MessageReference, is_stored: bool
     ) -> None:
-        super().__init__(topic.broker, transaction, reference)
+        super().__init__(transaction, reference)
         self._topic = topic
         self._is_stored = is_stored
 

@@ -56,7 +56,7 @@ class Maintenance:
         self._on_lock_lost = on_lock_lost
         self._on_index_error = on_index_error
         self._checkpoint = Checkpoint(db)
-        self._cleanup = Cleanup(db, transactions, self._checkpoint, settings)
+        self._cleanup = Cleanup(self._checkpoint, transactions, settings)
         self._cleaning = anyio.Lock()
         self._tasks: list[BackgroundTask] = []
         self._dirty = anyio.Event()

@@ -26,7 +26,7 @@ class Checkpoint:
     """Writes checkpoints, one at a time. Use it on the loop."""
 
     def __init__(self, db: MessageDatabase) -> None:
-        self._db = db
+        self.db = db
         self._lock = anyio.Lock()
         self._pending: IndexCheckpoint | None = None
         self._done = (-1, -1)
@@ -41,7 +41,7 @@ class Checkpoint:
         async with self._lock:
             if self._pending is not None:
                 await self._write(self._pending, sync)
-            db = self._db
+            db = self.db
             db.journal.write_late()
             last = db.last
             if last is None or (last <= self._done and not db.index.dirty and not sync):
@@ -54,16 +54,16 @@ class Checkpoint:
             self._done = last
 
     async def _write(self, checkpoint: IndexCheckpoint, sync: bool) -> None:
-        await wait_for(self._db.journal.barrier(sync=True))
+        await wait_for(self.db.journal.barrier(sync=True))
         with anyio.CancelScope(shield=True):  # a worker thread cannot be cancelled
-            index = self._db.index
+            index = self.db.index
             await anyio.to_thread.run_sync(lambda: index.write_checkpoint(checkpoint, sync=sync))
             index.complete_checkpoint(checkpoint)
             self._pending = None
 
     async def reclaim(self) -> None:
         """Remove the backlogs of deleted subscriptions in increments."""
-        for topic in self._db.index.destinations():
+        for topic in self.db.index.destinations():
             while isinstance(topic, TopicIndex) and topic.is_reclaiming:
                 topic.reclaim()
                 await anyio.lowlevel.checkpoint()

@@ -40,7 +40,6 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.store.kahadb.index import StoreIndex, SubscriptionIndex, TopicIndex
 from pyjms_broker.store.kahadb.maintenance.ack_compaction import AckCompaction
 from pyjms_broker.store.kahadb.maintenance.checkpoint import Checkpoint
-from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 
@@ -148,12 +147,11 @@ class Cleanup:
 
     def __init__(
         self,
-        db: MessageDatabase,
-        transactions: KahaDBTransactionStore,
         checkpoint: Checkpoint,
+        transactions: KahaDBTransactionStore,
         settings: KahaDBSettings,
     ) -> None:
-        self._db = db
+        self._db = db = checkpoint.db
         self._transactions = transactions
         self._checkpoint = checkpoint
         self._compaction = AckCompaction(db, settings)
