@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
+from pyjms._forwarding import delegated
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Topic
@@ -35,7 +37,41 @@ __all__ = ["EventAdvisories"]
 
 logger = get_logger(__name__)
 
+_B = TypeVar("_B")
+_P = ParamSpec("_P")
+
 _NOTHING: dict[str, object] = {}
+
+
+def _expiry(reference: MessageReference, _: Subscription | None) -> Mapping[str, object]:
+    return {"orignalMessageId": str(reference.message_id)}
+
+
+def _discarding(
+    reference: MessageReference, subscription: Subscription | None
+) -> Mapping[str, object]:
+    properties = _origin(reference)
+    if subscription is not None:
+        properties["consumerId"] = str(subscription.info.consumer_id)
+        if isinstance(subscription, TopicSubscription):
+            properties["discardedCount"] = subscription.discarded_count
+    return properties
+
+
+def _advised(
+    event: Callable[Concatenate[_B, _P], None],
+    topic_for: Callable[[Destination], Topic],
+    properties: Callable[[MessageReference, Subscription | None], Mapping[str, object]],
+) -> Callable[Concatenate[Any, _P], None]:
+    """Return a method that passes an event on, and then sends an advisory about its message."""
+    pass_on = delegated(event, attrgetter("next"))
+
+    def advise(self: EventAdvisories, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        pass_on(self, *args, **kwargs)
+        given: tuple[Any, ...] = (*cast("tuple[Any, ...]", args), *kwargs.values())
+        self.advise_of_message(topic_for, given[1], properties(*given[1:]))
+
+    return advise
 
 
 class EventAdvisories(BrokerFilter):
@@ -49,16 +85,10 @@ class EventAdvisories(BrokerFilter):
         self._advisory_consumers = AdvisoryConsumers(policies)
 
     # messages
-    def message_expired(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-    ) -> None:
-        self.next.message_expired(context, reference, subscription)
-        self._advise_of_message(
-            topics.expired_topic, reference, {"orignalMessageId": str(reference.message_id)}
-        )
+    message_expired = _advised(Broker.message_expired, topics.expired_topic, _expiry)
+    message_discarded = _advised(
+        Broker.message_discarded, partial(topics.about, "MessageDiscarded"), _discarding
+    )
 
     def send_to_dead_letter_queue(
         self,
@@ -69,12 +99,12 @@ class EventAdvisories(BrokerFilter):
     ) -> bool:
         done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
         if done:
-            self._advise_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
+            self.advise_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
         return done
 
     def message_delivered(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.next.message_delivered(context, reference)
-        self._advise_of_message(
+        self.advise_of_message(
             partial(topics.about, "MessageDelivered"), reference, _origin(reference)
         )
 
@@ -82,7 +112,7 @@ class EventAdvisories(BrokerFilter):
         self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
     ) -> None:
         self.next.message_dispatched(context, reference, subscription)
-        self._advise_of_message(
+        self.advise_of_message(
             partial(topics.about, "MessageDispatched"),
             reference,
             {**_origin(reference), "consumerId": str(subscription.info.consumer_id)},
@@ -90,23 +120,9 @@ class EventAdvisories(BrokerFilter):
 
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.next.message_consumed(context, reference)
-        self._advise_of_message(
+        self.advise_of_message(
             partial(topics.about, "MessageConsumed"), reference, _origin(reference)
         )
-
-    def message_discarded(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-    ) -> None:
-        self.next.message_discarded(context, reference, subscription)
-        properties = _origin(reference)
-        if subscription is not None:
-            properties["consumerId"] = str(subscription.info.consumer_id)
-            if isinstance(subscription, TopicSubscription):
-                properties["discardedCount"] = subscription.discarded_count
-        self._advise_of_message(partial(topics.about, "MessageDiscarded"), reference, properties)
 
     def message_without_consumers(
         self, context: ConnectionContext, reference: MessageReference
@@ -163,12 +179,13 @@ class EventAdvisories(BrokerFilter):
         if self._advisory_consumers.includes(topic):
             self._send(topic, about, None, properties)
 
-    def _advise_of_message(
+    def advise_of_message(
         self,
         topic_for: Callable[[Destination], Topic],
         reference: MessageReference,
         properties: Mapping[str, object],
     ) -> None:
+        """Send an advisory about a message, with these properties, if its topic has consumers."""
         base, message = reference.destination, reference.message
         sent_to = message.destination
         if sent_to is None or topics.is_advisory_topic(base.destination):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination, Topic
 from pyjms.wire.openwire import commands
+from pyjms.wire.openwire.commands import ConsumerInfo
 from pyjms_broker.advisory import topics
 from pyjms_broker.advisory.events import EventAdvisories
 from pyjms_broker.advisory.messages import AdvisoryProducer
@@ -56,7 +57,7 @@ class AdvisoryBroker(EventAdvisories):
         self._anonymous_producers = anonymous_producers
         self._connections: dict[commands.ConnectionId, commands.ConnectionInfo] = {}
         self._destinations: dict[Destination, commands.DestinationInfo] = {}
-        self._consumers: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
+        self._consumers: dict[commands.ConsumerId, ConsumerInfo] = {}
         self._producers: dict[
             tuple[commands.ProducerId, Destination | None], commands.ProducerInfo
         ] = {}
@@ -183,7 +184,7 @@ class AdvisoryBroker(EventAdvisories):
             self._send(_FORWARD_FAILURE, about, None, {"cause": str(cause)})
 
     # consumers
-    def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         subscription = self.next.add_consumer(context, info)
         self._advisory_consumers.add(info)
         destination = info.destination
@@ -206,10 +207,7 @@ class AdvisoryBroker(EventAdvisories):
         return subscription
 
     def remove_consumer(
-        self,
-        context: ConnectionContext,
-        info: commands.ConsumerInfo,
-        last_delivered_sequence_id: int,
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
     ) -> None:
         self.next.remove_consumer(context, info, last_delivered_sequence_id)
         self._advisory_consumers.remove(info.consumer_id)

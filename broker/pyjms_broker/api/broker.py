@@ -116,7 +116,8 @@ class DestinationRegistry(ABC):
         Raises:
             DestinationDoesNotExistException: a temporary destination was not created before.
             IllegalStateException: the policy's maximum is reached.
-            ResourceAllocationException: the broker's maximum is reached.
+            ResourceAllocationException: a maximum of the broker, the connection or the user is
+                reached.
             InvalidDestinationException: the name cannot be stored.
         """
 

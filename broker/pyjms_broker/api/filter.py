@@ -11,7 +11,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
-from pyjms._forwarding import delegated
+from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.errors import IllegalStateException
 from pyjms.wire.openwire import commands
 from pyjms_broker.api.broker import Broker
@@ -65,10 +65,7 @@ class BrokerFilter(Broker):
             if getattr(type(self), name) is getattr(BrokerFilter, name):
                 setattr(self, name, getattr(next_broker, name))
 
-    @property
-    def broker_name(self) -> str:
-        """The broker's name."""
-        return self.next.broker_name
+    broker_name = DelegatedAttribute[str](_NEXT, "The broker's name.", read_only=True)
 
     @property
     def scheduler_support(self) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
+from pyjms._forwarding import DelegatedAttribute
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import NetworkBridge
 from pyjms_broker.network.discovered import DiscoveredBridges, ListedBridges
@@ -36,10 +39,9 @@ class NetworkConnector:
         else:
             self._bridges = ListedBridges(host, self.attributes, remotes)
 
-    @property
-    def name(self) -> str:
-        """The name, which is unique in the broker."""
-        return self.attributes.name
+    name = DelegatedAttribute[str](
+        attrgetter("attributes"), "The name, which is unique in the broker.", read_only=True
+    )
 
     @property
     def started(self) -> bool:

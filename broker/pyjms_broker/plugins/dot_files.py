@@ -21,6 +21,7 @@ from pyjms._paths import replace_text
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire import commands
+from pyjms.wire.openwire.commands import ConsumerInfo
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -164,7 +165,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
         self._consumers: dict[commands.ConsumerId, tuple[str, Destination]] = {}
         self._producers: dict[commands.ProducerId, tuple[str, dict[Destination, None]]] = {}
 
-    def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         subscription = self.next.add_consumer(context, info)
         if info.destination is not None and info.consumer_id is not None:
             self._consumers[info.consumer_id] = (_client(context), info.destination)
@@ -172,10 +173,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
         return subscription
 
     def remove_consumer(
-        self,
-        context: ConnectionContext,
-        info: commands.ConsumerInfo,
-        last_delivered_sequence_id: int,
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
     ) -> None:
         if info.consumer_id is not None:
             self._removed(self._consumers.pop(info.consumer_id, None))

@@ -5,29 +5,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+from pyjms._forwarding import delegated
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConsumerControl,
-    ConsumerInfo,
-    DestinationInfo,
-    MessageAck,
-    MessagePull,
-    ProducerInfo,
-)
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageAck, MessagePull
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.filter import PluginFilter
-from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import attribute
 
 __all__ = ["DestinationPathSeparatorPlugin"]
+
+_B = TypeVar("_B")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +54,24 @@ class DestinationPathSeparatorPlugin:
         return DestinationPathSeparatorBroker(broker, self)
 
 
+class _Command(Protocol):
+    destination: Destination | None
+
+
+def _converted(method: Callable[Concatenate[_B, _P], _R]) -> Callable[Concatenate[Any, _P], _R]:
+    """Return a method that converts its second argument, a command, and forwards the call."""
+    forward = delegated(method, attrgetter("next"))
+
+    def convert_and_forward(
+        self: DestinationPathSeparatorBroker, /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _R:
+        given: tuple[Any, ...] = (*cast("tuple[Any, ...]", args), *kwargs.values())
+        self.convert(given[1])
+        return forward(self, *args, **kwargs)
+
+    return convert_and_forward
+
+
 class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin]):
     """Replaces the separator in clients' destination names, except for temporary ones."""
 
@@ -66,44 +83,20 @@ class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin
         return self.next.send(exchange, message)
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
-        self._convert(ack)
+        self.convert(ack)
         return self.next.acknowledge(exchange, ack)
 
     def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
-        self._convert(pull)
+        self.convert(pull)
         self.next.message_pull(context, pull)
 
-    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
-        self._convert(info)
-        return self.next.add_consumer(context, info)
-
-    def remove_consumer(
-        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
-    ) -> None:
-        self._convert(info)
-        self.next.remove_consumer(context, info, last_delivered_sequence_id)
-
-    def process_consumer_control(
-        self, exchange: ConsumerExchange, control: ConsumerControl
-    ) -> None:
-        self._convert(control)
-        self.next.process_consumer_control(exchange, control)
-
-    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
-        self._convert(info)
-        self.next.add_producer(context, info)
-
-    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
-        self._convert(info)
-        self.next.remove_producer(context, info)
-
-    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
-        self._convert(info)
-        self.next.add_destination_info(context, info)
-
-    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
-        self._convert(info)
-        self.next.remove_destination_info(context, info)
+    add_consumer = _converted(Broker.add_consumer)
+    remove_consumer = _converted(Broker.remove_consumer)
+    process_consumer_control = _converted(Broker.process_consumer_control)
+    add_producer = _converted(Broker.add_producer)
+    remove_producer = _converted(Broker.remove_producer)
+    add_destination_info = _converted(Broker.add_destination_info)
+    remove_destination_info = _converted(Broker.remove_destination_info)
 
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
@@ -115,15 +108,8 @@ class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin
     ) -> None:
         self.next.remove_destination(context, self._converted(destination), timeout)
 
-    def _convert(
-        self,
-        command: MessageAck
-        | MessagePull
-        | ConsumerInfo
-        | ConsumerControl
-        | ProducerInfo
-        | DestinationInfo,
-    ) -> None:
+    def convert(self, command: _Command) -> None:
+        """Replace the separator in the destination of a command."""
         destination = command.destination
         if destination is not None and self.plugin.path_separator in destination.physical_name:
             command.destination = self._converted(destination)

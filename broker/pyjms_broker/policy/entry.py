@@ -38,6 +38,14 @@ _NO_POLICY_PRODUCERS: Final = 1024
 _NO_POLICY_DEPTH: Final = 2048
 
 
+def _prefetch(default: int, consumers: str) -> int:
+    return attribute(default, f"Prefetch of {consumers} that do not set one.", minimum=0)
+
+
+def _advisory(event: str, subject: str = "") -> bool:
+    return attribute(False, f"Whether each {event} causes an advisory{subject}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class PolicyAttributes:
     """The attributes that configuration files contain unchanged."""
@@ -120,18 +128,10 @@ class PolicyAttributes:
         "cached",
         "cached, cached?cacheSize=1024, bucket?bucketCount=1024 or simple: how groups are tracked.",
     )
-    queue_prefetch: int = attribute(
-        1000, "Prefetch of queue consumers that do not set one.", minimum=0
-    )
-    queue_browser_prefetch: int = attribute(
-        500, "Prefetch of queue browsers that do not set one.", minimum=0
-    )
-    topic_prefetch: int = attribute(
-        32767, "Prefetch of topic consumers that do not set one.", minimum=0
-    )
-    durable_topic_prefetch: int = attribute(
-        100, "Prefetch of durable subscribers that do not set one.", minimum=0
-    )
+    queue_prefetch: int = _prefetch(1000, "queue consumers")
+    queue_browser_prefetch: int = _prefetch(500, "queue browsers")
+    topic_prefetch: int = _prefetch(32767, "topic consumers")
+    durable_topic_prefetch: int = _prefetch(100, "durable subscribers")
     """The prefetches replace a consumer's own only if that is the built-in default."""
     use_prefetch_extension: bool = attribute(
         True, "Whether delivered messages leave the prefetch window before they are acknowledged."
@@ -184,29 +184,15 @@ class PolicyAttributes:
         False,
         "Whether a non-persistent message without a consumer is sent to an advisory topic.",
     )
-    advisory_for_delivery: bool = attribute(
-        False, "Whether each enqueued message causes an advisory."
+    advisory_for_delivery: bool = _advisory("enqueued message")
+    advisory_for_dispatched: bool = _advisory("dispatched message")
+    advisory_for_consumed: bool = _advisory("acknowledged message")
+    advisory_for_discarding_messages: bool = _advisory("evicted message")
+    advisory_for_slow_consumers: bool = _advisory("consumer that becomes slow")
+    advisory_for_fast_producers: bool = _advisory(
+        "message that arrives at full memory", " about its producer"
     )
-    advisory_for_dispatched: bool = attribute(
-        False, "Whether each dispatched message causes an advisory."
-    )
-    advisory_for_consumed: bool = attribute(
-        False, "Whether each acknowledged message causes an advisory."
-    )
-    advisory_for_discarding_messages: bool = attribute(
-        False, "Whether each evicted message causes an advisory."
-    )
-    advisory_for_slow_consumers: bool = attribute(
-        False, "Whether each consumer that becomes slow causes an advisory."
-    )
-    advisory_for_fast_producers: bool = attribute(
-        False,
-        "Whether each message that arrives at full memory causes an advisory about its producer.",
-    )
-    advisory_when_full: bool = attribute(
-        False,
-        "Whether each message that arrives at full memory causes an advisory about the memory.",
-    )
+    advisory_when_full: bool = _advisory("message that arrives at full memory", " about the memory")
     include_body_for_advisory: bool = attribute(
         False, "Whether advisories about messages contain their bodies."
     )

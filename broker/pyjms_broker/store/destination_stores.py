@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from pyjms.jms.destination import Destination
@@ -11,6 +12,19 @@ __all__ = ["DestinationStores"]
 
 _Q = TypeVar("_Q")
 _T = TypeVar("_T")
+_S = TypeVar("_S")
+
+
+def _found(
+    stores: dict[Destination, _S],
+    create: Callable[[Destination, bool], _S],
+    destination: Destination,
+    prioritized: bool,
+) -> _S:
+    store = stores.get(destination)
+    if store is None:
+        store = stores[destination] = create(destination, prioritized)
+    return store
 
 
 class DestinationStores(ABC, Generic[_Q, _T]):
@@ -28,10 +42,7 @@ class DestinationStores(ABC, Generic[_Q, _T]):
         Raises:
             JMSException: it cannot be created.
         """
-        store = self._queues.get(destination)
-        if store is None:
-            store = self._queues[destination] = self._new_queue(destination, prioritized)
-        return store
+        return _found(self._queues, self._new_queue, destination, prioritized)
 
     def topic_message_store(self, destination: Destination, prioritized: bool = False) -> _T:
         """Return the topic's store, creating it if needed; `prioritized` as for queues.
@@ -39,10 +50,7 @@ class DestinationStores(ABC, Generic[_Q, _T]):
         Raises:
             JMSException: it cannot be created.
         """
-        store = self._topics.get(destination)
-        if store is None:
-            store = self._topics[destination] = self._new_topic(destination, prioritized)
-        return store
+        return _found(self._topics, self._new_topic, destination, prioritized)
 
     @abstractmethod
     def _new_queue(self, destination: Destination, prioritized: bool) -> _Q:

@@ -10,11 +10,13 @@ A STOMP client is thus treated like an OpenWire client, including limits and bac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 import anyio
 
 from pyjms import _clock
+from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms._wakeup import LoopHandle
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import Transport
@@ -28,6 +30,8 @@ from pyjms_broker.connector.stomp.options import StompOptions
 from pyjms_broker.connector.stomp.session import StompSession
 
 __all__ = ["StompTransport"]
+
+_TCP: Final = attrgetter("_tcp")
 
 
 class StompTransport(Transport[Command]):
@@ -80,22 +84,11 @@ class StompTransport(Transport[Command]):
     def congested(self) -> bool:
         return self._tcp.congested
 
-    async def drained(self) -> None:
-        await self._tcp.drained()
-
-    def pause_reading(self) -> None:
-        self._tcp.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._tcp.resume_reading()
-
-    @property
-    def remote_address(self) -> str:
-        return self._tcp.remote_address
-
-    @property
-    def peer_certificate(self) -> Mapping[str, Any] | None:
-        return self._tcp.peer_certificate
+    drained = delegated(Transport.drained, _TCP)
+    pause_reading = delegated(Transport.pause_reading, _TCP)
+    resume_reading = delegated(Transport.resume_reading, _TCP)
+    remote_address = DelegatedAttribute[str](_TCP, read_only=True)
+    peer_certificate = DelegatedAttribute[Mapping[str, Any] | None](_TCP, read_only=True)
 
     @property
     def notices_silence(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
@@ -75,33 +75,35 @@ def _usage(
     )
 
 
+def _object_names(
+    name: str, what: str, names: Callable[[_Broker], Iterable[object]]
+) -> Attribute[_Broker]:
+    return Attribute(
+        name, _NAMES, f"Object names of {what}.", lambda b: [str(each) for each in names(b)]
+    )
+
+
 def _destinations(name: str, *, topic: bool, temporary: bool) -> Attribute[_Broker]:
     kind = f"{'temporary ' if temporary else ''}{'topics' if topic else 'queues'}"
-    return Attribute(
+    return _object_names(
         name,
-        _NAMES,
-        f"Object names of all {kind}.",
-        lambda b: [
-            str(b.tree.names.destination(each))
+        f"all {kind}",
+        lambda b: (
+            b.tree.names.destination(each)
             for each in b.tree.destinations()
             if each.is_topic == topic and each.is_temporary == temporary
-        ],
+        ),
     )
 
 
 def _subscribers(
     name: str, is_one: Callable[[Subscription], bool], what: str
 ) -> Attribute[_Broker]:
-    return Attribute(
-        name,
-        _NAMES,
-        f"Object names of {what}.",
-        lambda b: [
-            str(b.tree.names.consumer(each))
-            for each in b.it.region_broker.subscriptions.all()
-            if is_one(each)
-        ],
-    )
+    def names(b: _Broker) -> Iterable[object]:
+        found = filter(is_one, b.it.region_broker.subscriptions.all())
+        return map(b.tree.names.consumer, found)
+
+    return _object_names(name, what, names)
 
 
 def _plain(*, topic: bool, temporary: bool) -> Callable[[Subscription], bool]:

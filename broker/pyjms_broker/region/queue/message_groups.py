@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
@@ -19,6 +19,9 @@ __all__ = [
     "SimpleMessageGroupMap",
     "message_group_map",
 ]
+
+
+_K = TypeVar("_K")
 
 
 class MessageGroupMap(Protocol):
@@ -40,6 +43,13 @@ class MessageGroupMap(Protocol):
         """Return the owners by group name, for the groups whose names are known."""
 
 
+def _remove_owner(owners: dict[_K, Subscription], owner: Subscription) -> int:
+    freed = [key for key, other in owners.items() if other is owner]
+    for key in freed:
+        del owners[key]
+    return len(freed)
+
+
 class SimpleMessageGroupMap:
     """All groups, without a limit."""
 
@@ -58,10 +68,7 @@ class SimpleMessageGroupMap:
         return self._owners.pop(group_id, None)
 
     def remove_owner(self, owner: Subscription) -> int:
-        freed = [group for group, other in self._owners.items() if other is owner]
-        for group in freed:
-            del self._owners[group]
-        return len(freed)
+        return _remove_owner(self._owners, owner)
 
     def owners(self) -> dict[str, Subscription]:
         return dict(self._owners)
@@ -123,10 +130,7 @@ class BucketMessageGroupMap:
         return self._owners.pop(self._bucket(group_id), None)
 
     def remove_owner(self, owner: Subscription) -> int:
-        freed = [bucket for bucket, other in self._owners.items() if other is owner]
-        for bucket in freed:
-            del self._owners[bucket]
-        return len(freed)
+        return _remove_owner(self._owners, owner)
 
     def owners(self) -> dict[str, Subscription]:
         known = ((name, self.get(name)) for name in self._names)

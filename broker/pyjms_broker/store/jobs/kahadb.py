@@ -21,18 +21,17 @@ from pyjms import _clock, _wakeup
 from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.wire.kahadb.codec import decode_command, encode_command
-from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaDestroySchedulerCommand
+from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand
 from pyjms.wire.kahadb.journal import RECORD_HEAD, Location
 from pyjms.wire.kahadb.structures import KahaCommand
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.file_lock import SharedFileLock
-from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
 from pyjms_broker.store.jobs.cleanup import clean_up
 from pyjms_broker.store.jobs.index import Coverage, JobIndex
 from pyjms_broker.store.jobs.recovery import delete_job_files, recover
-from pyjms_broker.store.jobs.scheduler import JournaledJobScheduler, apply, rewrite_commands
+from pyjms_broker.store.jobs.scheduler import JournaledSchedulers, apply, rewrite_commands
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
@@ -45,7 +44,7 @@ logger = get_logger(__name__)
 _LOCK: Final = "lock"
 
 
-class KahaDBJobSchedulerStore:
+class KahaDBJobSchedulerStore(JournaledSchedulers):
     """A job store in a directory.
 
     Source: ActiveMQ JobSchedulerStoreImpl.
@@ -159,15 +158,6 @@ class KahaDBJobSchedulerStore:
     def size(self) -> int:
         """The size of the journal's segments in bytes."""
         return self.journal.size
-
-    def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
-        return JournaledJobScheduler(name, self)
-
-    def schedulers(self) -> list[str]:
-        return self.index.schedulers()
-
-    def remove_scheduler(self, name: str) -> Completion:
-        return self.record(KahaDestroySchedulerCommand(name), sync=True)
 
     async def checkpoint(self) -> None:
         """Sync the journal and commit the index up to its end.

@@ -19,9 +19,8 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaCommand
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
 from pyjms_broker.store.jobs.index import JobIndex
-from pyjms_broker.store.jobs.scheduler import JournaledJobScheduler, apply
+from pyjms_broker.store.jobs.scheduler import JournaledSchedulers, apply
 
 __all__ = ["MemoryJobSchedulerStore"]
 
@@ -29,7 +28,7 @@ _SINGLE_JOB_COMMANDS: Final = (KahaAddScheduledJobCommand, KahaRemoveScheduledJo
 _MULTI_JOB_COMMANDS: Final = (KahaRemoveScheduledJobsCommand, KahaDestroySchedulerCommand)
 
 
-class MemoryJobSchedulerStore:
+class MemoryJobSchedulerStore(JournaledSchedulers):
     """A job store in memory.
 
     Source: ActiveMQ InMemoryJobSchedulerStore.
@@ -49,15 +48,6 @@ class MemoryJobSchedulerStore:
 
     async def stop(self) -> None:
         await self.delete_all_jobs()
-
-    def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
-        return JournaledJobScheduler(name, self)
-
-    def schedulers(self) -> list[str]:
-        return self.index.schedulers()
-
-    def remove_scheduler(self, name: str) -> Completion:
-        return self.record(KahaDestroySchedulerCommand(name), sync=False)
 
     async def checkpoint(self) -> None:
         """Do nothing: changes in memory cannot be made more durable."""

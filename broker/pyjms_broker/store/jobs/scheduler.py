@@ -59,10 +59,16 @@ from pyjms.wire.kahadb.structures import KahaCommand
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.raw import patch_raw
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.store.jobs.api import EARLIEST, LATEST, ScheduledJob
+from pyjms_broker.store.jobs.api import (
+    DEFAULT_SCHEDULER,
+    EARLIEST,
+    LATEST,
+    JobScheduler,
+    ScheduledJob,
+)
 from pyjms_broker.store.jobs.index import JobEntry, JobIndex
 
-__all__ = ["JobLog", "JournaledJobScheduler", "apply", "rewrite_commands"]
+__all__ = ["JobLog", "JournaledJobScheduler", "JournaledSchedulers", "apply", "rewrite_commands"]
 
 
 class JobLog(Protocol):
@@ -80,6 +86,22 @@ class JobLog(Protocol):
         Raises:
             JMSException: it cannot be read.
         """
+
+
+class JournaledSchedulers:
+    """The schedulers of a store that is a `JobLog`."""
+
+    def scheduler(self: JobLog, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
+        """Return a scheduler; one without jobs is the same as none."""
+        return JournaledJobScheduler(name, self)
+
+    def schedulers(self: JobLog) -> list[str]:
+        """Return the names of the schedulers that have jobs."""
+        return self.index.schedulers()
+
+    def remove_scheduler(self: JobLog, name: str) -> Completion:
+        """Remove a scheduler with its jobs."""
+        return self.record(KahaDestroySchedulerCommand(name), sync=True)
 
 
 class JournaledJobScheduler:

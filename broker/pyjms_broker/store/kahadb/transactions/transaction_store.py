@@ -33,7 +33,7 @@ oldest one in the index. (activemq-persistence K13, K15, K22, S6)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from pyjms.jms.destination import Destination
@@ -217,18 +217,25 @@ class KahaDBTransactionStore:
 
     def hide(self, transaction: OpenTransaction) -> None:
         """Hide the messages that a prepared transaction has acknowledged."""
-        for index, position, key in self._acknowledged(transaction):
-            if key is None:
-                index.hide(position)
-            elif isinstance(index, TopicIndex):
-                index.hide_from(key, position)
+        self._change_acknowledged(transaction, DestinationIndex.hide, TopicIndex.hide_from)
 
     def _unhide(self, transaction: OpenTransaction) -> None:
+        self._change_acknowledged(
+            transaction, DestinationIndex.mark_visible, TopicIndex.mark_visible_to
+        )
+
+    def _change_acknowledged(
+        self,
+        transaction: OpenTransaction,
+        change: Callable[[DestinationIndex, Position], object],
+        change_for: Callable[[TopicIndex, str, Position], object],
+    ) -> None:
+        """Change the messages that a transaction has acknowledged, for a queue or a subscriber."""
         for index, position, key in self._acknowledged(transaction):
             if key is None:
-                index.mark_visible(position)
+                change(index, position)
             elif isinstance(index, TopicIndex):
-                index.mark_visible_to(key, position)
+                change_for(index, key, position)
 
     def _acknowledged(
         self, transaction: OpenTransaction
