@@ -51,6 +51,7 @@ from pyjms_broker.connector.openwire.connection_state import (
     connection_of,
     registered,
     session_of,
+    taken,
 )
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
 
@@ -59,8 +60,6 @@ __all__ = ["MAXIMUM_SHARED", "ClientResources", "ResourceOwner"]
 logger = get_logger(__name__)
 
 _Id = TypeVar("_Id", bound=ProducerId | ConsumerId)
-_Info = TypeVar("_Info")
-_Exchange = TypeVar("_Exchange")
 
 MAXIMUM_SHARED = 1000
 """The maximum number of JMS connections over one transport; the Java client has one."""
@@ -74,15 +73,6 @@ class ResourceOwner(ContextOwner, RegisteredConnection, Protocol):
 
     def refused(self, error: Exception) -> None:
         """Close the connection soon, because the broker has refused the client."""
-
-
-def _taken(
-    resources: dict[_Id, _Info], exchanges: dict[_Id | None, _Exchange], id_: _Id, what: str
-) -> _Info:
-    """Remove a resource from its session's table and from the client's, and return it."""
-    info = registered(resources.pop(id_, None), what, id_)
-    exchanges.pop(id_, None)
-    return info
 
 
 class ClientResources:
@@ -327,7 +317,7 @@ class ClientResources:
         """Close a consumer."""
         assert isinstance(info.object_id, ConsumerId)
         state, session = self._session_of(info.object_id, "remove a consumer from")
-        consumer = _taken(session.consumers, self.consumers, info.object_id, "a consumer")
+        consumer = taken(session.consumers, self.consumers, info.object_id, "a consumer")
         state.consumers.remove(consumer.destination)
         self._broker.remove_consumer(state.context, consumer, info.last_delivered_sequence_id)
 
@@ -335,7 +325,7 @@ class ClientResources:
         """Close a producer."""
         assert isinstance(info.object_id, ProducerId)
         state, session = self._session_of(info.object_id, "remove a producer from")
-        producer = _taken(session.producers, self.producers, info.object_id, "a producer")
+        producer = taken(session.producers, self.producers, info.object_id, "a producer")
         state.producers.remove(producer.destination)
         self._broker.remove_producer(state.context, producer)
 

@@ -23,9 +23,13 @@ __all__ = [
     "connection_of",
     "registered",
     "session_of",
+    "taken",
 ]
 
 T = TypeVar("T")
+Id = TypeVar("Id")
+Info = TypeVar("Info")
+Exchange = TypeVar("Exchange")
 
 IMPLICIT_SESSION = -1
 """The session that every connection has without a SessionInfo, used by advisory consumers."""
@@ -159,6 +163,19 @@ def registered(found: T | None, kind: str, object_id: object) -> T:
             f"Cannot remove {kind} that had not been registered: {object_id}"
         )
     return found
+
+
+def taken(
+    resources: dict[Id, Info], exchanges: dict[Id | None, Exchange], object_id: Id, kind: str
+) -> Info:
+    """Remove a resource from the tables of its session and of its client, and return it.
+
+    Raises:
+        IllegalStateException: the session does not have it.
+    """
+    info = registered(resources.pop(object_id, None), kind, object_id)
+    exchanges.pop(object_id, None)
+    return info
 
 
 def check_limit(count: int, limit: int | None, kind: str, where: object) -> None:
