@@ -6,17 +6,20 @@ Durations are in seconds. An entry is applied when a destination or a subscripti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
-from pyjms_broker.api.dead_letter import DeadLetterStrategy
-from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
 from pyjms_broker.attribute import Unit, attribute
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
-from pyjms_broker.policy.eviction import MessageEvictionStrategy, OldestMessageEvictionStrategy
-from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
-from pyjms_broker.policy.pending import PendingMessageLimitStrategy
-from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
+from pyjms_broker.policy.eviction import OldestMessageEvictionStrategy
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.dead_letter import DeadLetterStrategy
+    from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
+    from pyjms_broker.policy.eviction import MessageEvictionStrategy
+    from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
+    from pyjms_broker.policy.pending import PendingMessageLimitStrategy
+    from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
 
 __all__ = [
     "PendingDurableSubscriberPolicy",
@@ -46,7 +49,7 @@ def _advisory(event: str, subject: str = "") -> bool:
     return attribute(False, f"Whether each {event} causes an advisory{subject}.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)  # only a base class
 class PolicyAttributes:
     """The attributes that configuration files contain unchanged."""
 

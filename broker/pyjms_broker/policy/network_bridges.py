@@ -9,7 +9,7 @@ from pyjms_broker.attribute import Unit, attribute
 __all__ = ["ConditionalNetworkBridgeAttributes", "ConditionalNetworkBridgeFilterFactory"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)  # only a base class
 class ConditionalNetworkBridgeAttributes:
     """The attributes of `ConditionalNetworkBridgeFilterFactory`."""
 

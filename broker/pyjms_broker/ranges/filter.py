@@ -1,24 +1,14 @@
-"""The broker filter that intercepts range requests and replies to them.
+"""The broker filter that intercepts range requests.
 
-Each request runs in its own task, which is cancelled when its connection closes. It first waits for
-space for its reply. For each connection, one range is read at a time.
+What executes them (`requests`) is imported for the first request, or at the start of a broker with
+progress records, because few brokers get any.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING
 
-import anyio
-
-from pyjms import _wakeup
-from pyjms._logger import get_logger
-from pyjms.errors import (
-    IllegalStateException,
-    JMSException,
-    JMSSecurityException,
-    ResourceAllocationException,
-)
+from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
 from pyjms_broker.api.broker import Broker
@@ -26,28 +16,13 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.ranges.answers import AnswerSpace, check_reply_destination
-from pyjms_broker.ranges.leases import RANGES, Leases
-from pyjms_broker.ranges.operations import OPERATIONS, Reply
-from pyjms_broker.ranges.progress import ProgressRecords
-from pyjms_broker.ranges.protocol import RangesError, ReplyFactory, Request, read_request
+from pyjms_broker.ranges.queues import PROGRESS_RECORDS, RANGES
 from pyjms_broker.region.region_broker import RegionBroker
 
+if TYPE_CHECKING:
+    from pyjms_broker.ranges.requests import RangeRequests
+
 __all__ = ["RangesBroker"]
-
-logger = get_logger(__name__)
-
-_MAX_CONCURRENT: Final = 32
-"""Concurrent requests per connection: each reply may be a megabyte."""
-
-
-@dataclass(eq=False)
-class _Client:
-    """The requests of a connection."""
-
-    tasks: set[_wakeup.BackgroundTask] = field(default_factory=set)
-    reading: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held while a range is read for the connection."""
 
 
 class RangesBroker(BrokerFilter):
@@ -55,130 +30,51 @@ class RangesBroker(BrokerFilter):
 
     def __init__(self, next_broker: Broker, region: RegionBroker) -> None:
         super().__init__(next_broker)
-        self._replies = ReplyFactory()
         self._region = region
-        self._progress = ProgressRecords(region, next_broker, self._replies)
-        self._leases = Leases(region, self._progress)
-        self._space = AnswerSpace(next_broker)
-        self._clients: dict[ConnectionContext, _Client] = {}
+        self._requests: RangeRequests | None = None
+
+    @property
+    def requests(self) -> RangeRequests:
+        """The requests of all connections."""
+        if self._requests is None:
+            from pyjms_broker.ranges.requests import RangeRequests  # noqa: PLC0415 - see above
+
+            self._requests = RangeRequests(self.next, self._region)
+        return self._requests
 
     async def start(self) -> None:
         await self.next.start()
-        self._leases.attach()
+        if PROGRESS_RECORDS in self._region.destinations():
+            self.requests.attach()
 
     async def stop(self) -> None:
-        tasks = [task for client in self._clients.values() for task in client.tasks]
-        await _wakeup.end_tasks(*tasks)
+        if self._requests is not None:
+            await self._requests.stop()
         await self.next.stop()
 
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
-        client = self._clients.pop(context, None)
-        for task in () if client is None else client.tasks:
-            task.cancel()
-        self._leases.end_all(context)
+        if self._requests is not None:
+            self._requests.remove_connection(context)
         self.next.remove_connection(context, info, error)
 
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
     ) -> None:
-        if self._leases.is_leased(destination):
+        if self._requests is not None and self._requests.is_leased(destination):
             raise IllegalStateException(
                 f"{destination} is being read by its numbers",
                 hint="stop the pipeline that reads it first",
             )
         self.next.remove_destination(context, destination, timeout)
-        self._progress.forget(destination)
+        if self._requests is not None:
+            self._requests.forget(destination)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if message.destination != RANGES:
             return self.next.send(exchange, message)
-        context = exchange.context
         if exchange.transaction is not None:
             raise IllegalStateException(f"A request to {RANGES} cannot be part of a transaction")
-        check_reply_destination(context, message)
-        self._begin(context, message)
+        self.requests.begin(exchange.context, message)
         return COMPLETED
-
-    def requests_of(self, context: ConnectionContext) -> set[_wakeup.BackgroundTask]:
-        """Return the tasks of a connection's current requests."""
-        client = self._clients.get(context)
-        return set() if client is None else set(client.tasks)
-
-    def _begin(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
-        client = self._clients.get(context)
-        if client is None:
-            client = self._clients[context] = _Client()
-        client.tasks.difference_update([task for task in client.tasks if task.done])
-        if len(client.tasks) < _MAX_CONCURRENT:
-            task = _wakeup.spawn(self._serve, context, client, message, name=f"request to {RANGES}")
-            client.tasks.add(task)
-            return
-        refusal = f"More than {_MAX_CONCURRENT} requests at a time"
-        if not self._space.is_available(context, self._probe(message)):
-            raise ResourceAllocationException(
-                f"{refusal}, and {message.reply_to} has no space",
-                hint="receive the answers before sending further requests",
-            )
-        self._reply(message, _refusal("bad_request", refusal))
-
-    async def _serve(
-        self, context: ConnectionContext, client: _Client, message: ActiveMQMessage
-    ) -> None:
-        try:
-            await self._space.wait_for(context, self._probe(message))
-            reply = await self._answer(context, client, message, read_request(message))
-        except RangesError as error:
-            reply = _refusal(error.code, str(error))
-        except (JMSSecurityException, ResourceAllocationException) as error:
-            reply = _refusal("failed", error.reason)
-        except JMSException as error:
-            logger.warning("A request to %s failed", RANGES, exc_info=True)
-            reply = _refusal("failed", str(error))
-        except Exception:  # a client without a reply would wait forever
-            logger.exception("A request to %s failed", RANGES)
-            reply = _refusal("failed", "The broker failed; its log has the reason")
-        self._reply(message, reply)
-
-    async def _answer(
-        self,
-        context: ConnectionContext,
-        client: _Client,
-        message: ActiveMQMessage,
-        request: Request,
-    ) -> Reply:
-        execute, fields = OPERATIONS[request.operation], dict(request.fields)
-        if context.access is not None:
-            self._leases.check_access(context.access, request.operation, fields)
-        if request.operation != "range":
-            return await execute(self._leases, context, fields)
-        async with client.reading:
-            probe = self._probe(message)
-            while True:
-                await self._space.wait_for(context, probe)
-                reply = await execute(self._leases, context, fields)
-                if self._space.is_available(context, probe):
-                    return reply
-                del reply  # a waiting reply uses no memory: it is read again
-
-    def _probe(self, request: ActiveMQMessage) -> ActiveMQMessage:
-        """Return an empty reply, to check for space."""
-        assert request.reply_to is not None
-        return self._replies.text({}, request.reply_to, None)
-
-    def _reply(self, request: ActiveMQMessage, reply: Reply) -> None:
-        to, correlation_id = request.reply_to, request.correlation_id
-        assert to is not None
-        if reply.body is None:
-            message: ActiveMQMessage = self._replies.text(reply.values, to, correlation_id)
-        else:
-            message = self._replies.chunk(reply.body, reply.values, to, correlation_id)
-        try:
-            self.next.send(ProducerExchange(self._region.context), message)
-        except JMSException as error:
-            logger.debug("The reply to %s was not sent: %s", request.message_id, error)
-
-
-def _refusal(code: str, text: str) -> Reply:
-    return Reply({"error": text, "code": code})

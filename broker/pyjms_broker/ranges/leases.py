@@ -53,15 +53,15 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
 from pyjms.selector import Selector, selector_or_none
 from pyjms_broker.api.context import Access, ConnectionContext
-from pyjms_broker.ranges.progress import PROGRESS_RECORDS, ProgressRecords
+from pyjms_broker.ranges.progress import ProgressRecords
 from pyjms_broker.ranges.protocol import RangesError
 from pyjms_broker.ranges.queue_reading import QueueReading
+from pyjms_broker.ranges.queues import PROGRESS_RECORDS, RANGES
 from pyjms_broker.region.queue.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
 
-__all__ = ["RANGES", "Lease", "Leases"]
+__all__ = ["Lease", "Leases"]
 
-RANGES: Final = QueueDestination("PyJMS.Ranges")
 _MAX_REPLACED: Final = 1000
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 100
 

@@ -23,14 +23,14 @@ from pyjms_broker.api.completion import Completion, checked, wait_for
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.ranges.protocol import ReplyFactory
+from pyjms_broker.ranges.queues import PROGRESS_RECORDS
 from pyjms_broker.region.queue.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
 
-__all__ = ["PROGRESS_RECORDS", "Progress", "ProgressRecords"]
+__all__ = ["Progress", "ProgressRecords"]
 
 logger = get_logger(__name__)
 
-PROGRESS_RECORDS: Final = QueueDestination("PyJMS.Ranges.Marks")
 _NUMBERS: Final = range(1 << 63)
 
 

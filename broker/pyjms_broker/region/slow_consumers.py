@@ -17,11 +17,11 @@ from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ConsumerControl, ConsumerId
 from pyjms_broker.api.context import ClientConnection
-from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy, SlowConsumerWatch
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.policy.map import PolicyMap
+    from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy, SlowConsumerWatch
     from pyjms_broker.region.base_destination import BaseDestination
 
 __all__ = ["SlowConsumers", "WatchedStrategy"]

@@ -25,7 +25,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, SecurityContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.ranges.leases import RANGES
+from pyjms_broker.ranges.queues import RANGES
 from pyjms_broker.scheduler.management import is_management
 from pyjms_broker.security.access import AuthorizationMap, Right
 from pyjms_broker.security.audit import audited_client

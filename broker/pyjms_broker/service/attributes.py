@@ -26,7 +26,7 @@ DEFAULT_DATA_DIRECTORY: Final = Path("activemq-data")
 _LIMITS: Final = DestinationLimits()  # a compiled class does not expose its defaults
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, init=False, repr=False, eq=False)  # only a base class
 class BrokerAttributes:
     """General attributes of a broker."""
 
@@ -232,7 +232,7 @@ class BrokerAttributes:
     )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, init=False, repr=False, eq=False)  # only a base class
 class SystemUsageAttributes:
     """Limits of the broker's memory and disk space."""
 

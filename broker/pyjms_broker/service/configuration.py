@@ -76,7 +76,7 @@ class Configured:
         return made
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, init=False, repr=False, eq=False)  # only a base class
 class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     """The broker attributes, and the objects that can only be passed in code.
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
@@ -38,8 +37,7 @@ known_options = functools.cache(uri_attributes)
 """Return the known options: ActiveMQ's name to our keyword and the parser of the value."""
 
 
-@dataclass(frozen=True)
-class BrokerURI:
+class BrokerURI(NamedTuple):
     """The contents of a broker URI."""
 
     keywords: Mapping[str, object]

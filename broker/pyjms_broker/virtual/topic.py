@@ -25,7 +25,7 @@ from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
 __all__ = ["VirtualTopic", "VirtualTopicAttributes"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base class
 class VirtualTopicAttributes:
     """The attributes of virtual topics, with the broker's default name and prefix."""
 

@@ -30,7 +30,7 @@ from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.ranges.filter import RangesBroker
-from pyjms_broker.ranges.leases import RANGES
+from pyjms_broker.ranges.queues import RANGES
 
 Act = Callable[[ConnectionContext], None]
 TEXTS = [f"m{number}" for number in range(200)]
@@ -114,9 +114,9 @@ class Killer(BrokerFilter):
         context = exchange.context
         what = json.loads(decode_text(bytes(message.content or b"")) or "{}")["op"]
         self._at(f"before {what}", context)
-        before = self._ranges.requests_of(context)
+        before = self._ranges.requests.requests_of(context)
         answer = self.next.send(exchange, message)
-        for task in self._ranges.requests_of(context) - before:
+        for task in self._ranges.requests.requests_of(context) - before:
             _wakeup.spawn(self._watch, task, f"after {what}", context, name="watch")
         return answer
 

@@ -15,10 +15,10 @@ from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import BrokerId, NetworkBridgeFilter
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
 from pyjms_broker.region.subscription.bridge_filter import lets_pass
 
 if TYPE_CHECKING:
+    from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
     from pyjms_broker.region.queue.queue import Queue
 
 __all__ = ["ConditionalBridgeFilter", "check_return"]
