@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSAttribute
 
 from pyjms.transport.options import TcpOptions, peer_address
 from pyjms.transport.tcp import TcpTransport
-from pyjms.transport.tls import TlsContext, accept_tls
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.wire.format import WireFormat
 from pyjms.wire.openwire.frame_budget import UnfinishedFrame
+
+if TYPE_CHECKING:
+    from pyjms.transport.tls import TlsContext
 
 __all__ = ["accepted_tcp"]
 
@@ -56,6 +58,8 @@ def accepted_tcp(
             layered.close()
 
     async def secure(stream: ByteStream) -> ByteStream:
+        from pyjms.transport.tls import accept_tls  # noqa: PLC0415 - not without TLS
+
         assert tls is not None
         secured = await accept_tls(stream, tls, remote, timeout)
         tcp.peer_certificate = _certificate(secured)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyjms.transport.options import ServerOptions
-from pyjms.transport.tls import TlsContext, read_server_tls, shared_context
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.tcp import TcpConnector
+
+if TYPE_CHECKING:
+    from pyjms.transport.tls import TlsContext
 
 __all__ = ["ProtocolConnector"]
 
@@ -30,6 +34,9 @@ class ProtocolConnector(TcpConnector):
         self._tls: TlsContext | None = None
         self._needs_certificates = False
         if encrypted:
+            # imported here, so that a connector without TLS starts without it
+            from pyjms.transport.tls import read_server_tls, shared_context  # noqa: PLC0415
+
             tls, uri = read_server_tls(uri)
             self._tls = shared_context(tls, server_side=True)
             self._needs_certificates = tls.need_client_auth

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from anyio.abc import ByteStream
 
@@ -11,11 +12,13 @@ from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.openwire.factory import negotiated_transport
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.options import TcpOptions
-from pyjms.transport.tls import TlsContext
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
+
+if TYPE_CHECKING:
+    from pyjms.transport.tls import TlsContext
 
 __all__ = ["accepted_transport"]
 

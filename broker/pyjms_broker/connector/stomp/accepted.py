@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from anyio.abc import ByteStream
 
 from pyjms.transport.accepted import accepted_tcp
-from pyjms.transport.tls import TlsContext
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
 from pyjms.wire.stomp.format import StompFormat
 from pyjms_broker.connector.stomp.options import StompOptions
 from pyjms_broker.connector.stomp.transport import StompTransport
+
+if TYPE_CHECKING:
+    from pyjms.transport.tls import TlsContext
 
 __all__ = ["accepted_stomp"]
 

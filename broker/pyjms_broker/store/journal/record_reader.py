@@ -91,9 +91,8 @@ class RecordReader:
         for file_id in sorted(self._files.lengths):
             if not first.file_id <= file_id <= end.file_id:
                 continue
-            data = memoryview(self._files.read_segment(file_id))
-            if file_id == end.file_id:
-                data = data[: end.offset]
+            # nothing is written behind the end, and preallocated segments are large
+            data = self._files.read_segment(file_id, end.offset if file_id == end.file_id else None)
             offset = first.offset if file_id == first.file_id else 0
             reader = SegmentReader(data, file_id, start=offset)
             yield from reader.records()

@@ -174,11 +174,11 @@ class SegmentFiles:
 
     # -- reading
 
-    def read_segment(self, file_id: int) -> bytes:
-        """Return all bytes of a segment."""
+    def read_segment(self, file_id: int, end: int | None = None) -> bytes:
+        """Return the bytes of a segment up to the offset `end`; None: all."""
         fd = self._disk.open(self.path(file_id))
         try:
-            return self._disk.read(fd, self._disk.size(fd), 0)
+            return self._disk.read(fd, self._disk.size(fd) if end is None else end, 0)
         finally:
             self._disk.close(fd)
 
