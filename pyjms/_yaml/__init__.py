@@ -25,23 +25,32 @@ another. Values from the environment are literal: placeholders in them are not r
 No stage stops at its first problem: `collection.Problems` collects the problems of all stages, and
 a value that one stage has rejected is not checked by the next.
 
-The modules only read files and the mapping that is passed as the environment. Every problem is a
-ConfigurationException.
+The names are imported from their modules on first use, because commands that read no settings are
+not to load pydantic and the YAML parser. The modules only read files and the mapping that is passed
+as the environment. Every problem is a ConfigurationException.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from pyjms._yaml.collection import Problems, collected_in
-from pyjms._yaml.descriptions import DescribedModel, field_descriptions
-from pyjms._yaml.document import Document, Origin, merge
-from pyjms._yaml.durations import Deadline, Duration, ReceiveTimeout
-from pyjms._yaml.encryption import PASSWORD_VARIABLES, decrypted, encrypted, is_encrypted
-from pyjms._yaml.environment_check import RESERVED_VARIABLES, refuse_misspelt_variables
-from pyjms._yaml.jasypt import Algorithm
-from pyjms._yaml.layers import PROFILES_VARIABLE, chosen_profiles, overlay_environment, read_layers
-from pyjms._yaml.placeholders import Placeholders, UnknownPlaceholder, expand
-from pyjms._yaml.problems import valid_part, validate
-from pyjms._yaml.reader import parse_yaml, read_yaml
+from pyjms._forwarding import homes_of, names_of
+
+if TYPE_CHECKING:
+    from pyjms._yaml.collection import Problems, collected_in
+    from pyjms._yaml.descriptions import DescribedModel, field_descriptions
+    from pyjms._yaml.document import Document, Origin, merge
+    from pyjms._yaml.durations import Deadline, Duration, ReceiveTimeout
+    from pyjms._yaml.encryption import PASSWORD_VARIABLES, decrypted, encrypted, is_encrypted
+    from pyjms._yaml.environment_check import RESERVED_VARIABLES, refuse_misspelt_variables
+    from pyjms._yaml.jasypt import Algorithm
+    from pyjms._yaml.layers import (
+        PROFILES_VARIABLE,
+        chosen_profiles,
+        overlay_environment,
+        read_layers,
+    )
+    from pyjms._yaml.placeholders import Placeholders, UnknownPlaceholder, expand
+    from pyjms._yaml.problems import valid_part, validate
+    from pyjms._yaml.reader import parse_yaml, read_yaml
 
 __all__ = [
     "PASSWORD_VARIABLES",
@@ -73,3 +82,23 @@ __all__ = [
     "valid_part",
     "validate",
 ]
+
+__getattr__, __dir__ = names_of(
+    globals(),
+    homes_of(
+        {
+            "pyjms._yaml.collection": "Problems collected_in",
+            "pyjms._yaml.descriptions": "DescribedModel field_descriptions",
+            "pyjms._yaml.document": "Document Origin merge",
+            "pyjms._yaml.durations": "Deadline Duration ReceiveTimeout",
+            "pyjms._yaml.encryption": "PASSWORD_VARIABLES decrypted encrypted is_encrypted",
+            "pyjms._yaml.environment_check": "RESERVED_VARIABLES refuse_misspelt_variables",
+            "pyjms._yaml.jasypt": "Algorithm",
+            "pyjms._yaml.layers": "PROFILES_VARIABLE chosen_profiles overlay_environment "
+            "read_layers",
+            "pyjms._yaml.placeholders": "Placeholders UnknownPlaceholder expand",
+            "pyjms._yaml.problems": "valid_part validate",
+            "pyjms._yaml.reader": "parse_yaml read_yaml",
+        }
+    ),
+)

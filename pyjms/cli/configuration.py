@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pyjms._yaml import PROFILES_VARIABLE
-
 if TYPE_CHECKING:
     from pyjms.settings import PyjmsSettings
 
@@ -29,6 +27,8 @@ ConfigOption = Annotated[
 
 def _choose_profiles(names: str | None) -> str | None:
     """Set the profiles of this process and of processes that it starts."""
+    from pyjms._yaml import PROFILES_VARIABLE
+
     if names is not None:
         os.environ[PROFILES_VARIABLE] = names
     return names
