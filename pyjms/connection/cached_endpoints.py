@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from pyjms._forwarding import DelegatedAttribute
 from pyjms.connection.producer_handle import ProducerHandle
@@ -17,7 +17,7 @@ from pyjms.jms.api import (
     MessageListener,
     MessageProducer,
 )
-from pyjms.jms.api.endpoints import with_handle
+from pyjms.jms.api.delegating import DelegatingConsumer
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 
@@ -59,7 +59,7 @@ def _open_target(self: CachedConsumer) -> MessageConsumer:
     return self._consumer()
 
 
-class CachedConsumer(MessageConsumer):
+class CachedConsumer(DelegatingConsumer):
     """A consumer that stays open; `close` removes a listener set through this handle."""
 
     def __init__(
@@ -70,7 +70,7 @@ class CachedConsumer(MessageConsumer):
         discard: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Receive from `target`; `discard` closes the target if a receive was interrupted."""
-        self._target = target
+        super().__init__(target)
         self._touch = touch
         self._forget = forget
         self._discard = discard
@@ -79,12 +79,6 @@ class CachedConsumer(MessageConsumer):
         self._is_announcing = False
         self._receiving = False
 
-    destination: Final = DelegatedAttribute[Destination](_open_target, read_only=True)
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
-        _open_target, read_only=True
-    )  # extensions of ActiveMQ
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](_open_target, read_only=True)
-    message_selector: Final = DelegatedAttribute[str | None](_open_target, read_only=True)
     message_listener: Final = DelegatedAttribute[MessageListener | None](
         _open_target, read_only=True
     )
@@ -103,7 +97,7 @@ class CachedConsumer(MessageConsumer):
         self, listener: MessageAvailableListener | None
     ) -> None:
         """Set the listener, until this handle is closed."""
-        await self._consumer().set_message_available_listener(with_handle(listener, self))
+        await super().set_message_available_listener(listener)
         self._is_announcing = listener is not None
 
     async def receive(self, timeout: float | None = None) -> Message | None:

@@ -29,8 +29,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from pyjms._forwarding import TypedProperty
 from pyjms.core.workers import Worker, current_worker
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import Session
@@ -40,6 +41,7 @@ from pyjms.jms.properties import MessageProperties
 
 __all__ = [
     "InterceptorChain",
+    "Interceptors",
     "Proceed",
     "ReceiveInterceptor",
     "ReceiveInvocation",
@@ -47,7 +49,6 @@ __all__ = [
     "SendInvocation",
     "chain_of",
     "in_order",
-    "interceptors_of",
 ]
 
 _I = TypeVar("_I")
@@ -209,9 +210,30 @@ def chain_of(interceptors: Iterable[_I]) -> InterceptorChain[_I] | None:
     return chain if chain.interceptors else None
 
 
-def interceptors_of(chain: InterceptorChain[_I] | None) -> tuple[_I, ...]:
-    """Return the interceptors of a chain, outermost first."""
-    return () if chain is None else chain.interceptors
+class Interceptors(TypedProperty[tuple[_I, ...]]):
+    """A property of interceptors, outermost first, which is set to any iterable of them.
+
+    Setting it builds the chain.
+
+    Args:
+        chain: the name of the attribute with the chain; None as its value: no interceptors.
+        doc: the docstring.
+    """
+
+    def __init__(self, chain: str, doc: str) -> None:
+        super().__init__(self._read, self._write, doc=doc)
+        self._chain = chain
+
+    def _read(self, instance: object) -> tuple[_I, ...]:
+        chain: InterceptorChain[_I] | None = getattr(instance, self._chain)
+        return () if chain is None else chain.interceptors
+
+    def _write(self, instance: object, value: Iterable[_I]) -> None:
+        setattr(instance, self._chain, chain_of(value))
+
+    if TYPE_CHECKING:
+
+        def __set__(self, instance: object, value: Iterable[_I]) -> None: ...
 
 
 async def _in_thread(

@@ -11,10 +11,10 @@ from typing import Any, Final, Self, TypedDict
 from pyjms._clock import FOR_EVER, check_seconds
 from pyjms.core.interceptors import (
     InterceptorChain,
+    Interceptors,
     ReceiveInterceptor,
     SendInterceptor,
     chain_of,
-    interceptors_of,
 )
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
@@ -189,23 +189,13 @@ class TemplateSettings(QosVariants):
         if delivery_delay is not None:
             check_seconds("delivery_delay", delivery_delay)
 
-    @property
-    def send_interceptors(self) -> tuple[SendInterceptor, ...]:
-        """The interceptors around sends, outermost first; can be set at any time."""
-        return interceptors_of(self._send_chain)
-
-    @send_interceptors.setter
-    def send_interceptors(self, value: Iterable[SendInterceptor]) -> None:
-        self._send_chain = chain_of(value)
-
-    @property
-    def receive_interceptors(self) -> tuple[ReceiveInterceptor, ...]:
-        """The interceptors around receives, outermost first; can be set at any time."""
-        return interceptors_of(self._receive_chain)
-
-    @receive_interceptors.setter
-    def receive_interceptors(self, value: Iterable[ReceiveInterceptor]) -> None:
-        self._receive_chain = chain_of(value)
+    send_interceptors = Interceptors[SendInterceptor](
+        "_send_chain", "The interceptors around sends, outermost first; can be set at any time."
+    )
+    receive_interceptors = Interceptors[ReceiveInterceptor](
+        "_receive_chain",
+        "The interceptors around receives, outermost first; can be set at any time.",
+    )
 
     @property
     def send_chain(self) -> InterceptorChain[SendInterceptor] | None:

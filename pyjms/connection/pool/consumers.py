@@ -7,15 +7,9 @@ from operator import attrgetter
 from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute
-from pyjms.jms.api import (
-    Closeable,
-    MessageAvailableListener,
-    MessageConsumer,
-    MessageListener,
-    QueueBrowser,
-)
-from pyjms.jms.api.endpoints import with_handle
-from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.api import Closeable, MessageConsumer, MessageListener, QueueBrowser
+from pyjms.jms.api.delegating import DelegatingConsumer
+from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 
 __all__ = ["Forget", "PooledBrowser", "PooledConsumer"]
@@ -23,35 +17,24 @@ __all__ = ["Forget", "PooledBrowser", "PooledConsumer"]
 Forget = Callable[[Closeable], None]
 
 
-class PooledConsumer(MessageConsumer):
+class PooledConsumer(DelegatingConsumer):
     """A consumer that is removed from its session when it is closed."""
 
     def __init__(self, target: MessageConsumer, forget: Forget) -> None:
-        self._target = target
+        super().__init__(target)
         self._forget = forget
 
-    # extensions of ActiveMQ, if the target has them; listener containers set the policy
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
-        attrgetter("_target"), read_only=True
-    )
+    # an extension of ActiveMQ, if the target has it; listener containers set the policy
     redelivery_policy: DelegatedAttribute[Any] = DelegatedAttribute[Any](
         attrgetter("_target"), read_only=False
     )
     is_closed: Final = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)
-    destination: Final = DelegatedAttribute[Destination](attrgetter("_target"), read_only=True)
-    message_selector: Final = DelegatedAttribute[str | None](attrgetter("_target"), read_only=True)
     message_listener: Final = DelegatedAttribute[MessageListener | None](
         attrgetter("_target"), read_only=True
     )
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         await self._target.set_message_listener(listener)
-
-    async def set_message_available_listener(
-        self, listener: MessageAvailableListener | None
-    ) -> None:
-        await self._target.set_message_available_listener(with_handle(listener, self))
 
     async def receive(self, timeout: float | None = None) -> Message | None:
         return await self._target.receive(timeout)

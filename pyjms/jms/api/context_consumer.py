@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from pyjms._forwarding import DelegatedAttribute
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import MessageFormatException
 from pyjms.jms.api.context_producer import BodyConverter
-from pyjms.jms.api.endpoints import (
-    MessageAvailableListener,
-    MessageConsumer,
-    MessageListener,
-    with_handle,
-)
+from pyjms.jms.api.delegating import DelegatingConsumer
+from pyjms.jms.api.endpoints import MessageConsumer, MessageListener
 from pyjms.jms.bodies import StreamMessage
-from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 
 __all__ = ["JMSConsumer"]
@@ -27,7 +22,7 @@ _T = TypeVar("_T")
 _AUTOMATIC = {AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK}
 
 
-class JMSConsumer(MessageConsumer):
+class JMSConsumer(DelegatingConsumer):
     """Receives messages, or their bodies. JMS 2.0: javax.jms.JMSConsumer. Created by a context."""
 
     def __init__(
@@ -38,7 +33,7 @@ class JMSConsumer(MessageConsumer):
         converter: BodyConverter | None = None,
     ) -> None:
         """Receive from `target`; `consumed` is called with each message before it is returned."""
-        self._target = target
+        super().__init__(target)
         self._mode = mode
         self._consumed = consumed
         self._converter = converter
@@ -46,20 +41,8 @@ class JMSConsumer(MessageConsumer):
 
     transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
         attrgetter("_target"), read_only=False
-    )  # extensions of ActiveMQ
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](attrgetter("_target"), read_only=True)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._target.is_closed
-
-    @property
-    def destination(self) -> Destination:
-        return self._target.destination
-
-    @property
-    def message_selector(self) -> str | None:
-        return self._target.message_selector
+    )  # an extension of ActiveMQ
+    is_closed: Final = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)
 
     @property
     def message_listener(self) -> MessageListener | None:
@@ -73,11 +56,6 @@ class JMSConsumer(MessageConsumer):
 
         await self._target.set_message_listener(None if listener is None else call)
         self._listener = listener
-
-    async def set_message_available_listener(
-        self, listener: MessageAvailableListener | None
-    ) -> None:
-        await self._target.set_message_available_listener(with_handle(listener, self))
 
     async def receive(self, timeout: float | None = None) -> Message | None:
         message = await self._target.receive(timeout)

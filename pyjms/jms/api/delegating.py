@@ -1,4 +1,4 @@
-"""A session that delegates every call: the base class of wrappers."""
+"""Sessions and consumers that delegate to others: the base classes of wrappers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.enums import AcknowledgeMode
-from pyjms.jms.api.endpoints import MessageListener
+from pyjms.jms.api.endpoints import (
+    MessageAvailableListener,
+    MessageConsumer,
+    MessageListener,
+    with_handle,
+)
 from pyjms.jms.api.session import Session
+from pyjms.jms.destination import Destination
 
-__all__ = ["DelegatingSession"]
+__all__ = ["DelegatingConsumer", "DelegatingSession"]
 
 
 def _target_of(self: DelegatingSession) -> Session:
@@ -64,3 +70,32 @@ class DelegatingSession(Session):
     set_local_transaction_event_listener = delegated(
         Session.set_local_transaction_event_listener, _target_of
     )
+
+
+def _consumer_of(self: DelegatingConsumer) -> MessageConsumer:
+    return self._consumer()
+
+
+class DelegatingConsumer(MessageConsumer):
+    """Has the attributes of the consumer `_target`, and announces its messages with itself."""
+
+    def __init__(self, target: MessageConsumer) -> None:
+        self._target = target
+
+    def _consumer(self) -> MessageConsumer:
+        """Return the target; subclasses raise if it cannot be used any more."""
+        return self._target
+
+    destination: Final = DelegatedAttribute[Destination](_consumer_of, read_only=True)
+    message_selector: Final = DelegatedAttribute[str | None](_consumer_of, read_only=True)
+    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        _consumer_of, read_only=True
+    )  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+        _consumer_of, read_only=True
+    )  # ActiveMQ's
+
+    async def set_message_available_listener(
+        self, listener: MessageAvailableListener | None
+    ) -> None:
+        await self._consumer().set_message_available_listener(with_handle(listener, self))

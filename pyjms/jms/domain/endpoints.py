@@ -8,13 +8,8 @@ from typing import Any, Final, TypeVar, cast
 
 from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.enums import DeliveryMode
-from pyjms.jms.api.endpoints import (
-    MessageAvailableListener,
-    MessageConsumer,
-    MessageListener,
-    MessageProducer,
-    with_handle,
-)
+from pyjms.jms.api.delegating import DelegatingConsumer
+from pyjms.jms.api.endpoints import MessageConsumer, MessageListener, MessageProducer
 from pyjms.jms.destination import Destination, Queue, Topic
 
 __all__ = ["QueueReceiver", "QueueSender", "TopicPublisher", "TopicSubscriber"]
@@ -74,30 +69,23 @@ class TopicPublisher(_Producer):
         return cast("Topic | None", self.destination)
 
 
-class _Consumer(MessageConsumer):
+class _Consumer(DelegatingConsumer):
     """A consumer that delegates every call to `target`."""
 
     def __init__(self, target: MessageConsumer) -> None:
+        super().__init__(target)
         self.target = target
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.target!r}>"
 
     is_closed: Final = DelegatedAttribute[bool](_target, read_only=True)
-    destination: Final = DelegatedAttribute[Destination](_target, read_only=True)
-    message_selector: Final = DelegatedAttribute[str | None](_target, read_only=True)
     message_listener: Final = DelegatedAttribute[MessageListener | None](_target, read_only=True)
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=True)  # ActiveMQ's
     transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=False)
     set_message_listener: Final = delegated(MessageConsumer.set_message_listener, _target)
     receive: Final = delegated(MessageConsumer.receive, _target)
     receive_checked: Final = delegated(MessageConsumer.receive_checked, _target)
     close: Final = delegated(MessageConsumer.close, _target)
-
-    async def set_message_available_listener(
-        self, listener: MessageAvailableListener | None
-    ) -> None:
-        await self.target.set_message_available_listener(with_handle(listener, self))
 
 
 class QueueReceiver(_Consumer):

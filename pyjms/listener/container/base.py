@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from operator import attrgetter
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms._forwarding import Computed
 from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.container.delivery import Delivery
 from pyjms.listener.container.properties import ContainerProperties
@@ -30,20 +33,15 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         self._pause_ended: anyio.Event | None = None
         self._lock = anyio.Lock()  # held to initialize, to start, and to close resources
 
-    @property
-    def state(self) -> ContainerState:
-        """The state of the container in its life cycle."""
-        return self._life_cycle.state
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the container is initialised and not shut down."""
-        return self._life_cycle.active
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the container is started and not stopped."""
-        return self._life_cycle.running
+    state: Final = Computed[ContainerState](
+        attrgetter("_life_cycle.state"), "The state of the container in its life cycle."
+    )
+    is_active: Final = Computed[bool](
+        attrgetter("_life_cycle.active"), "Whether the container is initialised and not shut down."
+    )
+    is_running: Final = Computed[bool](
+        attrgetter("_life_cycle.running"), "Whether the container is started and not stopped."
+    )
 
     @property
     def is_paused(self) -> bool:
@@ -89,14 +87,14 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         """The least number of consumers."""
 
     @property
-    @abstractmethod
     def max_concurrent_consumers(self) -> int:
-        """The largest number of consumers."""
+        """The largest number of consumers: `concurrent_consumers`, unless the container scales."""
+        return self.concurrent_consumers
 
     @property
-    @abstractmethod
     def shared_connection_enabled(self) -> bool:
-        """Whether the consumers share one connection."""
+        """Whether the consumers share one connection: true, unless the container can do without."""
+        return True
 
     @property
     @abstractmethod

@@ -35,11 +35,13 @@ again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final, Unpack, cast
 
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms._forwarding import Computed
 from pyjms._logger import get_logger
 from pyjms.enums import CacheLevel
 from pyjms.errors import IllegalStateException, JMSException
@@ -107,24 +109,22 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         )
         self._stop_callback: Callable[[], None] | None = None
 
-    @property
-    def scheduled_consumer_count(self) -> int:
-        """The number of all consumers, also those that wait or are paused."""
-        return self._pool.scheduled
+    scheduled_consumer_count: Final = Computed[int](
+        attrgetter("_pool.scheduled"),
+        "The number of all consumers, also those that wait or are paused.",
+    )
 
     def deliveries(self) -> list[Delivery]:
         """Return the messages and batches that are being handled now."""
         return [each.delivery for each in self._pool.invokers() if each.delivery is not None]
 
-    @property
-    def active_consumer_count(self) -> int:
-        """The number of consumers at work: receiving or handling."""
-        return self._pool.active
-
-    @property
-    def paused_task_count(self) -> int:
-        """The number of consumers that wait for a start, or for the executor to accept them."""
-        return self._pool.paused
+    active_consumer_count: Final = Computed[int](
+        attrgetter("_pool.active"), "The number of consumers at work: receiving or handling."
+    )
+    paused_task_count: Final = Computed[int](
+        attrgetter("_pool.paused"),
+        "The number of consumers that wait for a start, or for the executor to accept them.",
+    )
 
     @property
     def consumer_pool(self) -> InvokerPool[AsyncMessageListenerInvoker]:
@@ -135,10 +135,9 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         """Return whether the container itself ends the session's transaction. (spring-jms 1.8.7)"""
         return self._execution.locally_transacted(session)
 
-    @property
-    def is_recovering(self) -> bool:
-        """Whether the connection is lost and not yet restored."""
-        return self._recovery.in_progress
+    is_recovering: Final = Computed[bool](
+        attrgetter("_recovery.in_progress"), "Whether the connection is lost and not yet restored."
+    )
 
     @property
     def is_registered_with_destination(self) -> bool:

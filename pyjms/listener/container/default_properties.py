@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import ClassVar, Protocol
 
 from pyjms._clock import FOR_EVER, check_seconds
+from pyjms._forwarding import Checked
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import Connection, ConnectionFactory
 from pyjms.listener.backoff import BackOff, FixedBackOff
@@ -78,6 +79,12 @@ class DefaultOptions(ContainerOptions, total=False):
     task_executor: AsyncTaskExecutor
     back_off: BackOff
     recovery_interval: float
+
+
+def _not_zero(name: str, value: int | None) -> int | None:
+    if value == 0:
+        raise ValueError(f"'{name}' must not be 0: leave it out, or use -1 for no limit")
+    return value
 
 
 class DefaultContainerProperties(ContainerProperties):
@@ -152,47 +159,22 @@ class DefaultContainerProperties(ContainerProperties):
         most = self._max_concurrent_consumers
         return most if self._concurrent_consumers < most else None
 
-    @property
-    def max_messages_per_task(self) -> int | None:
-        """Receives after which a task ends and its consumer starts another; negative: no limit.
-
-        None: no limit, or 10 if the executor prefers short tasks (set by `initialize`).
-        """
-        return self._max_messages_per_task
-
-    @max_messages_per_task.setter
-    def max_messages_per_task(self, value: int | None) -> None:
-        self._max_messages_per_task = _not_zero("max_messages_per_task", value)
-
-    @property
-    def idle_receives_per_task_limit(self) -> int | None:
-        """Empty receives in a row after which a task ends; negative: no limit.
-
-        None: 10, unless the executor prefers short tasks (set by `initialize`).
-        """
-        return self._idle_receives_per_task_limit
-
-    @idle_receives_per_task_limit.setter
-    def idle_receives_per_task_limit(self, value: int | None) -> None:
-        self._idle_receives_per_task_limit = _not_zero("idle_receives_per_task_limit", value)
-
-    @property
-    def idle_consumer_limit(self) -> int:
-        """Number of idle consumers at which the container adds no further one."""
-        return self._idle_consumer_limit
-
-    @idle_consumer_limit.setter
-    def idle_consumer_limit(self, value: int) -> None:
-        self._idle_consumer_limit = one_or_more("idle_consumer_limit", value)
-
-    @property
-    def idle_task_execution_limit(self) -> int:
-        """Tasks without a message after which a surplus consumer ends."""
-        return self._idle_task_execution_limit
-
-    @idle_task_execution_limit.setter
-    def idle_task_execution_limit(self, value: int) -> None:
-        self._idle_task_execution_limit = one_or_more("idle_task_execution_limit", value)
+    max_messages_per_task = Checked[int | None](
+        _not_zero,
+        "Receives after which a task ends and its consumer starts another; negative: no limit.\n\n"
+        "None: no limit, or 10 if the executor prefers short tasks (set by `initialize`).",
+    )
+    idle_receives_per_task_limit = Checked[int | None](
+        _not_zero,
+        "Empty receives in a row after which a task ends; negative: no limit.\n\n"
+        "None: 10, unless the executor prefers short tasks (set by `initialize`).",
+    )
+    idle_consumer_limit = Checked[int](
+        one_or_more, "Number of idle consumers at which the container adds no further one."
+    )
+    idle_task_execution_limit = Checked[int](
+        one_or_more, "Tasks without a message after which a surplus consumer ends."
+    )
 
     @property
     def cache_level(self) -> CacheLevel:
@@ -290,12 +272,6 @@ class DefaultContainerProperties(ContainerProperties):
         if manager is None:
             return False
         return getattr(manager, "connection_factory", None) is not self.connection_factory
-
-
-def _not_zero(name: str, value: int | None) -> int | None:
-    if value == 0:
-        raise ValueError(f"'{name}' must not be 0: leave it out, or use -1 for no limit")
-    return value
 
 
 def _positive(limit: int | None) -> int | None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, ClassVar, Literal, TypedDict
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
+from pyjms._forwarding import TypedProperty
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.core.interceptors import InterceptorChain, chain_of, interceptors_of
+from pyjms.core.interceptors import InterceptorChain, Interceptors
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener, check_factory
@@ -95,6 +97,23 @@ class ContainerOptions(TypedDict, total=False):
     auto_startup: bool
     phase: int
     bean_name: str | None
+
+
+class _OfTopic(TypedProperty[bool]):
+    """A property that only subscriptions of topics have: True also sets `pub_sub_domain`."""
+
+    def __init__(self, attribute: str, doc: str) -> None:
+        super().__init__(attrgetter(attribute), self._write, doc=doc)
+        self._attribute = attribute
+
+    def _write(self, properties: ContainerProperties, value: bool) -> None:
+        setattr(properties, self._attribute, value)
+        if value:
+            properties.pub_sub_domain = True
+
+    if TYPE_CHECKING:
+
+        def __set__(self, properties: ContainerProperties, value: bool) -> None: ...
 
 
 class ContainerProperties:
@@ -223,45 +242,21 @@ class ContainerProperties:
         if value is not None and not self.subscription_name:
             self.subscription_name = listener_name(value)
 
-    @property
-    def interceptors(self) -> tuple[HandlerInterceptor, ...]:
-        """Interceptors around the message listener, outermost first; replaceable at run time."""
-        return interceptors_of(self.interceptor_chain)
-
-    @interceptors.setter
-    def interceptors(self, value: Iterable[HandlerInterceptor]) -> None:
-        self.interceptor_chain = chain_of(value)
-
-    @property
-    def settlement_interceptors(self) -> tuple[SettlementInterceptor, ...]:
-        """Interceptors around commits and acknowledgements; replaceable at run time."""
-        return interceptors_of(self.settlement_chain)
-
-    @settlement_interceptors.setter
-    def settlement_interceptors(self, value: Iterable[SettlementInterceptor]) -> None:
-        self.settlement_chain = chain_of(value)
-
-    @property
-    def subscription_durable(self) -> bool:
-        """Whether the subscription outlives its consumers; setting it sets `pub_sub_domain`."""
-        return self._durable
-
-    @subscription_durable.setter
-    def subscription_durable(self, value: bool) -> None:
-        self._durable = value
-        if value:
-            self.pub_sub_domain = True
-
-    @property
-    def subscription_shared(self) -> bool:
-        """A shared subscription (JMS 2.0); `initialize` refuses it, as OpenWire has none."""
-        return self._shared
-
-    @subscription_shared.setter
-    def subscription_shared(self, value: bool) -> None:
-        self._shared = value
-        if value:
-            self.pub_sub_domain = True
+    interceptors = Interceptors[HandlerInterceptor](
+        "interceptor_chain",
+        "Interceptors around the message listener, outermost first; replaceable at run time.",
+    )
+    settlement_interceptors = Interceptors[SettlementInterceptor](
+        "settlement_chain",
+        "Interceptors around commits and acknowledgements; replaceable at run time.",
+    )
+    subscription_durable = _OfTopic(
+        "_durable",
+        "Whether the subscription outlives its consumers; setting it sets `pub_sub_domain`.",
+    )
+    subscription_shared = _OfTopic(
+        "_shared", "A shared subscription (JMS 2.0); `initialize` refuses it, as OpenWire has none."
+    )
 
     @property
     def durable_subscription_name(self) -> str | None:

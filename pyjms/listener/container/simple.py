@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Unpack, cast
 import anyio
 
 from pyjms import _clock
+from pyjms._forwarding import Checked
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.core.closing import close_quietly
@@ -111,24 +112,10 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         _, upper = parse_concurrency(value)
         self.concurrent_consumers = upper
 
-    @property
-    def concurrent_consumers(self) -> int:
-        """The number of sessions and consumers; takes effect when they are next created."""
-        return self._concurrent_consumers
-
-    @concurrent_consumers.setter
-    def concurrent_consumers(self, value: int) -> None:
-        self._concurrent_consumers = one_or_more("concurrent_consumers", value)
-
-    @property
-    def max_concurrent_consumers(self) -> int:
-        """The same as `concurrent_consumers`: this container does not scale."""
-        return self._concurrent_consumers
-
-    @property
-    def shared_connection_enabled(self) -> bool:
-        """Always true."""
-        return True
+    concurrent_consumers = Checked[int](
+        one_or_more,
+        "The number of sessions and consumers; takes effect when they are next created.",
+    )
 
     @property
     def has_consumer(self) -> bool:
