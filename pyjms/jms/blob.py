@@ -6,8 +6,10 @@ sent, and downloaded when the receiver reads it.
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO, ClassVar, Protocol, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol, cast
 
+from pyjms._forwarding import Computed, TypedProperty
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.message import Message
 
@@ -68,6 +70,26 @@ class _Remote(Protocol):
     deleted_by_broker: bool
 
 
+def _set_in_body(self: BlobMessage, name: str, value: str | None) -> None:
+    self._check_body_writable()
+    setattr(self.body, name, value)
+
+
+class _OfBody(TypedProperty[str | None]):
+    """An attribute of the body that the sender sets."""
+
+    def __init__(self, name: str, doc: str) -> None:
+        super().__init__(attrgetter(f"body.{name}"), self._write, doc=doc)
+        self._name = name
+
+    def _write(self, message: BlobMessage, value: str | None) -> None:
+        _set_in_body(message, self._name, value)
+
+    if TYPE_CHECKING:
+
+        def __set__(self, message: BlobMessage, value: str | None) -> None: ...
+
+
 class BlobMessage(Message):
     """A message whose body is stored outside of the broker, at `url`. ActiveMQ: BlobMessage.
 
@@ -93,48 +115,34 @@ class BlobMessage(Message):
             self._load()
         return self._body
 
-    @property
-    def url(self) -> str | None:
-        """The URL of the body; None: it is not uploaded yet. ActiveMQ: getURL."""
-        return self.body.url
-
-    @property
-    def mime_type(self) -> str | None:
+    url: Final = Computed[str | None](
+        attrgetter("body.url"),
+        "The URL of the body; None: it is not uploaded yet. ActiveMQ: getURL.",
+    )
+    mime_type = _OfBody(
+        "mime_type",
         """The MIME type; application/octet-stream unless set.
 
         Raises:
             MessageNotWriteableException: it is set while the body is read-only.
-        """
-        return self.body.mime_type
-
-    @mime_type.setter
-    def mime_type(self, value: str | None) -> None:
-        self._check_body_writable()
-        self.body.mime_type = value
-
-    @property
-    def name(self) -> str | None:
+        """,
+    )
+    name = _OfBody(
+        "name",
         """The name of the file, only on the sender's side.
 
         Raises:
             MessageNotWriteableException: it is set while the body is read-only.
-        """
-        return self.body.name
-
-    @name.setter
-    def name(self, value: str | None) -> None:
-        self._check_body_writable()
-        self.body.name = value
-
-    @property
-    def size(self) -> int | None:
-        """The size of the file in bytes, only on the sender's side after the upload, or None."""
-        return self.body.size
-
-    @property
-    def deleted_by_broker(self) -> bool:
-        """Whether the body was uploaded for this message only and may be deleted with it."""
-        return self.body.deleted_by_broker
+        """,
+    )
+    size: Final = Computed[int | None](
+        attrgetter("body.size"),
+        "The size of the file in bytes, only on the sender's side after the upload, or None.",
+    )
+    deleted_by_broker: Final = Computed[bool](
+        attrgetter("body.deleted_by_broker"),
+        "Whether the body was uploaded for this message only and may be deleted with it.",
+    )
 
     def get_input_stream(self) -> BinaryIO:
         """Return the body as a binary file, to be closed by the caller. Blocks, as its reads do.

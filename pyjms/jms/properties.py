@@ -65,14 +65,10 @@ class PropertyHolder(Protocol):
     group_sequence: int
     user_id: str | None
     read_only_properties: bool
-
-    @property
-    def message_id(self) -> str | None:
-        """The id, or None before the first send."""
-
-    @property
-    def destination(self) -> Destination | None:
-        """The destination to which the message was sent."""
+    message_id: str | None
+    """The id, or None before the first send."""
+    destination: Destination | None
+    """The destination to which the message was sent."""
 
     @property
     def source(self) -> PropertySource | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, Self
+from operator import attrgetter
+from typing import Any, Final, Protocol, Self
 
+from pyjms._forwarding import Computed
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, MessageFormatException
 from pyjms.jms.api.completion import CompletionListener
@@ -146,30 +148,27 @@ class JMSProducer:
         self._given.group_id, self._given.group_sequence = None, 0
         return self
 
-    @property
-    def correlation_id(self) -> str | None:
-        """The correlation id of every message; None: the message's own."""
-        return self._given.correlation_id
+    correlation_id: Final = Computed[str | None](
+        attrgetter("_given.correlation_id"),
+        "The correlation id of every message; None: the message's own.",
+    )
+    reply_to: Final = Computed[Destination | None](
+        attrgetter("_given.reply_to"),
+        "The destination for replies to every message; None: the message's own.",
+    )
+    type: Final = Computed[str | None](
+        attrgetter("_given.type"), "The type of every message; None: the message's own."
+    )
 
     def set_correlation_id(self, correlation_id: str | None) -> Self:
         """Set the correlation id of every message; None: keep the message's own."""
         self._given.correlation_id = correlation_id
         return self
 
-    @property
-    def reply_to(self) -> Destination | None:
-        """The destination for replies to every message; None: the message's own."""
-        return self._given.reply_to
-
     def set_reply_to(self, destination: Destination | None) -> Self:
         """Set the destination for replies; None: keep the message's own."""
         self._given.reply_to = destination
         return self
-
-    @property
-    def type(self) -> str | None:
-        """The type of every message; None: the message's own."""
-        return self._given.type
 
     def set_type(self, name: str | None) -> Self:
         """Set the type of every message; None: keep the message's own."""

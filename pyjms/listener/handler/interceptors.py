@@ -33,8 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal, Protocol
 
+from pyjms._forwarding import Computed
 from pyjms.core.interceptors import Proceed
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
@@ -64,15 +66,13 @@ class HandlerInvocation:
     messages: Sequence[Message] = ()
     """Of a batch listener: all messages of the batch; `message` is the last one."""
 
-    @property
-    def destination(self) -> Destination | None:
-        """The destination to which the message was sent."""
-        return self.message.destination
-
-    @property
-    def properties(self) -> MessageProperties:
-        """The message's properties, decoded when they are first read."""
-        return self.message.properties
+    destination = Computed[Destination | None](
+        attrgetter("message.destination"), "The destination to which the message was sent."
+    )
+    properties = Computed[MessageProperties](
+        attrgetter("message.properties"),
+        "The message's properties, decoded when they are first read.",
+    )
 
     def __repr__(self) -> str:
         name = getattr(self.handler, "__qualname__", type(self.handler).__name__)

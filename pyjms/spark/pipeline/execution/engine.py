@@ -18,13 +18,13 @@ from pyjms.spark.gateway import jvm_is_running, make_session_active
 from pyjms.spark.pipeline.definition.brokers import BrokerLocation
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
 from pyjms.spark.pipeline.execution.location import PipelineLocation
-from pyjms.spark.pipeline.execution.running_query import Query
 from pyjms.spark.pipeline.reporting.events import PipelinesReady
-from pyjms.spark.pipeline.reporting.progress import Progress
 from pyjms.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["RUNNER_CONF", "SparkEngine"]
 
@@ -47,7 +47,7 @@ class SparkEngine:
         spark: SparkSession,
         *,
         is_own: bool,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[StreamingQueryProgress], None],
         secrets: Mapping[str, str] | None = None,
     ) -> None:
         self._spark = spark
@@ -63,7 +63,7 @@ class SparkEngine:
         settings: SparkSettings,
         names: Sequence[str],
         brokers: Iterable[BrokerLocation],
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[StreamingQueryProgress], None],
     ) -> Self:
         """Start Spark according to the settings. Blocks for seconds.
 
@@ -96,7 +96,9 @@ class SparkEngine:
             folder=folder,
         )
 
-    def start(self, pipeline: Pipeline, location: PipelineLocation, *, once: bool) -> Query:
+    def start(
+        self, pipeline: Pipeline, location: PipelineLocation, *, once: bool
+    ) -> StreamingQuery:
         """Start the query of a pipeline.
 
         Raises:
@@ -111,7 +113,7 @@ class SparkEngine:
             # same time break the format for the session ("Illegal size 5 of collection"). So each
             # query gets a separate registration.
             self._spark.dataSource.register(JmsDataSource)
-            query: Query = start_query(self._spark, pipeline, location, once=once)
+            query: StreamingQuery = start_query(self._spark, pipeline, location, once=once)
         return query
 
     def close(self) -> None:
@@ -139,7 +141,7 @@ def _hide_passwords(master: str, brokers: Iterable[BrokerLocation]) -> dict[str,
     return variables
 
 
-def _listener(on_progress: Callable[[Progress], None]) -> Any:
+def _listener(on_progress: Callable[[StreamingQueryProgress], None]) -> Any:
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,

@@ -33,16 +33,16 @@ from pyjms.spark.pipeline.definition.brokers import (
 from pyjms.spark.pipeline.definition.collection import choose_pipelines, find_problems
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
 from pyjms.spark.pipeline.execution.engine import SparkEngine
-from pyjms.spark.pipeline.execution.running_query import Query
 from pyjms.spark.pipeline.execution.supervisor import Supervisor, SupervisorContext
 from pyjms.spark.pipeline.reporting.events import PipelineEvent, PipelineListener, notify
 from pyjms.spark.pipeline.reporting.health import PipelineHealth
 from pyjms.spark.pipeline.reporting.logs import PipelineLog
-from pyjms.spark.pipeline.reporting.progress import Progress
 from pyjms.spark.pipeline.reporting.status import StatusFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["PipelineRunner"]
 
@@ -154,7 +154,7 @@ class PipelineRunner:
             name: engine.location(broker, self._folders[name]) for name, broker in brokers.items()
         }
 
-        def start(pipeline: Pipeline) -> Query:
+        def start(pipeline: Pipeline) -> StreamingQuery:
             return engine.start(pipeline, locations[pipeline.name], once=once)
 
         spark = self.settings.spark
@@ -199,13 +199,13 @@ class PipelineRunner:
         spark, names = self.settings.spark, [*self._folders]
         return SparkEngine.create(spark, names, brokers, self._on_progress)
 
-    def _on_progress(self, progress: Progress) -> None:
+    def _on_progress(self, progress: StreamingQueryProgress) -> None:
         """Pass a report from Spark's thread to the loop."""
         loop = self._loop
         if loop is not None:
             loop.call_soon(partial(self._process_progress, progress))
 
-    def _process_progress(self, progress: Progress) -> None:
+    def _process_progress(self, progress: StreamingQueryProgress) -> None:
         supervisor = self._supervisors.get(progress.name or "")
         if supervisor is not None:
             supervisor.on_progress(progress)

@@ -7,14 +7,16 @@ query has ended are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pyjms._logger import get_logger
 from pyjms.spark.pipeline.execution.failures import Failure, classify_failure
-from pyjms.spark.pipeline.reporting.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = [
-    "Query",
     "ignoring_ended",
     "is_trigger_active",
     "last_progress",
@@ -25,21 +27,7 @@ __all__ = [
 logger: Final = get_logger(__name__)
 
 
-class Query(Protocol):
-    """The part of pyspark's StreamingQuery that is used here. All of it blocks."""
-
-    @property
-    def id(self) -> Any: ...
-    @property
-    def recentProgress(self) -> Any: ...
-    @property
-    def status(self) -> dict[str, Any]: ...
-    def awaitTermination(self) -> Any: ...
-    def processAllAvailable(self) -> None: ...
-    def stop(self) -> None: ...
-
-
-def wait_for_end(query: Query) -> Failure | None:
+def wait_for_end(query: StreamingQuery) -> Failure | None:
     """Wait for the end of a query and return its failure; None: it was stopped or has finished."""
     try:
         query.awaitTermination()
@@ -56,7 +44,7 @@ def ignoring_ended(call: Callable[[], object]) -> None:
         logger.debug("The query has ended: %s", type(error).__name__)
 
 
-def is_trigger_active(query: Query) -> bool:
+def is_trigger_active(query: StreamingQuery) -> bool:
     """Return whether a trigger is in progress."""
     try:
         return bool(query.status["isTriggerActive"])
@@ -65,13 +53,13 @@ def is_trigger_active(query: Query) -> bool:
         return False
 
 
-def last_progress(query: Query) -> Progress | None:
+def last_progress(query: StreamingQuery) -> StreamingQueryProgress | None:
     """Return its last progress; None: it has none yet."""
     recent = recent_progress(query)
     return recent[-1] if recent else None
 
 
-def recent_progress(query: Query) -> list[Progress]:
+def recent_progress(query: StreamingQuery) -> list[StreamingQueryProgress]:
     """Return its recent progress, up to a hundred entries."""
     try:
         return list(query.recentProgress)

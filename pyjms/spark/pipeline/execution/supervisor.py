@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import anyio
 from tenacity import RetryCallState, retry_if_exception
@@ -54,7 +54,6 @@ from pyjms.spark.pipeline.definition.pipeline import Pipeline
 from pyjms.spark.pipeline.execution.failures import Failure, classify_failure, find_open_batch
 from pyjms.spark.pipeline.execution.restarts import QueryFailedError, Restarts
 from pyjms.spark.pipeline.execution.running_query import (
-    Query,
     ignoring_ended,
     is_trigger_active,
     last_progress,
@@ -62,7 +61,11 @@ from pyjms.spark.pipeline.execution.running_query import (
     wait_for_end,
 )
 from pyjms.spark.pipeline.reporting import events
-from pyjms.spark.pipeline.reporting.progress import Progress, backlog_of, batch_event
+from pyjms.spark.pipeline.reporting.progress import backlog_of, batch_event
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["RunInThread", "Supervisor", "SupervisorContext"]
 
@@ -87,7 +90,7 @@ class RunInThread(Protocol):
 class SupervisorContext:
     """The context that the supervisors of a runner share."""
 
-    start: Callable[[Pipeline], Query]
+    start: Callable[[Pipeline], StreamingQuery]
     """Starts the query of a pipeline. Blocks."""
     notify: Callable[[events.PipelineEvent], None]
     """Reports an event to all listeners."""
@@ -113,7 +116,7 @@ class Supervisor:
         self._restart_count = 0
         self._last_batch = -1
         self._rows = 0
-        self._query: Query | None = None
+        self._query: StreamingQuery | None = None
         self._restart_policy = Restarts(context.restart, checkpoint)
 
     @property
@@ -143,7 +146,7 @@ class Supervisor:
             tasks.cancel_scope.cancel()
         self._notify(events.PipelineStopped(self.name))
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: StreamingQueryProgress) -> None:
         """Process Spark's report of a batch; the same report may come twice."""
         if progress.batchId <= self._last_batch:
             return
@@ -188,7 +191,7 @@ class Supervisor:
         elif self._once:
             self._notify(events.PipelineDone(self.name))
 
-    async def _watch(self, query: Query) -> Failure | None:
+    async def _watch(self, query: StreamingQuery) -> Failure | None:
         """Wait for the end of the query, draining it on request; return its failure."""
         failure: Failure | None = None
         async with anyio.create_task_group() as tasks:
@@ -209,7 +212,7 @@ class Supervisor:
             backlog = None if progress is None else backlog_of(progress)
             self._notify(events.PipelinePulse(self.name, rows, backlog))
 
-    async def _drain_on_request(self, query: Query) -> None:
+    async def _drain_on_request(self, query: StreamingQuery) -> None:
         """Wait for the batch in progress, up to the drain timeout, then stop the query."""
         await self._stopping.wait()
         with _clock.timeout(self._context.drain_timeout):
@@ -217,7 +220,7 @@ class Supervisor:
         with anyio.CancelScope(shield=True):
             await self._context.run_in_thread(lambda: ignoring_ended(query.stop))
 
-    async def _until_idle(self, query: Query) -> None:
+    async def _until_idle(self, query: StreamingQuery) -> None:
         """Wait until no batch is in progress; the sources report no new data by now."""
         if self._once:
             await self._context.run_in_thread(lambda: ignoring_ended(query.awaitTermination))
@@ -227,7 +230,7 @@ class Supervisor:
             while await self._context.run_in_thread(lambda: is_trigger_active(query)):
                 await _clock.sleep(_POLL_INTERVAL)
 
-    async def _read_last_progress(self, query: Query, started: float) -> None:
+    async def _read_last_progress(self, query: StreamingQuery, started: float) -> None:
         """Process reports of batches that arrive only after the end of the query."""
         recent = await self._context.run_in_thread(lambda: recent_progress(query))
         for progress in recent:

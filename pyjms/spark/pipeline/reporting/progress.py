@@ -7,48 +7,20 @@ batch. (spark-pipeline 3.3)
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spark.pipeline.reporting.events import BatchFinished, Range
 
-__all__ = ["Progress", "Source", "backlog_of", "batch_event"]
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+__all__ = ["backlog_of", "batch_event"]
 
 OBSERVED: Final = "pyjms"
 """The prefix of the observed metrics of a pipeline: `messages` read, `dead_letters` among them."""
 
 
-class Source(Protocol):
-    """The part of pyspark's SourceProgress used here; offsets are JSON, None or 'null' if unset."""
-
-    @property
-    def startOffset(self) -> str | None: ...
-    @property
-    def endOffset(self) -> str | None: ...
-    @property
-    def latestOffset(self) -> str | None: ...
-
-
-class Progress(Protocol):
-    """The part of pyspark's StreamingQueryProgress that is used here."""
-
-    @property
-    def name(self) -> str | None: ...
-    @property
-    def runId(self) -> Any: ...
-    @property
-    def batchId(self) -> int: ...
-    @property
-    def numInputRows(self) -> int: ...
-    @property
-    def durationMs(self) -> Mapping[str, int]: ...
-    @property
-    def sources(self) -> Sequence[Source]: ...
-    @property
-    def observedMetrics(self) -> Mapping[str, Any]: ...
-
-
-def batch_event(pipeline: str, progress: Progress) -> BatchFinished:
+def batch_event(pipeline: str, progress: StreamingQueryProgress) -> BatchFinished:
     """Return the event for a finished batch."""
     durations = progress.durationMs
     ranges: dict[str, Range] = {}
@@ -68,7 +40,7 @@ def batch_event(pipeline: str, progress: Progress) -> BatchFinished:
     )
 
 
-def backlog_of(progress: Progress) -> int | None:
+def backlog_of(progress: StreamingQueryProgress) -> int | None:
     """Return the number of messages that remain in the sources; None: unknown for one of them."""
     waiting: dict[str, int] = {}
     for source in progress.sources:
@@ -79,7 +51,7 @@ def backlog_of(progress: Progress) -> int | None:
     return sum(waiting.values()) if waiting else None
 
 
-def _observed(progress: Progress, field: str, default: int) -> int:
+def _observed(progress: StreamingQueryProgress, field: str, default: int) -> int:
     """Return the sum of a field of the observed metrics."""
     found = [
         row[field]
