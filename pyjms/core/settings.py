@@ -189,10 +189,10 @@ class TemplateSettings(QosVariants):
         if delivery_delay is not None:
             check_seconds("delivery_delay", delivery_delay)
 
-    send_interceptors = Interceptors[SendInterceptor](
+    send_interceptors: Interceptors[SendInterceptor] = Interceptors(
         "_send_chain", "The interceptors around sends, outermost first; can be set at any time."
     )
-    receive_interceptors = Interceptors[ReceiveInterceptor](
+    receive_interceptors: Interceptors[ReceiveInterceptor] = Interceptors(
         "_receive_chain",
         "The interceptors around receives, outermost first; can be set at any time.",
     )

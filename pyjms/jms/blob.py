@@ -119,7 +119,7 @@ class BlobMessage(Message):
         attrgetter("body.url"),
         "The URL of the body; None: it is not uploaded yet. ActiveMQ: getURL.",
     )
-    mime_type = _OfBody(
+    mime_type: _OfBody = _OfBody(
         "mime_type",
         """The MIME type; application/octet-stream unless set.
 
@@ -127,7 +127,7 @@ class BlobMessage(Message):
             MessageNotWriteableException: it is set while the body is read-only.
         """,
     )
-    name = _OfBody(
+    name: _OfBody = _OfBody(
         "name",
         """The name of the file, only on the sender's side.
 

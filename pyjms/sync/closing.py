@@ -16,6 +16,7 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
 from pyjms.jms.api import AsyncCallback, CompletionListener
 from pyjms.jms.message import Message
+from pyjms.sync.attributes import Attribute, ReadOnly
 from pyjms.sync.facade import Facade, SessionGuard, SessionPart, sessions_in_use
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import close_at_exit
@@ -26,15 +27,29 @@ __all__ = [
     "CompletionThread",
     "ListenerThreads",
     "ListeningFacade",
+    "Measured",
     "ThreadedCallback",
     "ThreadedListener",
+    "TransformerAttribute",
 ]
 
 C = TypeVar("C", bound=api.Closeable)
+V = TypeVar("V")
 L = TypeVar("L", api.MessageConsumer, api.Session)
 
 BlockingListener = Callable[[Message], object]
 """A function that is called with each message, in a separate thread, so that it may block."""
+
+
+class TransformerAttribute(Attribute[api.MessageTransformer | None]):
+    """The message transformer of an object; it is called on the loop and must not block."""
+
+
+class Measured(ReadOnly[V | None]):
+    """The statistics of an object; None if `stats_enabled` is off."""
+
+    def __init__(self) -> None:
+        super().__init__("The statistics; None if `stats_enabled` is off.")
 
 
 class ListenerThreads:

@@ -17,13 +17,20 @@ from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.management.jms_stats import JMSConnectionStats, JMSStats
 from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
-from pyjms.sync.closing import CloseableFacade
+from pyjms.sync.closing import CloseableFacade, Measured, TransformerAttribute
 from pyjms.sync.context import JMSContext
 from pyjms.sync.domain import QueueSession, TopicSession
-from pyjms.sync.facade import ReusableFacade, blocking, blocking_as, implemented_by
+from pyjms.sync.facade import (
+    GivenFactory,
+    ReusableFacade,
+    blocking,
+    blocking_as,
+    implemented_by,
+    loop_of,
+)
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import Session
-from pyjms.sync.shared_loop import current_loop
+from pyjms.sync.shared_loop import close_at_exit, current_loop
 from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.uri import TransportURI
 
@@ -42,6 +49,7 @@ __all__ = [
     "QueueConnectionFactory",
     "TopicConnection",
     "TopicConnectionFactory",
+    "WrappingFactory",
 ]
 
 F = TypeVar("F", bound=api.ConnectionFactory)
@@ -135,12 +143,10 @@ class Connection(CloseableFacade[api.Connection]):
         "The client id, which owns durable subscriptions; None until it is set or generated."
     )
     metadata: Final = ReadOnly[ConnectionMetaData]("Versions and names of the provider.")
-    transformer: Attribute[api.MessageTransformer | None] = Attribute[
-        api.MessageTransformer | None
-    ]("The message transformer of new sessions.")
-    stats: Final = ReadOnly[JMSConnectionStats | None](
-        "The statistics of the connection; None if `stats_enabled` is off."
+    transformer: TransformerAttribute = TransformerAttribute(
+        "The message transformer of new sessions."
     )
+    stats: Final = Measured[JMSConnectionStats]()
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
         api.ExceptionListener | None
     ]("Called with the connection's failure, in the thread of the loop: it must not block.")
@@ -198,6 +204,24 @@ class CreatingFactory(QueueConnectionFactory[F], TopicConnectionFactory[F], Gene
     create_context: Final = blocking_as(lambda: JMSContext, api.ConnectionFactory.create_context)
 
 
+class WrappingFactory(CreatingFactory[F], Generic[F]):
+    """The common part of the factories that wrap another one."""
+
+    __slots__ = ()
+
+    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
+        "Opens the connections."
+    )
+
+    def _wrap(self, target: GivenFactory, core: F, end: str | None = None) -> None:
+        """Use `core`, which wraps the core of `target`; its method `end` is called at exit."""
+        self.core = core
+        self.loop = loop_of(target)
+        self.target_connection_factory = target
+        if end is not None:
+            close_at_exit(core, self.loop, end)
+
+
 class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     """Creates blocking connections to the broker of a URL. ActiveMQ: ActiveMQConnectionFactory.
 
@@ -230,9 +254,9 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
         api.ExceptionListener | None
     ]("The exception listener of new connections, called on the loop: it must not block.")
-    transformer: Attribute[api.MessageTransformer | None] = Attribute[
-        api.MessageTransformer | None
-    ]("The message transformer of new connections, called on the loop: it must not block.")
+    transformer: TransformerAttribute = TransformerAttribute(
+        "The message transformer of new connections, called on the loop: it must not block."
+    )
     transport_listener: Attribute[InterruptionListener | None] = Attribute[
         InterruptionListener | None
     ]("The transport listener of new connections, called on the loop: it must not block.")

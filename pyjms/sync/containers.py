@@ -5,7 +5,7 @@ The containers themselves run on the loop of their connection factory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer as CoreDefault
@@ -15,7 +15,7 @@ from pyjms.listener.container.simple import SimpleMessageListenerContainer as Co
 from pyjms.listener.container.state import ContainerState
 from pyjms.listener.task_executor import AsyncTaskExecutor
 from pyjms.sync.attributes import Attribute, ReadOnly, attributes_of
-from pyjms.sync.facade import Facade, GivenFactory, blocking, core_of, loop_of
+from pyjms.sync.facade import Facade, GivenFactory, StartedByWith, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.shared_loop import close_at_exit
 
@@ -34,10 +34,11 @@ else:
     )
 
 
-class _Container(Facade[_C], Generic[_C]):
+class _Container(StartedByWith, Facade[_C], Generic[_C]):
     __slots__ = ()
 
     KIND: ClassVar[type[AbstractMessageListenerContainer]]
+    END: ClassVar[str] = "shutdown"
 
     connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.", on_loop=True)
     state: Final = ReadOnly[ContainerState]("The state of the container's life cycle.")
@@ -63,7 +64,7 @@ class _Container(Facade[_C], Generic[_C]):
 
         self.core: _C = cast("_C", call_on_loop(self.loop, make))
         self.take("connection_factory", connection_factory)
-        close_at_exit(self.core, self.loop, "shutdown")
+        close_at_exit(self.core, self.loop, self.END)
 
     initialize: Final = blocking(AbstractMessageListenerContainer.initialize)
     start: Final = blocking(AbstractMessageListenerContainer.start)
@@ -74,13 +75,6 @@ class _Container(Facade[_C], Generic[_C]):
     scale: Final = blocking(AbstractMessageListenerContainer.scale)
     shutdown: Final = blocking(AbstractMessageListenerContainer.shutdown)
     destroy: Final = blocking(AbstractMessageListenerContainer.destroy)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.shutdown()
 
 
 class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultProperties):

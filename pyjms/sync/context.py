@@ -15,7 +15,7 @@ from pyjms.jms.properties import MessageProperties
 from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
 from pyjms.sync.closing import CloseableFacade, CompletionThread, ThreadedListener
 from pyjms.sync.facade import Facade, SessionPart, blocking, blocking_as, like
-from pyjms.sync.session import MessageConsumer, QueueBrowser, Session
+from pyjms.sync.session import MessageConsumer, Session, SessionOperations
 from pyjms.sync.tracebacks import trim
 
 __all__ = ["JMSConsumer", "JMSContext", "JMSProducer"]
@@ -151,7 +151,7 @@ class JMSConsumer(MessageConsumer):
         return self.receive_body(kind, 0)
 
 
-class JMSContext(SessionPart[api.JMSContext], CloseableFacade[api.JMSContext]):
+class JMSContext(SessionOperations[api.JMSContext], CloseableFacade[api.JMSContext]):
     """A connection and a session. JMS 2.0: JMSContext; `pyjms.aio.JMSContext` describes it.
 
     For one thread at a time, except `close`. `with` closes it.
@@ -175,9 +175,6 @@ class JMSContext(SessionPart[api.JMSContext], CloseableFacade[api.JMSContext]):
     stop: Final = blocking(api.JMSContext.stop)
     session: Final = blocking_as(lambda: Session, api.JMSContext.session)
     acknowledge: Final = blocking(api.JMSContext.acknowledge)
-    commit: Final = blocking(api.JMSContext.commit)
-    rollback: Final = blocking(api.JMSContext.rollback)
-    recover: Final = blocking(api.JMSContext.recover)
     create_consumer: Final = blocking_as(lambda: JMSConsumer, api.JMSContext.create_consumer)
     create_durable_consumer: Final = blocking_as(
         lambda: JMSConsumer, api.JMSContext.create_durable_consumer
@@ -188,20 +185,7 @@ class JMSContext(SessionPart[api.JMSContext], CloseableFacade[api.JMSContext]):
     create_shared_durable_consumer: Final = blocking_as(
         lambda: JMSConsumer, api.JMSContext.create_shared_durable_consumer
     )
-    create_browser: Final = blocking_as(lambda: QueueBrowser, api.JMSContext.create_browser)
-    unsubscribe: Final = blocking(api.JMSContext.unsubscribe)
-    create_temporary_queue: Final = blocking(api.JMSContext.create_temporary_queue)
-    create_temporary_topic: Final = blocking(api.JMSContext.create_temporary_topic)
-    delete_temporary: Final = blocking(api.JMSContext.delete_temporary)
-
-    create_queue: Final = forwarding(api.JMSContext.create_queue)
-    create_topic: Final = forwarding(api.JMSContext.create_topic)
-    create_message: Final = forwarding(api.JMSContext.create_message)
-    create_text_message: Final = forwarding(api.JMSContext.create_text_message)
-    create_bytes_message: Final = forwarding(api.JMSContext.create_bytes_message)
     create_map_message: Final = forwarding(api.JMSContext.create_map_message)
-    create_stream_message: Final = forwarding(api.JMSContext.create_stream_message)
-    create_object_message: Final = forwarding(api.JMSContext.create_object_message)
 
     def create_context(self, session_mode: AcknowledgeMode | int) -> JMSContext:
         """Create a context with a new session on the same connection. Blocks.

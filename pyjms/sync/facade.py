@@ -6,7 +6,18 @@ import functools
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar, copy_context
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+)
 
 from pyjms._wakeup import LoopHandle
 from pyjms.core.callback_threads import is_on_a_loop
@@ -22,6 +33,7 @@ __all__ = [
     "ReusableFacade",
     "SessionGuard",
     "SessionPart",
+    "StartedByWith",
     "blocking",
     "blocking_as",
     "core_of",
@@ -39,6 +51,7 @@ T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound="Facade[object]")
+_Started = TypeVar("_Started", bound="_Startable")
 
 
 class Facade(Generic[T_co]):
@@ -111,6 +124,26 @@ class Facade(Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"<blocking {self.core!r}>"
+
+
+class _Startable(Protocol):
+    def start(self) -> None: ...
+
+
+class StartedByWith:
+    """A blocking object that `with` starts and ends."""
+
+    __slots__ = ()
+
+    END: ClassVar[str]
+    """The name of the method that ends it."""
+
+    def __enter__(self: _Started) -> _Started:  # noqa: PYI019 - Self has no start()
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        getattr(self, self.END)()
 
 
 class SessionGuard:

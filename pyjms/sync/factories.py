@@ -14,9 +14,8 @@ from pyjms.connection.transaction_aware import (
 )
 from pyjms.jms.api import ExceptionListener
 from pyjms.sync.attributes import Attribute, ReadOnly
-from pyjms.sync.connection import CreatingFactory
+from pyjms.sync.connection import CreatingFactory, WrappingFactory
 from pyjms.sync.facade import GivenFactory, blocking, core_of, loop_of
-from pyjms.sync.shared_loop import close_at_exit
 
 __all__ = [
     "CachingConnectionFactory",
@@ -30,16 +29,13 @@ __all__ = [
 C = TypeVar("C", bound=CoreSingle)
 
 
-class _SharingFactory(CreatingFactory[C], Generic[C]):
+class _SharingFactory(WrappingFactory[C], Generic[C]):
     """Base class of the factories that share a connection."""
 
     __slots__ = ()
 
     KIND: ClassVar[type[CoreSingle]]
 
-    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
-        "Opens the connection."
-    )
     client_id: Attribute[str | None] = Attribute[str | None](
         "The client id, set on the connection when it is opened."
     )
@@ -52,10 +48,7 @@ class _SharingFactory(CreatingFactory[C], Generic[C]):
     is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 
     def __init__(self, target: GivenFactory, **options: Any) -> None:
-        self.core: C = cast("C", self.KIND(core_of(target), **options))
-        self.loop = loop_of(target)
-        self.target_connection_factory = target
-        close_at_exit(self.core, self.loop, "destroy")
+        self._wrap(target, cast("C", self.KIND(core_of(target), **options)), "destroy")
 
     start: Final = blocking(CoreSingle.start)
     stop: Final = blocking(CoreSingle.stop)
@@ -126,7 +119,7 @@ class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
         return self.core.credentials(user_name, password)
 
 
-class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
+class DelegatingConnectionFactory(WrappingFactory[CoreDelegating]):
     """Delegates all calls to another factory. Spring: DelegatingConnectionFactory.
 
     Threads may share it.
@@ -138,22 +131,16 @@ class DelegatingConnectionFactory(CreatingFactory[CoreDelegating]):
 
     __slots__ = ()
 
-    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
-        "Opens the connections."
-    )
     should_stop_connections: Attribute[bool] = Attribute[bool](
         "Whether started connections are stopped before they are closed."
     )
 
     def __init__(self, target: GivenFactory, *, should_stop_connections: bool = False) -> None:
-        self.core: CoreDelegating = CoreDelegating(
-            core_of(target), should_stop_connections=should_stop_connections
-        )
-        self.loop = loop_of(target)
-        self.target_connection_factory = target
+        core = CoreDelegating(core_of(target), should_stop_connections=should_stop_connections)
+        self._wrap(target, core)
 
 
-class TransactionAwareConnectionFactoryProxy(CreatingFactory[CoreTransactionAware]):
+class TransactionAwareConnectionFactoryProxy(WrappingFactory[CoreTransactionAware]):
     """Makes the sessions of unaware code take part in the current thread's transaction.
 
     See `pyjms.aio.TransactionAwareConnectionFactoryProxy`. Threads may share it.
@@ -176,8 +163,7 @@ class TransactionAwareConnectionFactoryProxy(CreatingFactory[CoreTransactionAwar
     def __init__(
         self, target: GivenFactory, *, synched_local_transaction_allowed: bool = False
     ) -> None:
-        self.core: CoreTransactionAware = CoreTransactionAware(
+        core = CoreTransactionAware(
             core_of(target), synched_local_transaction_allowed=synched_local_transaction_allowed
         )
-        self.loop = loop_of(target)
-        self.target_connection_factory = target
+        self._wrap(target, core)

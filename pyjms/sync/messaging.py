@@ -17,7 +17,7 @@ from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms.sync.attributes import Attribute, ReadOnly, variant_of
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
-from pyjms.sync.template import JmsTemplate
+from pyjms.sync.template import JmsTemplate, QosVariants
 
 __all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsScheduler", "redrive"]
 
@@ -49,7 +49,7 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
     convert_send_and_receive: Final = blocking(CoreMessagingTemplate.convert_send_and_receive)
 
 
-class JmsClientOperations(ReusableFacade[CoreOperations]):
+class JmsClientOperations(QosVariants[CoreOperations]):
     """Operations on one destination, with their own settings. All methods but `with_...` block.
 
     Created by `JmsClient.destination`. Threads may share it. Spring: OperationSpec.
@@ -59,9 +59,6 @@ class JmsClientOperations(ReusableFacade[CoreOperations]):
 
     with_receive_timeout: Final = variant_of(CoreOperations.with_receive_timeout)
     with_delivery_delay: Final = variant_of(CoreOperations.with_delivery_delay)
-    with_delivery_persistent: Final = variant_of(CoreOperations.with_delivery_persistent)
-    with_priority: Final = variant_of(CoreOperations.with_priority)
-    with_time_to_live: Final = variant_of(CoreOperations.with_time_to_live)
 
     send: Final = blocking(CoreOperations.send)
     receive: Final = blocking(CoreOperations.receive)

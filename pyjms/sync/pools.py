@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Self, Unpack
+from typing import ClassVar, Final, Unpack
 
 from pyjms.connection.pool.factory import JmsPoolConnectionFactory as CoreJmsPool
 from pyjms.connection.pool.factory import PooledConnectionFactory as CorePooled
 from pyjms.connection.pool.options import PoolKeywords, PoolOptions
 from pyjms.connection.pool.statistics import PoolStats
 from pyjms.sync.attributes import Attribute, ReadOnly
-from pyjms.sync.connection import CreatingFactory
-from pyjms.sync.facade import GivenFactory, blocking, core_of, loop_of
-from pyjms.sync.shared_loop import close_at_exit
+from pyjms.sync.connection import WrappingFactory
+from pyjms.sync.facade import GivenFactory, StartedByWith, blocking, core_of
 
 __all__ = ["JmsPoolConnectionFactory", "PooledConnectionFactory"]
 
 
-class PooledConnectionFactory(CreatingFactory[CorePooled]):
+class PooledConnectionFactory(StartedByWith, WrappingFactory[CorePooled]):
     """Shares a few connections among all callers, and pools sessions. ActiveMQ: same name.
 
     Threads may share it, and each uses its own session. Takes the options of
@@ -26,33 +25,21 @@ class PooledConnectionFactory(CreatingFactory[CorePooled]):
     __slots__ = ()
 
     KIND: ClassVar[type[CorePooled]] = CorePooled
+    END: ClassVar[str] = "stop"
 
-    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
-        "Opens the connections."
-    )
     options: Attribute[PoolOptions] = Attribute[PoolOptions]("The options; times are in seconds.")
     stats: Attribute[PoolStats] = Attribute[PoolStats]("The statistics of the pool.")
     num_connections: Final = ReadOnly[int]("The number of open connections.")
     is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 
     def __init__(self, target: GivenFactory, **options: Unpack[PoolKeywords]) -> None:
-        self.core: CorePooled = self.KIND(core_of(target), **options)
-        self.loop = loop_of(target)
-        self.target_connection_factory = target
-        close_at_exit(self.core, self.loop, "stop")
+        self._wrap(target, self.KIND(core_of(target), **options), self.END)
 
     start: Final = blocking(CorePooled.start)
     stop: Final = blocking(CorePooled.stop)
     destroy: Final = blocking(CorePooled.destroy)
     clear: Final = blocking(CorePooled.clear)
     expire_connections: Final = blocking(CorePooled.expire_connections)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
 
 
 class JmsPoolConnectionFactory(PooledConnectionFactory):

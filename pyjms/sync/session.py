@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
 
 from pyjms._wakeup import LoopHandle
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -24,8 +24,10 @@ from pyjms.sync.closing import (
     CloseableFacade,
     CompletionThread,
     ListeningFacade,
+    Measured,
     ThreadedCallback,
     ThreadedListener,
+    TransformerAttribute,
 )
 from pyjms.sync.facade import Facade, SessionPart, blocking, blocking_as, implemented_by, like
 from pyjms.sync.portal import call_on_loop
@@ -36,6 +38,7 @@ __all__ = ["MessageConsumer", "MessageProducer", "QueueBrowser", "Session"]
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
+_S_co = TypeVar("_S_co", bound=api.SessionOperations, covariant=True)
 
 
 def _sending(
@@ -101,12 +104,10 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
     send_timeout: Attribute[float | None] = Attribute[float | None](
         "Seconds that each send waits for the broker's response; None: no limit."
     )
-    transformer: Attribute[api.MessageTransformer | None] = Attribute[
-        api.MessageTransformer | None
-    ]("Transforms messages that are sent; called on the loop, it must not block.")
-    stats: Final = ReadOnly[JMSProducerStats | None](
-        "Statistics of its sends; None if `stats_enabled` is off."
+    transformer: TransformerAttribute = TransformerAttribute(
+        "Transforms messages that are sent; called on the loop, it must not block."
     )
+    stats: Final = Measured[JMSProducerStats]()
     disable_message_id: Attribute[bool] = Attribute[bool]("A hint that message ids are not needed.")
     disable_message_timestamp: Attribute[bool] = Attribute[bool](
         "Whether messages are sent without a timestamp."
@@ -123,12 +124,10 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
 
     destination: Final = ReadOnly[Destination]("The destination from which messages are received.")
     message_selector: Final = ReadOnly[str | None]("The selector; None for all messages.")
-    transformer: Attribute[api.MessageTransformer | None] = Attribute[
-        api.MessageTransformer | None
-    ]("Transforms messages that are delivered; called on the loop, it must not block.")
-    stats: Final = ReadOnly[JMSConsumerStats | None](
-        "Statistics of its receives; None if `stats_enabled` is off."
+    transformer: TransformerAttribute = TransformerAttribute(
+        "Transforms messages that are delivered; called on the loop, it must not block."
     )
+    stats: Final = Measured[JMSConsumerStats]()
     is_closed: Final = ReadOnly[bool]("Whether the consumer is closed.")
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
@@ -214,7 +213,30 @@ class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrows
             yield message
 
 
-class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
+class SessionOperations(SessionPart[_S_co], Generic[_S_co]):
+    """What sessions and contexts have in common."""
+
+    __slots__ = ()
+
+    create_browser: Final = blocking_as(lambda: QueueBrowser, api.SessionOperations.create_browser)
+    create_temporary_queue: Final = blocking(api.SessionOperations.create_temporary_queue)
+    create_temporary_topic: Final = blocking(api.SessionOperations.create_temporary_topic)
+    delete_temporary: Final = blocking(api.SessionOperations.delete_temporary)
+    unsubscribe: Final = blocking(api.SessionOperations.unsubscribe)
+    commit: Final = blocking(api.SessionOperations.commit)
+    rollback: Final = blocking(api.SessionOperations.rollback)
+    recover: Final = blocking(api.SessionOperations.recover)
+
+    create_queue: Final = forwarding(api.SessionOperations.create_queue)
+    create_topic: Final = forwarding(api.SessionOperations.create_topic)
+    create_message: Final = forwarding(api.SessionOperations.create_message)
+    create_text_message: Final = forwarding(api.SessionOperations.create_text_message)
+    create_bytes_message: Final = forwarding(api.SessionOperations.create_bytes_message)
+    create_stream_message: Final = forwarding(api.SessionOperations.create_stream_message)
+    create_object_message: Final = forwarding(api.SessionOperations.create_object_message)
+
+
+class Session(SessionOperations[api.Session], ListeningFacade[api.Session]):
     """The context of order, acknowledgement and transactions. JMS: Session.
 
     For one thread at a time, except `close`: a call during another thread's call raises
@@ -237,14 +259,6 @@ class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
     create_shared_durable_consumer: Final = blocking_as(
         lambda: MessageConsumer, api.Session.create_shared_durable_consumer
     )
-    create_browser: Final = blocking_as(lambda: QueueBrowser, api.Session.create_browser)
-    create_temporary_queue: Final = blocking(api.Session.create_temporary_queue)
-    create_temporary_topic: Final = blocking(api.Session.create_temporary_topic)
-    delete_temporary: Final = blocking(api.Session.delete_temporary)
-    unsubscribe: Final = blocking(api.Session.unsubscribe)
-    commit: Final = blocking(api.Session.commit)
-    rollback: Final = blocking(api.Session.rollback)
-    recover: Final = blocking(api.Session.recover)
     wait_for_completions: Final = blocking(api.Session.wait_for_completions)
 
     transacted: Final = ReadOnly[bool](
@@ -252,21 +266,12 @@ class Session(SessionPart[api.Session], ListeningFacade[api.Session]):
     )
     acknowledge_mode: Final = ReadOnly[AcknowledgeMode]("The acknowledge mode.")
 
-    transformer: Attribute[api.MessageTransformer | None] = Attribute[
-        api.MessageTransformer | None
-    ]("The message transformer of new producers and consumers.")
-    stats: Final = ReadOnly[JMSSessionStats | None](
-        "Statistics of its sends and receives; None if `stats_enabled` is off."
+    transformer: TransformerAttribute = TransformerAttribute(
+        "The message transformer of new producers and consumers."
     )
+    stats: Final = Measured[JMSSessionStats]()
 
-    create_queue: Final = forwarding(api.Session.create_queue)
-    create_topic: Final = forwarding(api.Session.create_topic)
-    create_message: Final = forwarding(api.Session.create_message)
-    create_text_message: Final = forwarding(api.Session.create_text_message)
-    create_bytes_message: Final = forwarding(api.Session.create_bytes_message)
     create_map_message: Final = forwarding(api.Session.create_map_message)
-    create_stream_message: Final = forwarding(api.Session.create_stream_message)
-    create_object_message: Final = forwarding(api.Session.create_object_message)
     create_blob_message: Final = forwarding(api.Session.create_blob_message)
 
     set_local_transaction_event_listener: Final = forwarding(

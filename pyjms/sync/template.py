@@ -7,9 +7,10 @@ Callbacks that receive a session run in the caller's thread, with blocking objec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
 from pyjms.core import resources
+from pyjms.core.settings import QosVariants as CoreVariants
 from pyjms.core.settings import TemplateOptions, TemplateSettings
 from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
@@ -20,9 +21,10 @@ from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, l
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
 
-__all__ = ["JmsTemplate"]
+__all__ = ["JmsTemplate", "QosVariants"]
 
 R = TypeVar("R")
+Q_co = TypeVar("Q_co", bound=CoreVariants, covariant=True)
 
 if TYPE_CHECKING:
     _Settings = TemplateSettings
@@ -30,7 +32,17 @@ else:
     _Settings = attributes_of(TemplateSettings, TemplateOptions.__optional_keys__)
 
 
-class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
+class QosVariants(ReusableFacade[Q_co], Generic[Q_co]):
+    """Methods that return copies with other QoS."""
+
+    __slots__ = ()
+
+    with_delivery_persistent: Final = variant_of(CoreVariants.with_delivery_persistent)
+    with_priority: Final = variant_of(CoreVariants.with_priority)
+    with_time_to_live: Final = variant_of(CoreVariants.with_time_to_live)
+
+
+class JmsTemplate(QosVariants[CoreTemplate], _Settings):
     """Sends and receives, and manages connections and sessions. Spring: JmsTemplate.
 
     Every call blocks. Threads may share it once it is configured. In a handler's thread it uses
@@ -60,9 +72,6 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     request = convert_send_and_receive
 
     with_delay: Final = variant_of(CoreTemplate.with_delay)
-    with_priority: Final = variant_of(CoreTemplate.with_priority)
-    with_time_to_live: Final = variant_of(CoreTemplate.with_time_to_live)
-    with_delivery_persistent: Final = variant_of(CoreTemplate.with_delivery_persistent)
     with_receive_timeout: Final = variant_of(CoreTemplate.with_receive_timeout)
 
     def around(self, core: object) -> Self:

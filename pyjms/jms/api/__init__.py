@@ -25,6 +25,7 @@ from pyjms.jms.api.endpoints import (
     destination_first,
 )
 from pyjms.jms.api.factory import ConnectionFactory, check_factory
+from pyjms.jms.api.operations import SessionOperations
 from pyjms.jms.api.session import Session
 from pyjms.jms.api.transformer import MessageTransformer
 
@@ -49,6 +50,7 @@ __all__ = [
     "ServerSession",
     "ServerSessionPool",
     "Session",
+    "SessionOperations",
     "check_factory",
     "destination_first",
 ]

@@ -9,7 +9,8 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api.connection import Connection, ExceptionListener
 from pyjms.jms.api.context_consumer import JMSConsumer
 from pyjms.jms.api.context_producer import BodyConverter, JMSProducer
-from pyjms.jms.api.endpoints import Closeable, MessageConsumer, MessageProducer, QueueBrowser
+from pyjms.jms.api.endpoints import MessageConsumer, MessageProducer, QueueBrowser
+from pyjms.jms.api.operations import SessionOperations
 from pyjms.jms.api.session import Session
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -37,7 +38,7 @@ class SharedByContexts:
             await self.connection.close()
 
 
-class JMSContext(Closeable):
+class JMSContext(SessionOperations):
     """A connection and a session. JMS 2.0: javax.jms.JMSContext.
 
     Created by `create_context` of a connection factory, or of another context, which then share a

@@ -159,20 +159,20 @@ class DefaultContainerProperties(ContainerProperties):
         most = self._max_concurrent_consumers
         return most if self._concurrent_consumers < most else None
 
-    max_messages_per_task = Checked[int | None](
+    max_messages_per_task: Checked[int | None] = Checked(
         _not_zero,
         "Receives after which a task ends and its consumer starts another; negative: no limit.\n\n"
         "None: no limit, or 10 if the executor prefers short tasks (set by `initialize`).",
     )
-    idle_receives_per_task_limit = Checked[int | None](
+    idle_receives_per_task_limit: Checked[int | None] = Checked(
         _not_zero,
         "Empty receives in a row after which a task ends; negative: no limit.\n\n"
         "None: 10, unless the executor prefers short tasks (set by `initialize`).",
     )
-    idle_consumer_limit = Checked[int](
+    idle_consumer_limit: Checked[int] = Checked(
         one_or_more, "Number of idle consumers at which the container adds no further one."
     )
-    idle_task_execution_limit = Checked[int](
+    idle_task_execution_limit: Checked[int] = Checked(
         one_or_more, "Tasks without a message after which a surplus consumer ends."
     )
 

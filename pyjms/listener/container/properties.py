@@ -242,19 +242,19 @@ class ContainerProperties:
         if value is not None and not self.subscription_name:
             self.subscription_name = listener_name(value)
 
-    interceptors = Interceptors[HandlerInterceptor](
+    interceptors: Interceptors[HandlerInterceptor] = Interceptors(
         "interceptor_chain",
         "Interceptors around the message listener, outermost first; replaceable at run time.",
     )
-    settlement_interceptors = Interceptors[SettlementInterceptor](
+    settlement_interceptors: Interceptors[SettlementInterceptor] = Interceptors(
         "settlement_chain",
         "Interceptors around commits and acknowledgements; replaceable at run time.",
     )
-    subscription_durable = _OfTopic(
+    subscription_durable: _OfTopic = _OfTopic(
         "_durable",
         "Whether the subscription outlives its consumers; setting it sets `pub_sub_domain`.",
     )
-    subscription_shared = _OfTopic(
+    subscription_shared: _OfTopic = _OfTopic(
         "_shared", "A shared subscription (JMS 2.0); `initialize` refuses it, as OpenWire has none."
     )
 

@@ -112,7 +112,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         _, upper = parse_concurrency(value)
         self.concurrent_consumers = upper
 
-    concurrent_consumers = Checked[int](
+    concurrent_consumers: Checked[int] = Checked(
         one_or_more,
         "The number of sessions and consumers; takes effect when they are next created.",
     )

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from pyjms._forwarding import Computed
 from pyjms.core.interceptors import Proceed
@@ -66,10 +66,10 @@ class HandlerInvocation:
     messages: Sequence[Message] = ()
     """Of a batch listener: all messages of the batch; `message` is the last one."""
 
-    destination = Computed[Destination | None](
+    destination: ClassVar[Computed[Destination | None]] = Computed(
         attrgetter("message.destination"), "The destination to which the message was sent."
     )
-    properties = Computed[MessageProperties](
+    properties: ClassVar[Computed[MessageProperties]] = Computed(
         attrgetter("message.properties"),
         "The message's properties, decoded when they are first read.",
     )
