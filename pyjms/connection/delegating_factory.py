@@ -78,7 +78,7 @@ class DelegatingConnection(QueueConnection, TopicConnection):
     client_id: Final = DelegatedAttribute[str | None](_target, read_only=True)
     metadata: Final = DelegatedAttribute[ConnectionMetaData](_target, read_only=True)
     exception_listener = DelegatedAttribute[ExceptionListener | None](_target, read_only=False)
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute(
         _target, read_only=False
     )  # extensions of ActiveMQ
     set_client_id: Final = delegated(Connection.set_client_id, _target)

@@ -30,11 +30,9 @@ class ProducerHandle(MessageProducer):
         self.time_to_live: float = target.time_to_live
 
     # extensions of ActiveMQ, if the target has them
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](attrgetter("target"), read_only=True)
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
-        attrgetter("target"), read_only=True
-    )
-    send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute[float | None](
+    stats: DelegatedAttribute[Any] = DelegatedAttribute(attrgetter("target"), read_only=True)
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute(attrgetter("target"), read_only=True)
+    send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute(
         attrgetter("target"), read_only=True
     )
 

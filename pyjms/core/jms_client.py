@@ -24,7 +24,7 @@ from pyjms.core.messaging_template import (
     JmsMessagingTemplate,
     template_of,
 )
-from pyjms.core.settings import QosVariants
+from pyjms.core.settings import Variants
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import ConnectionFactory, Session
@@ -70,7 +70,7 @@ class JmsClient:
         )
 
 
-class JmsClientOperations(QosVariants):
+class JmsClientOperations(Variants):
     """Operations on one destination, with separate settings. Spring: OperationSpec.
 
     Created by `JmsClient.destination`. Tasks may share an instance.
@@ -87,16 +87,6 @@ class JmsClientOperations(QosVariants):
         self._destination = destination
         self._converter = converter
         self._post_processors = post_processors
-
-    def with_receive_timeout(self, seconds: float | None) -> Self:
-        """Return operations that wait `seconds` for a message; None: for ever.
-
-        Raises:
-            TypeError: it is not a number.
-            ValueError: it is not finite.
-        """
-        self._template.seconds_to_wait(seconds)
-        return self._with(receive_timeout=seconds)
 
     def with_delivery_delay(self, seconds: float) -> Self:
         """Return operations whose messages the broker delivers `seconds` after the send.

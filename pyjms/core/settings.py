@@ -25,7 +25,7 @@ from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 
-__all__ = ["UNSET", "TemplateOptions", "TemplateSettings", "Timeout", "Unset"]
+__all__ = ["UNSET", "TemplateOptions", "TemplateSettings", "Timeout", "Unset", "Variants"]
 
 _PROVIDER_DEFAULTS: Final = (DeliveryMode.PERSISTENT, DEFAULT_PRIORITY, 0.0)
 
@@ -66,8 +66,8 @@ class TemplateOptions(TypedDict, total=False):
     receive_interceptors: Iterable[ReceiveInterceptor]
 
 
-class QosVariants(ABC):
-    """Methods that return copies of a template, or of `JmsClient` operations, with other QoS.
+class Variants(ABC):
+    """Methods that return copies of a template, or of `JmsClient` operations, with other settings.
 
     The delivery mode, priority and time to live of a copy take effect, as they do with
     `explicit_qos_enabled`.
@@ -95,8 +95,19 @@ class QosVariants(ABC):
         check_seconds("time_to_live", seconds)
         return self._with(time_to_live=seconds, explicit_qos_enabled=True)
 
+    def with_receive_timeout(self, seconds: float | None) -> Self:
+        """Return a copy that waits `seconds` for messages; None: for ever.
 
-class TemplateSettings(QosVariants):
+        Raises:
+            TypeError: it is not a number.
+            ValueError: it is not finite.
+        """
+        if seconds is not None:
+            check_seconds("timeout", seconds, least=None, otherwise=FOR_EVER)
+        return self._with(receive_timeout=seconds)
+
+
+class TemplateSettings(Variants):
     """The settings of a JmsTemplate: arguments, and attributes of the same names.
 
     Args:
@@ -223,16 +234,6 @@ class TemplateSettings(QosVariants):
         """
         check_seconds("delay", seconds)
         return self._with(delivery_delay=seconds)
-
-    def with_receive_timeout(self, seconds: float | None) -> Self:
-        """Return a copy of this template that waits `seconds` for messages; None: for ever.
-
-        Raises:
-            TypeError: it is not a number.
-            ValueError: it is not finite.
-        """
-        self.seconds_to_wait(seconds)
-        return self._with(receive_timeout=seconds)
 
     def _with(self, **settings: Any) -> Self:
         changed = copy.copy(self)

@@ -82,8 +82,8 @@ class ListenerThreads:
             worker.close()
 
 
-class ThreadedListener:
-    """Calls a completion listener in a thread, so that it may block.
+class _InThread:
+    """Calls the two methods of a listener in a thread, so that they may block.
 
     One thread serves all listeners of one producer; it starts with the first call.
 
@@ -91,10 +91,17 @@ class ThreadedListener:
         TypeError: the listener does not have the two methods.
     """
 
+    def __init__(self, thread: CompletionThread) -> None:
+        self._run = thread.run
+
+
+class ThreadedListener(_InThread):
+    """Calls a completion listener in a thread."""
+
     def __init__(self, listener: CompletionListener, thread: CompletionThread) -> None:
+        super().__init__(thread)
         checked_listener(listener, None)
         self.listener = listener
-        self._run = thread.run
 
     async def on_completion(self, message: Message) -> None:
         """Call the listener's method and wait until it has returned."""
@@ -105,17 +112,13 @@ class ThreadedListener:
         await self._run(self.listener.on_exception, message, error)
 
 
-class ThreadedCallback:
-    """Calls an AsyncCallback in the thread of the completion listeners.
-
-    Raises:
-        TypeError: the callback does not have the two methods.
-    """
+class ThreadedCallback(_InThread):
+    """Calls an AsyncCallback in the thread of the completion listeners."""
 
     def __init__(self, callback: AsyncCallback, thread: CompletionThread) -> None:
+        super().__init__(thread)
         checked_listener(None, callback)
         self._callback = callback
-        self._run = thread.run
 
     async def on_success(self) -> None:
         """Call the callback's method and wait until it has returned."""

@@ -147,9 +147,9 @@ class Connection(CloseableFacade[api.Connection]):
         "The message transformer of new sessions."
     )
     stats: Final = Measured[JMSConnectionStats]()
-    exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
-        api.ExceptionListener | None
-    ]("Called with the connection's failure, in the thread of the loop: it must not block.")
+    exception_listener: Attribute[api.ExceptionListener | None] = Attribute(
+        "Called with the connection's failure, in the thread of the loop: it must not block."
+    )
 
 
 class QueueConnection(Connection):
@@ -209,9 +209,7 @@ class WrappingFactory(CreatingFactory[F], Generic[F]):
 
     __slots__ = ()
 
-    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
-        "Opens the connections."
-    )
+    target_connection_factory: Attribute[GivenFactory] = Attribute("Opens the connections.")
 
     def _wrap(self, target: GivenFactory, core: F, end: str | None = None) -> None:
         """Use `core`, which wraps the core of `target`; its method `end` is called at exit."""
@@ -243,24 +241,20 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
 
     __slots__ = ()
 
-    uri: Attribute[TransportURI] = Attribute[TransportURI](
-        "The broker's URL without the options of the client."
+    uri: Attribute[TransportURI] = Attribute("The broker's URL without the options of the client.")
+    options: Attribute[ClientOptions] = Attribute("The options; see `pyjms.aio.ConnectionFactory`.")
+    user_name: Attribute[str | None] = Attribute("The default user of connections.")
+    password: Attribute[str | None] = Attribute("That user's password.")
+    exception_listener: Attribute[api.ExceptionListener | None] = Attribute(
+        "The exception listener of new connections, called on the loop: it must not block."
     )
-    options: Attribute[ClientOptions] = Attribute[ClientOptions](
-        "The options; see `pyjms.aio.ConnectionFactory`."
-    )
-    user_name: Attribute[str | None] = Attribute[str | None]("The default user of connections.")
-    password: Attribute[str | None] = Attribute[str | None]("That user's password.")
-    exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
-        api.ExceptionListener | None
-    ]("The exception listener of new connections, called on the loop: it must not block.")
     transformer: TransformerAttribute = TransformerAttribute(
         "The message transformer of new connections, called on the loop: it must not block."
     )
-    transport_listener: Attribute[InterruptionListener | None] = Attribute[
-        InterruptionListener | None
-    ]("The transport listener of new connections, called on the loop: it must not block.")
-    redelivery_policy: Attribute[RedeliveryPolicy] = Attribute[RedeliveryPolicy](
+    transport_listener: Attribute[InterruptionListener | None] = Attribute(
+        "The transport listener of new connections, called on the loop: it must not block."
+    )
+    redelivery_policy: Attribute[RedeliveryPolicy] = Attribute(
         "The default redelivery policy, for destinations without an entry in the policy map."
     )
     redelivery_policy_map: Final = ReadOnly[RedeliveryPolicyMap](

@@ -40,7 +40,7 @@ class _Container(StartedByWith, Facade[_C], Generic[_C]):
     KIND: ClassVar[type[AbstractMessageListenerContainer]]
     END: ClassVar[str] = "shutdown"
 
-    connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.", on_loop=True)
+    connection_factory: Attribute[Any] = Attribute("Opens the connections.", on_loop=True)
     state: Final = ReadOnly[ContainerState]("The state of the container's life cycle.")
     is_active: Final = ReadOnly[bool]("Whether the container is initialised and not shut down.")
     is_running: Final = ReadOnly[bool]("Whether the container is started and not stopped.")
@@ -105,20 +105,18 @@ class SimpleMessageListenerContainer(_Container[CoreSimple], _Properties):
 
     KIND: ClassVar[type[AbstractMessageListenerContainer]] = CoreSimple
 
-    concurrency: Attribute[str] = Attribute[str](
+    concurrency: Attribute[str] = Attribute(
         'The number of consumers; for a range such as "2-4", the upper number.'
     )
-    concurrent_consumers: Attribute[int] = Attribute[int](
+    concurrent_consumers: Attribute[int] = Attribute(
         "The number of consumers at the next initialization."
     )
     max_concurrent_consumers: Final = ReadOnly[int]("The same as `concurrent_consumers`.")
     shared_connection_enabled: Final = ReadOnly[bool]("Always true.")
-    connect_lazily: Attribute[bool] = Attribute[bool](
+    connect_lazily: Attribute[bool] = Attribute(
         "Whether to connect at `start`, not at `initialize`."
     )
-    recover_on_exception: Attribute[bool] = Attribute[bool](
+    recover_on_exception: Attribute[bool] = Attribute(
         "Whether to try once to reconnect after a failure."
     )
-    task_executor: Attribute[AsyncTaskExecutor | None] = Attribute[AsyncTaskExecutor | None](
-        "Runs the listeners."
-    )
+    task_executor: Attribute[AsyncTaskExecutor | None] = Attribute("Runs the listeners.")

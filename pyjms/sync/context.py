@@ -49,14 +49,14 @@ class JMSProducer(SessionPart[api.JMSProducer]):
 
     _completions: CompletionThread
 
-    delivery_mode: Attribute[DeliveryMode] = Attribute[DeliveryMode]("PERSISTENT unless set.")
-    priority: Attribute[int] = Attribute[int]("The priority, 0 to 9; 4 unless set.")
-    time_to_live: Attribute[float] = Attribute[float]("Seconds; 0: messages never expire.")
-    delivery_delay: Attribute[float] = Attribute[float](
+    delivery_mode: Attribute[DeliveryMode] = Attribute("PERSISTENT unless set.")
+    priority: Attribute[int] = Attribute("The priority, 0 to 9; 4 unless set.")
+    time_to_live: Attribute[float] = Attribute("Seconds; 0: messages never expire.")
+    delivery_delay: Attribute[float] = Attribute(
         "Seconds before the broker's scheduler delivers; 0: at once."
     )
-    disable_message_id: Attribute[bool] = Attribute[bool]("A hint that message ids are not needed.")
-    disable_message_timestamp: Attribute[bool] = Attribute[bool](
+    disable_message_id: Attribute[bool] = Attribute("A hint that message ids are not needed.")
+    disable_message_timestamp: Attribute[bool] = Attribute(
         "Whether messages are sent without a timestamp."
     )
     properties: Final = ReadOnly[MessageProperties]("The properties that are set on every message.")
@@ -159,16 +159,14 @@ class JMSContext(SessionOperations[api.JMSContext], CloseableFacade[api.JMSConte
 
     __slots__ = ()
 
-    auto_start: Attribute[bool] = Attribute[bool](
-        "Whether creating a consumer starts the connection."
-    )
+    auto_start: Attribute[bool] = Attribute("Whether creating a consumer starts the connection.")
     client_id: Final = ReadOnly[str | None]("The client id of the connection.")
     metadata: Final = ReadOnly[ConnectionMetaData]("Versions and names of the provider.")
     session_mode: Final = ReadOnly[AcknowledgeMode]("How messages are acknowledged.")
     transacted: Final = ReadOnly[bool]("Whether work is done in transactions.")
-    exception_listener: Attribute[api.ExceptionListener | None] = Attribute[
-        api.ExceptionListener | None
-    ]("Called with the connection's failure, in the thread of the loop: it must not block.")
+    exception_listener: Attribute[api.ExceptionListener | None] = Attribute(
+        "Called with the connection's failure, in the thread of the loop: it must not block."
+    )
 
     set_client_id: Final = blocking(api.JMSContext.set_client_id)
     start: Final = blocking(api.JMSContext.start)

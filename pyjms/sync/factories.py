@@ -36,13 +36,13 @@ class _SharingFactory(WrappingFactory[C], Generic[C]):
 
     KIND: ClassVar[type[CoreSingle]]
 
-    client_id: Attribute[str | None] = Attribute[str | None](
+    client_id: Attribute[str | None] = Attribute(
         "The client id, set on the connection when it is opened."
     )
-    exception_listener: Attribute[ExceptionListener | None] = Attribute[ExceptionListener | None](
+    exception_listener: Attribute[ExceptionListener | None] = Attribute(
         "Called on the loop with the connection's asynchronous exceptions; it must not block."
     )
-    reconnect_on_exception: Attribute[bool] = Attribute[bool](
+    reconnect_on_exception: Attribute[bool] = Attribute(
         "Whether the connection is closed when it fails, and the next use opens a new one."
     )
     is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
@@ -78,11 +78,11 @@ class CachingConnectionFactory(_SharingFactory[CoreCaching]):
 
     KIND: ClassVar[type[CoreSingle]] = CoreCaching
 
-    session_cache_size: Attribute[int] = Attribute[int](
+    session_cache_size: Attribute[int] = Attribute(
         "The maximum number of idle sessions for each acknowledge mode."
     )
-    cache_producers: Attribute[bool] = Attribute[bool]("Whether sessions cache their producers.")
-    cache_consumers: Attribute[bool] = Attribute[bool]("Whether sessions cache their consumers.")
+    cache_producers: Attribute[bool] = Attribute("Whether sessions cache their producers.")
+    cache_consumers: Attribute[bool] = Attribute("Whether sessions cache their consumers.")
 
 
 class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
@@ -98,7 +98,7 @@ class UserCredentialsConnectionFactoryAdapter(CreatingFactory[CoreCredentials]):
 
     __slots__ = ()
 
-    target: Attribute[GivenFactory] = Attribute[GivenFactory]("Opens the connections.")
+    target: Attribute[GivenFactory] = Attribute("Opens the connections.")
 
     def __init__(
         self, target: GivenFactory, *, user_name: str | None = None, password: str | None = None
@@ -131,7 +131,7 @@ class DelegatingConnectionFactory(WrappingFactory[CoreDelegating]):
 
     __slots__ = ()
 
-    should_stop_connections: Attribute[bool] = Attribute[bool](
+    should_stop_connections: Attribute[bool] = Attribute(
         "Whether started connections are stopped before they are closed."
     )
 
@@ -153,10 +153,10 @@ class TransactionAwareConnectionFactoryProxy(WrappingFactory[CoreTransactionAwar
 
     __slots__ = ()
 
-    target_connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
+    target_connection_factory: Attribute[GivenFactory] = Attribute(
         "The connection factory of the transactions."
     )
-    synched_local_transaction_allowed: Attribute[bool] = Attribute[bool](
+    synched_local_transaction_allowed: Attribute[bool] = Attribute(
         "Whether sessions are synchronized with the transactions of other resources."
     )
 

@@ -17,7 +17,7 @@ from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms.sync.attributes import Attribute, ReadOnly, variant_of
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
-from pyjms.sync.template import JmsTemplate, QosVariants
+from pyjms.sync.template import JmsTemplate, Variants
 
 __all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsScheduler", "redrive"]
 
@@ -32,7 +32,7 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
 
     __slots__ = ()
 
-    default_destination: Attribute[Destination | str | None] = Attribute[Destination | str | None](
+    default_destination: Attribute[Destination | str | None] = Attribute(
         "The destination of calls without one."
     )
     jms_template: Final = ReadOnly[JmsTemplate]("The underlying JmsTemplate.")
@@ -49,7 +49,7 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
     convert_send_and_receive: Final = blocking(CoreMessagingTemplate.convert_send_and_receive)
 
 
-class JmsClientOperations(QosVariants[CoreOperations]):
+class JmsClientOperations(Variants[CoreOperations]):
     """Operations on one destination, with their own settings. All methods but `with_...` block.
 
     Created by `JmsClient.destination`. Threads may share it. Spring: OperationSpec.
@@ -57,7 +57,6 @@ class JmsClientOperations(QosVariants[CoreOperations]):
 
     __slots__ = ()
 
-    with_receive_timeout: Final = variant_of(CoreOperations.with_receive_timeout)
     with_delivery_delay: Final = variant_of(CoreOperations.with_delivery_delay)
 
     send: Final = blocking(CoreOperations.send)

@@ -27,8 +27,8 @@ class PooledConnectionFactory(StartedByWith, WrappingFactory[CorePooled]):
     KIND: ClassVar[type[CorePooled]] = CorePooled
     END: ClassVar[str] = "stop"
 
-    options: Attribute[PoolOptions] = Attribute[PoolOptions]("The options; times are in seconds.")
-    stats: Attribute[PoolStats] = Attribute[PoolStats]("The statistics of the pool.")
+    options: Attribute[PoolOptions] = Attribute("The options; times are in seconds.")
+    stats: Attribute[PoolStats] = Attribute("The statistics of the pool.")
     num_connections: Final = ReadOnly[int]("The number of open connections.")
     is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 

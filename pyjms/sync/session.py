@@ -91,25 +91,25 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
     send: Final = _sending(api.MessageProducer.send)
 
     destination: Final = ReadOnly[Destination | None]("The destination; None: a send specifies it.")
-    delivery_mode: Attribute[DeliveryMode] = Attribute[DeliveryMode](
+    delivery_mode: Attribute[DeliveryMode] = Attribute(
         "The default delivery mode; PERSISTENT unless set."
     )
-    priority: Attribute[int] = Attribute[int]("The default priority, 0 to 9; 4 unless set.")
-    time_to_live: Attribute[float] = Attribute[float](
+    priority: Attribute[int] = Attribute("The default priority, 0 to 9; 4 unless set.")
+    time_to_live: Attribute[float] = Attribute(
         "The default time to live in seconds; 0: messages never expire."
     )
-    delivery_delay: Attribute[float] = Attribute[float](
+    delivery_delay: Attribute[float] = Attribute(
         "Seconds before messages are delivered (delivery delay); 0: immediately."
     )
-    send_timeout: Attribute[float | None] = Attribute[float | None](
+    send_timeout: Attribute[float | None] = Attribute(
         "Seconds that each send waits for the broker's response; None: no limit."
     )
     transformer: TransformerAttribute = TransformerAttribute(
         "Transforms messages that are sent; called on the loop, it must not block."
     )
     stats: Final = Measured[JMSProducerStats]()
-    disable_message_id: Attribute[bool] = Attribute[bool]("A hint that message ids are not needed.")
-    disable_message_timestamp: Attribute[bool] = Attribute[bool](
+    disable_message_id: Attribute[bool] = Attribute("A hint that message ids are not needed.")
+    disable_message_timestamp: Attribute[bool] = Attribute(
         "Whether messages are sent without a timestamp."
     )
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
 from pyjms.core import resources
-from pyjms.core.settings import QosVariants as CoreVariants
 from pyjms.core.settings import TemplateOptions, TemplateSettings
+from pyjms.core.settings import Variants as CoreVariants
 from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import Destination, Queue
@@ -21,7 +21,7 @@ from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, l
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
 
-__all__ = ["JmsTemplate", "QosVariants"]
+__all__ = ["JmsTemplate", "Variants"]
 
 R = TypeVar("R")
 Q_co = TypeVar("Q_co", bound=CoreVariants, covariant=True)
@@ -32,17 +32,18 @@ else:
     _Settings = attributes_of(TemplateSettings, TemplateOptions.__optional_keys__)
 
 
-class QosVariants(ReusableFacade[Q_co], Generic[Q_co]):
-    """Methods that return copies with other QoS."""
+class Variants(ReusableFacade[Q_co], Generic[Q_co]):
+    """Methods that return copies with other settings."""
 
     __slots__ = ()
 
     with_delivery_persistent: Final = variant_of(CoreVariants.with_delivery_persistent)
     with_priority: Final = variant_of(CoreVariants.with_priority)
     with_time_to_live: Final = variant_of(CoreVariants.with_time_to_live)
+    with_receive_timeout: Final = variant_of(CoreVariants.with_receive_timeout)
 
 
-class JmsTemplate(QosVariants[CoreTemplate], _Settings):
+class JmsTemplate(Variants[CoreTemplate], _Settings):
     """Sends and receives, and manages connections and sessions. Spring: JmsTemplate.
 
     Every call blocks. Threads may share it once it is configured. In a handler's thread it uses
@@ -52,7 +53,7 @@ class JmsTemplate(QosVariants[CoreTemplate], _Settings):
 
     __slots__ = ()
 
-    connection_factory: Attribute[Any] = Attribute[Any]("Opens the connections.")
+    connection_factory: Attribute[Any] = Attribute("Opens the connections.")
 
     def __init__(
         self, connection_factory: GivenFactory, **options: Unpack[TemplateOptions]
@@ -72,7 +73,6 @@ class JmsTemplate(QosVariants[CoreTemplate], _Settings):
     request = convert_send_and_receive
 
     with_delay: Final = variant_of(CoreTemplate.with_delay)
-    with_receive_timeout: Final = variant_of(CoreTemplate.with_receive_timeout)
 
     def around(self, core: object) -> Self:
         """Return a template around `core`, with the same connection factory."""

@@ -45,15 +45,15 @@ class BlockingJmsTestApp:
         self._broker = embedded_broker() if url is None else RemoteBroker(url)
         self._app = JmsTestApp(self._broker, self._broker.url)
 
-    url: DelegatedAttribute[str] = DelegatedAttribute[str](
+    url: DelegatedAttribute[str] = DelegatedAttribute(
         attrgetter("_broker"), "The broker's URL, for clients in this process.", read_only=True
     )
-    recorder: DelegatedAttribute[Recorder] = DelegatedAttribute[Recorder](
+    recorder: DelegatedAttribute[Recorder] = DelegatedAttribute(
         attrgetter("_app"),
         "The calls of the handlers; wait for them with this object's `until`.",
         read_only=True,
     )
-    application: DelegatedAttribute[JmsApplication] = DelegatedAttribute[JmsApplication](
+    application: DelegatedAttribute[JmsApplication] = DelegatedAttribute(
         attrgetter("_app"),
         "The running application; its methods are coroutines that belong to another loop.",
         read_only=True,

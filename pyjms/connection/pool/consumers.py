@@ -25,7 +25,7 @@ class PooledConsumer(DelegatingConsumer):
         self._forget = forget
 
     # an extension of ActiveMQ, if the target has it; listener containers set the policy
-    redelivery_policy: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+    redelivery_policy: DelegatedAttribute[Any] = DelegatedAttribute(
         attrgetter("_target"), read_only=False
     )
     is_closed: Final = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)

@@ -39,7 +39,7 @@ class JMSConsumer(DelegatingConsumer):
         self._converter = converter
         self._listener: MessageListener | None = None
 
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute(
         attrgetter("_target"), read_only=False
     )  # an extension of ActiveMQ
     is_closed: Final = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)

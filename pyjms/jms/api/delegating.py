@@ -31,10 +31,8 @@ class DelegatingSession(Session):
         """Return the session to delegate to; raise if it is no longer available."""
 
     transacted: Final = DelegatedAttribute[bool](_target_of, read_only=True)
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
-        _target_of, read_only=True
-    )  # ActiveMQ's
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+    stats: DelegatedAttribute[Any] = DelegatedAttribute(_target_of, read_only=True)  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute(
         _target_of, read_only=True
     )  # ActiveMQ's
     acknowledge_mode: Final = DelegatedAttribute[AcknowledgeMode](_target_of, read_only=True)
@@ -88,10 +86,8 @@ class DelegatingConsumer(MessageConsumer):
 
     destination: Final = DelegatedAttribute[Destination](_consumer_of, read_only=True)
     message_selector: Final = DelegatedAttribute[str | None](_consumer_of, read_only=True)
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](
-        _consumer_of, read_only=True
-    )  # ActiveMQ's
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](
+    stats: DelegatedAttribute[Any] = DelegatedAttribute(_consumer_of, read_only=True)  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute(
         _consumer_of, read_only=True
     )  # ActiveMQ's
 

@@ -40,11 +40,9 @@ class _Producer(MessageProducer):
     delivery_delay = DelegatedAttribute[float](_target, read_only=False)
     disable_message_id = DelegatedAttribute[bool](_target, read_only=False)
     disable_message_timestamp = DelegatedAttribute[bool](_target, read_only=False)
-    stats: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=True)  # ActiveMQ's
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=False)
-    send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute[float | None](
-        _target, read_only=False
-    )
+    stats: DelegatedAttribute[Any] = DelegatedAttribute(_target, read_only=True)  # ActiveMQ's
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute(_target, read_only=False)
+    send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute(_target, read_only=False)
     send: Final = _overloaded(MessageProducer.send)
     close: Final = delegated(MessageProducer.close, _target)
 
@@ -81,7 +79,7 @@ class _Consumer(DelegatingConsumer):
 
     is_closed: Final = DelegatedAttribute[bool](_target, read_only=True)
     message_listener: Final = DelegatedAttribute[MessageListener | None](_target, read_only=True)
-    transformer: DelegatedAttribute[Any] = DelegatedAttribute[Any](_target, read_only=False)
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute(_target, read_only=False)
     set_message_listener: Final = delegated(MessageConsumer.set_message_listener, _target)
     receive: Final = delegated(MessageConsumer.receive, _target)
     receive_checked: Final = delegated(MessageConsumer.receive_checked, _target)

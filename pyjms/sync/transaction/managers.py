@@ -64,15 +64,13 @@ class JmsTransactionManager(ReusableFacade[CoreManager]):
 
     __slots__ = ()
 
-    connection_factory: Attribute[GivenFactory] = Attribute[GivenFactory](
+    connection_factory: Attribute[GivenFactory] = Attribute(
         "Templates with the same factory object join its transactions."
     )
-    default_timeout: Attribute[float | None] = Attribute[float | None](
+    default_timeout: Attribute[float | None] = Attribute(
         "Time limit in seconds of transactions without their own timeout; None: no limit."
     )
-    synchronization: Attribute[bool] = Attribute[bool](
-        "Whether synchronizations can be registered."
-    )
+    synchronization: Attribute[bool] = Attribute("Whether synchronizations can be registered.")
 
     def __init__(
         self,

@@ -104,7 +104,7 @@ class XAConnectionFactory(ConnectionFactory):
 
     __slots__ = ()
 
-    xa_ack_mode: Attribute[AcknowledgeMode] = Attribute[AcknowledgeMode](
+    xa_ack_mode: Attribute[AcknowledgeMode] = Attribute(
         "How sessions acknowledge outside branches."
     )
 
