@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Self, overload
+from typing import Self, TypedDict, Unpack, overload
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import (
@@ -23,6 +23,7 @@ __all__ = [
     "MessageListener",
     "MessageProducer",
     "QueueBrowser",
+    "SendSettings",
     "destination_first",
     "with_handle",
 ]
@@ -43,6 +44,20 @@ class Closeable(ABC):
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+
+class SendSettings(TypedDict, total=False):
+    """The settings of one `send`; None or absent: the producer's attribute of that name."""
+
+    delivery_mode: DeliveryMode | None
+    priority: int | None
+    """0 to 9."""
+    time_to_live: float | None
+    """Seconds until the message expires, 0 for never."""
+    delivery_delay: float | None
+    """Seconds before the message is delivered."""
+    completion_listener: CompletionListener | None
+    """Called with the outcome, for which `send` then does not wait; None: it waits."""
 
 
 class MessageProducer(Closeable):
@@ -93,12 +108,7 @@ class MessageProducer(Closeable):
         message: Message,
         callback: AsyncCallback | None = None,
         /,
-        *,
-        delivery_mode: DeliveryMode | None = None,
-        priority: int | None = None,
-        time_to_live: float | None = None,
-        delivery_delay: float | None = None,
-        completion_listener: CompletionListener | None = None,
+        **options: Unpack[SendSettings],
     ) -> None: ...
 
     @abstractmethod
@@ -109,11 +119,7 @@ class MessageProducer(Closeable):
         callback: AsyncCallback | None = None,
         *,
         destination: Destination | None = None,
-        delivery_mode: DeliveryMode | None = None,
-        priority: int | None = None,
-        time_to_live: float | None = None,
-        delivery_delay: float | None = None,
-        completion_listener: CompletionListener | None = None,
+        **options: Unpack[SendSettings],
     ) -> None:
         """Send a message and set its headers: `send(message)`, or `send(destination, message)`.
 
@@ -126,13 +132,12 @@ class MessageProducer(Closeable):
                 message.
             to_send: the message, after a destination.
             destination: required if, and only if, the producer has none.
-            delivery_mode: instead of the producer's.
-            priority: 0 to 9, instead of the producer's.
-            time_to_live: seconds until the message expires, 0 for never, instead of the producer's.
-            delivery_delay: seconds before the message is delivered, instead of the producer's.
-            completion_listener: called with the outcome, for which `send` then does not wait.
-                Until then, the message cannot be changed or sent asynchronously again. JMS 2.0:
-                `send(message, completionListener)`.
+            options: instead of the producer's attributes of the same names: `delivery_mode`;
+                `priority`, 0 to 9; `time_to_live`, seconds until the message expires, 0 for never;
+                `delivery_delay`, seconds before the message is delivered. `completion_listener` is
+                called with the outcome, for which `send` then does not wait. Until then, the
+                message cannot be changed or sent asynchronously again. JMS 2.0: `send(message,
+                completionListener)`.
             callback: instead of a listener, ActiveMQ's `send(destination, message, callback)`.
 
         Raises:
@@ -148,7 +153,16 @@ class MessageProducer(Closeable):
         """
 
 
-class MessageConsumer(Closeable):
+class _Selective(Closeable):
+    """Reads the messages of a destination that match a selector."""
+
+    @property
+    @abstractmethod
+    def message_selector(self) -> str | None:
+        """The condition of the messages that are read; None: all messages."""
+
+
+class MessageConsumer(_Selective):
     """Receives messages: by `receive`, by `async for`, or by a listener.
 
     JMS: javax.jms.MessageConsumer (JMS 1.1 section 4.5).
@@ -163,11 +177,6 @@ class MessageConsumer(Closeable):
     @abstractmethod
     def destination(self) -> Destination:
         """The destination from which the consumer receives."""
-
-    @property
-    @abstractmethod
-    def message_selector(self) -> str | None:
-        """The selector of the consumer; None: it receives all messages."""
 
     @property
     @abstractmethod
@@ -279,7 +288,7 @@ def with_handle(
     return None if listener is None else lambda _: listener(handle)
 
 
-class QueueBrowser(Closeable):
+class QueueBrowser(_Selective):
     """Reads the messages of a queue without consuming them: `async for m in browser`.
 
     JMS: javax.jms.QueueBrowser (JMS 1.1 section 5.9).
@@ -289,11 +298,6 @@ class QueueBrowser(Closeable):
     @abstractmethod
     def queue(self) -> Queue:
         """The browsed queue."""
-
-    @property
-    @abstractmethod
-    def message_selector(self) -> str | None:
-        """The selector; None: all messages."""
 
     @abstractmethod
     def __aiter__(self) -> AsyncIterator[Message]:
