@@ -24,25 +24,21 @@ __all__ = [
 class JMSEndpointStats(Statistics):
     """Statistics of connections, sessions, producers, consumers. ActiveMQ: JMSEndpointStats."""
 
-    NAMES: tuple[str, ...] = (
-        "message_count", "pending_message_count", "expired_message_count", "message_wait_time",
-        "message_rate_time", "message_process_time",
-    )  # fmt: skip
+    message_count: CountStatistic
+    """Messages sent, or delivered to the application."""
+    pending_message_count: CountStatistic
+    """Messages that have arrived and were not delivered yet."""
+    expired_message_count: CountStatistic
+    """Messages that expired before their delivery."""
+    message_wait_time: TimeStatistic
+    """Seconds from a message's arrival to its delivery."""
+    message_rate_time: TimeStatistic
+    """Seconds between successive messages."""
+    message_process_time: TimeStatistic
+    """Seconds that a listener took for a message; `receive` is not measured."""
 
     def __init__(self, name: str, parent: Statistics | None = None) -> None:
         super().__init__(name, parent)
-        self.message_count: CountStatistic = CountStatistic(self, "message_count")
-        """Messages sent, or delivered to the application."""
-        self.pending_message_count: CountStatistic = CountStatistic(self, "pending_message_count")
-        """Messages that have arrived and were not delivered yet."""
-        self.expired_message_count: CountStatistic = CountStatistic(self, "expired_message_count")
-        """Messages that expired before their delivery."""
-        self.message_wait_time: TimeStatistic = TimeStatistic(self, "message_wait_time")
-        """Seconds from a message's arrival to its delivery."""
-        self.message_rate_time: TimeStatistic = TimeStatistic(self, "message_rate_time")
-        """Seconds between successive messages."""
-        self.message_process_time: TimeStatistic = TimeStatistic(self, "message_process_time")
-        """Seconds that a listener took for a message; `receive` is not measured."""
         self._last: float | None = None
 
     def on_message(self) -> None:
@@ -96,14 +92,11 @@ class JMSSessionStats(JMSEndpointStats):
     """Statistics of a session. ActiveMQ: JMSSessionStatsImpl."""
 
     KIND = "session"
-    NAMES: tuple[str, ...] = (*JMSEndpointStats.NAMES, "durable_subscription_count")
+    durable_subscription_count: CountStatistic
+    """Durable subscriptions that have a consumer in the session."""
 
     def __init__(self, name: str, parent: JMSConnectionStats) -> None:
         super().__init__(name, parent)
-        self.durable_subscription_count: CountStatistic = CountStatistic(
-            self, "durable_subscription_count"
-        )
-        """Durable subscriptions that have a consumer in the session."""
         self._endpoints: WeakSet[JMSProducerStats | JMSConsumerStats] = WeakSet()
 
     @property

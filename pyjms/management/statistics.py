@@ -14,7 +14,8 @@ Statistics are changed on the loop of the object they describe; reading them is 
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, Self, cast, get_type_hints
 
 from pyjms import _clock
 from pyjms._logger import get_logger
@@ -32,7 +33,10 @@ logger: Final = get_logger(__name__)
 
 
 class Statistics:
-    """The statistics of one object: its statistics are the attributes listed in `NAMES`.
+    """The statistics of one object: attributes that its class annotates as statistics.
+
+        class PoolStats(Statistics):
+            connections: CountStatistic
 
     Args:
         name: the name of the object, such as a connection's id.
@@ -43,12 +47,22 @@ class Statistics:
     KIND = ""
     """The kind of object: connection, session, producer, consumer or pool."""
     NAMES: tuple[str, ...] = ()
+    """The names of the statistics, those of base classes first."""
+    _kinds: Mapping[str, type[CountStatistic | TimeStatistic]] = {}
+
+    def __init_subclass__(cls) -> None:
+        hints = get_type_hints(cls)
+        kinds = (CountStatistic, TimeStatistic)
+        cls._kinds = {name: kind for name, kind in hints.items() if kind in kinds}
+        cls.NAMES = vars(cls).get("NAMES", tuple(cls._kinds))
 
     def __init__(self, name: str, parent: Statistics | None = None) -> None:
         self.name = name
         self.parent = parent
         self.is_closed: bool = False
         """Whether the object is closed."""
+        for statistic, kind in self._kinds.items():
+            setattr(self, statistic, kind(self, statistic))
 
     def as_dict(self) -> dict[str, float]:
         """Return the values by name; for a time its count, total, shortest and longest."""
@@ -125,26 +139,38 @@ def _notify(stats: Statistics, name: str, value: float) -> None:
             logger.exception("A metrics observer failed on %s of %s", name, stats.name)
 
 
-class CountStatistic:
-    """A number that is counted up, or up and down. ActiveMQ: CountStatisticImpl.
+class _Statistic:
+    """One statistic.
 
     Args:
         owner: the statistics to which it belongs.
-        name: its name there; a statistic of this name in the owner's parent also counts.
+        name: its name there; a statistic of this name in the owner's parent also changes.
     """
 
-    __slots__ = ("chain", "count", "last_sample_time", "name", "owner", "start_time")
+    __slots__ = ("chain", "count", "name", "owner", "start_time")
+
+    chain: tuple[Self, ...]
+    """This statistic, and those of the parents that also change."""
 
     def __init__(self, owner: Statistics, name: str) -> None:
         self.owner: Statistics = owner
         self.name: str = name
-        parent: CountStatistic | None = getattr(owner.parent, name, None)
-        self.chain: tuple[CountStatistic, ...] = (self, *(parent.chain if parent else ()))
-        """This statistic, and those of the parents that also count."""
+        parents: tuple[Any, ...] = getattr(getattr(owner.parent, name, None), "chain", ())
+        self.chain = (cast("Any", self), *parents)
         self.count: int = 0
         self.start_time: int = _clock.time_ms()
+        """Milliseconds since 1970, of the start or the last reset."""
+
+
+class CountStatistic(_Statistic):
+    """A number that is counted up, or up and down. ActiveMQ: CountStatisticImpl."""
+
+    __slots__ = ("last_sample_time",)
+
+    def __init__(self, owner: Statistics, name: str) -> None:
+        super().__init__(owner, name)
         self.last_sample_time: int = self.start_time
-        """Milliseconds since 1970, of the start or the last reset, and of the last change."""
+        """Milliseconds since 1970, of the start, the last reset or the last change."""
 
     def increment(self, amount: int = 1) -> None:
         """Add `amount`, here and in the parents."""
@@ -173,29 +199,16 @@ class CountStatistic:
         return f"<{self.name} {self.count}>"
 
 
-class TimeStatistic:
-    """The number and lengths of durations, in seconds. ActiveMQ: TimeStatisticImpl.
+class TimeStatistic(_Statistic):
+    """The number and lengths of durations, in seconds. ActiveMQ: TimeStatisticImpl."""
 
-    Args:
-        owner: the statistics to which it belongs.
-        name: its name there; a statistic of this name in the owner's parent also measures.
-    """
-
-    __slots__ = ("chain", "count", "max_time", "min_time", "name", "owner", "start_time",
-                 "total_time")  # fmt: skip
+    __slots__ = ("max_time", "min_time", "total_time")
 
     def __init__(self, owner: Statistics, name: str) -> None:
-        self.owner: Statistics = owner
-        self.name: str = name
-        parent: TimeStatistic | None = getattr(owner.parent, name, None)
-        self.chain: tuple[TimeStatistic, ...] = (self, *(parent.chain if parent else ()))
-        """This statistic, and those of the parents that also measure."""
-        self.count: int = 0
+        super().__init__(owner, name)
         self.total_time: float = 0.0
         self.min_time: float = 0.0
         self.max_time: float = 0.0
-        self.start_time: int = _clock.time_ms()
-        """Milliseconds since 1970, of the start or the last reset."""
 
     def add_time(self, seconds: float) -> None:
         """Add a duration, here and in the parents."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import uvicorn
@@ -18,6 +18,18 @@ _KEEP_ALIVE: Final = 15
 """Seconds that a connection may be idle between two requests."""
 _GRACE: Final = 3
 """Seconds that requests have to end when the server stops."""
+
+_OPTIONS: Final[Mapping[str, Any]] = {
+    "ws": "none",
+    "lifespan": "off",
+    "interface": "asgi3",
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "proxy_headers": False,
+    "timeout_keep_alive": _KEEP_ALIVE,
+    "timeout_graceful_shutdown": _GRACE,
+}
 
 
 class _Server(uvicorn.Server):
@@ -39,15 +51,7 @@ class EmbeddedServer:
     def __init__(self, app: Any, name: str, **options: Any) -> None:
         self._config = uvicorn.Config(
             app,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=_GRACE,
+            **_OPTIONS,
             **options,
         )
         self._config.load()

@@ -7,6 +7,7 @@ walks it recursively.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 from typing import Literal as OneOf
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
 
 Comparison = OneOf["=", "<>", "<", "<=", ">", ">="]
 Operator = OneOf["+", "-", "*", "/", "%"]
+
+_Sign = TypeVar("_Sign")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,14 @@ class _OfSeveral:
     depth: int
 
 
+@dataclass(frozen=True, slots=True)
+class _OfTwo(Generic[_Sign]):
+    operator: _Sign
+    left: Node
+    right: Node
+    depth: int
+
+
 class Truth(_OfOne):
     """A value used as a condition: TRUE only if it is the boolean true."""
 
@@ -82,14 +93,10 @@ class AnyOf(_OfSeveral):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(_OfTwo[Comparison]):
     """A comparison of two values."""
 
-    operator: Comparison
-    left: Node
-    right: Node
-    depth: int
+    __slots__ = ()
 
 
 class IsNull(_OfOne):
@@ -123,14 +130,10 @@ class Negate(_OfOne):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(_OfTwo[Operator]):
     """A calculation with two values."""
 
-    operator: Operator
-    left: Node
-    right: Node
-    depth: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,43 +18,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyjms.selector.budget import Budget
 
 __all__ = ["Accept", "Assertion", "Instruction", "Jump", "Match", "Pattern", "Save", "Split"]
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Accept(NamedTuple):
     """Consume one character that passes the test."""
 
     test: Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Assertion:
+class Assertion(NamedTuple):
     """Continue if the position in the text passes the test."""
 
     test: Callable[[str, int], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(NamedTuple):
     """Record the position as the start (even slot) or end (odd slot) of a group."""
 
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """Continue at `first`, and if that fails at `second`; both are relative."""
 
     first: int
     second: int
 
 
-@dataclass(frozen=True, slots=True)
-class Jump:
+class Jump(NamedTuple):
     """Continue at another instruction; relative."""
 
     offset: int
