@@ -127,15 +127,13 @@ def jms_listener(
         TypeError: there is no destination.
         ValueError: options of several destinations do not follow the last one.
     """
-    consumers = None if concurrency is None else str(concurrency)
-    chain = None if interceptors is None else tuple(interceptors)
     mark = JmsListenerMark(
         destination=destinations_text(destinations, "jms_listener"),
         id=id,
         container_factory=container_factory,
         subscription=subscription,
         selector=selector,
-        concurrency=consumers,
+        concurrency=None if concurrency is None else str(concurrency),
         durable=durable,
         prefetch=prefetch,
         batch_size=batch_size,
@@ -143,7 +141,7 @@ def jms_listener(
         retry=retry,
         unreadable_messages=unreadable_messages,
         auto_startup=auto_startup,
-        interceptors=chain,
+        interceptors=None if interceptors is None else tuple(interceptors),
     )
 
     return lambda function: add_listener_mark(function, mark)
