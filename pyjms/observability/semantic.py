@@ -9,46 +9,35 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "BATCH_COUNT",
-    "BUCKETS",
-    "CLIENT_ID",
-    "CONSUMED_MESSAGES",
-    "CONVERSATION_ID",
-    "DESTINATION",
-    "ERROR_TYPE",
-    "MESSAGE_ID",
-    "OPERATION",
-    "OPERATION_DURATION",
-    "OPERATION_TYPE",
-    "PROCESS_DURATION",
-    "SENT_MESSAGES",
-    "SERVER_ADDRESS",
-    "SERVER_PORT",
-    "SUBSCRIPTION",
-    "SYSTEM",
-    "SYSTEM_NAME",
-    "TEMPORARY",
-]
+__all__ = ["BUCKETS", "AttributeName", "MetricName"]
 
-SYSTEM: Final = "messaging.system"
-SYSTEM_NAME: Final = "activemq"
-OPERATION: Final = "messaging.operation.name"
-OPERATION_TYPE: Final = "messaging.operation.type"
-DESTINATION: Final = "messaging.destination.name"
-TEMPORARY: Final = "messaging.destination.temporary"
-SUBSCRIPTION: Final = "messaging.destination.subscription.name"
-CLIENT_ID: Final = "messaging.client.id"
-MESSAGE_ID: Final = "messaging.message.id"
-CONVERSATION_ID: Final = "messaging.message.conversation_id"
-BATCH_COUNT: Final = "messaging.batch.message_count"
-SERVER_ADDRESS: Final = "server.address"
-SERVER_PORT: Final = "server.port"
-ERROR_TYPE: Final = "error.type"
 
-OPERATION_DURATION: Final = "messaging.client.operation.duration"
-SENT_MESSAGES: Final = "messaging.client.sent.messages"
-CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
-PROCESS_DURATION: Final = "messaging.process.duration"
+class AttributeName:
+    """The attributes of spans and metrics."""
+
+    SYSTEM: Final = "messaging.system"
+    OPERATION: Final = "messaging.operation.name"
+    OPERATION_TYPE: Final = "messaging.operation.type"
+    DESTINATION: Final = "messaging.destination.name"
+    TEMPORARY: Final = "messaging.destination.temporary"
+    SUBSCRIPTION: Final = "messaging.destination.subscription.name"
+    CLIENT_ID: Final = "messaging.client.id"
+    MESSAGE_ID: Final = "messaging.message.id"
+    CONVERSATION_ID: Final = "messaging.message.conversation_id"
+    BATCH_COUNT: Final = "messaging.batch.message_count"
+    SERVER_ADDRESS: Final = "server.address"
+    SERVER_PORT: Final = "server.port"
+    ERROR_TYPE: Final = "error.type"
+
+
+class MetricName:
+    """The metrics."""
+
+    OPERATION_DURATION: Final = "messaging.client.operation.duration"
+    SENT_MESSAGES: Final = "messaging.client.sent.messages"
+    CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
+    PROCESS_DURATION: Final = "messaging.process.duration"
+
+
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """Upper bounds of the histograms in seconds, as recommended by the conventions."""

@@ -45,14 +45,15 @@ from pyjms.listener.handler.interceptors import (
     SettlementInterceptor,
     SettlementInvocation,
 )
-from pyjms.observability import semantic
 from pyjms.observability.health import Health
 from pyjms.observability.instrumentation import server_of
 from pyjms.observability.propagation import context_of, write_context
+from pyjms.observability.semantic import BUCKETS, AttributeName, MetricName
 
 __all__ = ["OpenTelemetry"]
 
 _LIBRARY: Final = "pyjms"
+_SYSTEM: Final = "activemq"
 _LONGEST_TEXT: Final = 500
 _TEMPORARY: Final = "(temporary)"
 """The name of all temporary destinations in span names and metrics, as each name is unique."""
@@ -102,7 +103,7 @@ class OpenTelemetry:
             name, attributes = _named(base, invocation.message, container)
             own = _attributes_of_message(invocation.message)
             if is_batch:
-                own = {semantic.BATCH_COUNT: len(messages)}
+                own = {AttributeName.BATCH_COUNT: len(messages)}
             span = self._tracer.start_span(
                 f"process {name}",
                 parent,
@@ -162,7 +163,7 @@ class OpenTelemetry:
             with self._operation("receive", SpanKind.CLIENT, at) as span:
                 result = await proceed()
                 message = receiving.message
-                span.set_attribute(semantic.BATCH_COUNT, 0 if message is None else 1)
+                span.set_attribute(AttributeName.BATCH_COUNT, 0 if message is None else 1)
                 if message is not None and span.is_recording():
                     span.set_attributes(_attributes_of_message(message))
                     for link in _links([context_of(message, Context())]):
@@ -195,22 +196,22 @@ class _Meters:
     def __init__(self, provider: MeterProvider | None) -> None:
         meter = metrics.get_meter(_LIBRARY, meter_provider=provider)
         self.operation = meter.create_histogram(
-            semantic.OPERATION_DURATION,
+            MetricName.OPERATION_DURATION,
             "s",
             "Duration of sends, receives and settlements.",
-            explicit_bucket_boundaries_advisory=semantic.BUCKETS,
+            explicit_bucket_boundaries_advisory=BUCKETS,
         )
         self.process = meter.create_histogram(
-            semantic.PROCESS_DURATION,
+            MetricName.PROCESS_DURATION,
             "s",
             "Duration of handlers.",
-            explicit_bucket_boundaries_advisory=semantic.BUCKETS,
+            explicit_bucket_boundaries_advisory=BUCKETS,
         )
         self.sent = meter.create_counter(
-            semantic.SENT_MESSAGES, "{message}", "Messages that were sent."
+            MetricName.SENT_MESSAGES, "{message}", "Messages that were sent."
         )
         self.consumed = meter.create_counter(
-            semantic.CONSUMED_MESSAGES, "{message}", "Messages that were delivered."
+            MetricName.CONSUMED_MESSAGES, "{message}", "Messages that were delivered."
         )
 
 
@@ -225,7 +226,7 @@ def _running(
     try:
         yield span
     except BaseException as error:
-        failed = {semantic.ERROR_TYPE: _type_of(error)}
+        failed = {AttributeName.ERROR_TYPE: _type_of(error)}
         _record_error(span, error)
         raise
     finally:
@@ -238,7 +239,7 @@ def _running(
 def _record_error(span: Span, error: BaseException) -> None:
     """Record an exception without the message's values that its text may quote."""
     text = shortened(one_line(error_text(error)), _LONGEST_TEXT)
-    span.set_attribute(semantic.ERROR_TYPE, _type_of(error))
+    span.set_attribute(AttributeName.ERROR_TYPE, _type_of(error))
     span.add_event("exception", {"exception.type": _type_of(error), "exception.message": text})
     span.set_status(Status(StatusCode.ERROR, text))
 
@@ -256,29 +257,32 @@ def _links(senders: list[Context]) -> list[Link]:
 
 def _attributes(connection_factory: object, operation: str, kind: str) -> Attributes:
     attributes: Attributes = {
-        semantic.SYSTEM: semantic.SYSTEM_NAME,
-        semantic.OPERATION: operation,
-        semantic.OPERATION_TYPE: kind,
+        AttributeName.SYSTEM: _SYSTEM,
+        AttributeName.OPERATION: operation,
+        AttributeName.OPERATION_TYPE: kind,
     }
     server = server_of(connection_factory)
     if server is not None:
-        attributes |= {semantic.SERVER_ADDRESS: server.host, semantic.SERVER_PORT: server.port}
+        attributes |= {
+            AttributeName.SERVER_ADDRESS: server.host,
+            AttributeName.SERVER_PORT: server.port,
+        }
     return attributes
 
 
 def _attributes_of_listener(container: AbstractMessageListenerContainer) -> Attributes:
     return _present(
         {
-            semantic.SUBSCRIPTION: container.durable_subscription_name,
-            semantic.CLIENT_ID: container.client_id,
+            AttributeName.SUBSCRIPTION: container.durable_subscription_name,
+            AttributeName.CLIENT_ID: container.client_id,
         }
     )
 
 
 def _attributes_of_message(message: Message) -> Attributes:
     ids = {
-        semantic.MESSAGE_ID: message.message_id,
-        semantic.CONVERSATION_ID: message.correlation_id,
+        AttributeName.MESSAGE_ID: message.message_id,
+        AttributeName.CONVERSATION_ID: message.correlation_id,
     }
     return _present(ids)
 
@@ -294,14 +298,14 @@ def _named(
     destination = message.destination
     if destination is None:
         name = container.destination_description
-        return name, {**base, semantic.DESTINATION: name}
+        return name, {**base, AttributeName.DESTINATION: name}
     return _at(base, destination)
 
 
 def _at(base: Attributes, destination: Destination) -> tuple[str, Attributes]:
     """Return the destination's name for a span, and the attributes with it."""
     if destination.is_temporary:
-        attributes = {**base, semantic.DESTINATION: _TEMPORARY, semantic.TEMPORARY: True}
+        attributes = {**base, AttributeName.DESTINATION: _TEMPORARY, AttributeName.TEMPORARY: True}
         return _TEMPORARY, attributes
     name = destination.physical_name
-    return name, {**base, semantic.DESTINATION: name}
+    return name, {**base, AttributeName.DESTINATION: name}

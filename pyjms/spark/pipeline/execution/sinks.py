@@ -9,7 +9,7 @@ again: a destination drops the repetition, a folder is overwritten. (spark-pipel
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -29,18 +29,17 @@ if TYPE_CHECKING:
 
     from pyjms.spark.pipeline.definition.pipeline import Pipeline
 
+    BatchWriter = Callable[[DataFrame, int], None]
+    """A function that Spark calls with each batch and its number (`foreachBatch`)."""
+
 __all__ = [
     "ID",
-    "BatchWriter",
     "dead_letter_rows",
     "message_rows",
     "message_writer",
     "parquet_writer",
     "tagged_rows",
 ]
-
-BatchWriter: TypeAlias = "Callable[[DataFrame, int], None]"
-"""A function that Spark calls with each batch and its number (`foreachBatch`)."""
 
 ID: Final = "pyjms_id"
 """The column of a row's id, for `exactlyOnce=ids`."""
