@@ -109,23 +109,16 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         await self._sharing.current()
         return SharedConnection(self, self._sharing, self._open_session)
 
-    async def create_queue_connection(
-        self, user_name: str | None = None, password: str | None = None
-    ) -> QueueConnection:
+    async def open_in(
+        self, domain: Domain | None, user_name: str | None, password: str | None
+    ) -> Connection:
         """Return a handle on the shared connection, like `create_connection`.
 
-        From then on the factory opens its connection with the target's method for queues. Handles
+        From then on the factory opens its connection with the target's method for `domain`. Handles
         for both domains may be mixed.
         """
-        self._domain = QueueConnection
-        return await super().create_queue_connection(user_name, password)
-
-    async def create_topic_connection(
-        self, user_name: str | None = None, password: str | None = None
-    ) -> TopicConnection:
-        """Return a handle on the shared connection, like `create_queue_connection`, for topics."""
-        self._domain = TopicConnection
-        return await super().create_topic_connection(user_name, password)
+        self._domain = domain
+        return await super().open_in(domain, user_name, password)
 
     async def start(self) -> None:
         """Open the connection now; a failure is only logged, because the first use tries again."""

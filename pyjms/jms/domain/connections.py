@@ -63,7 +63,16 @@ Domain = type[QueueConnection] | type[TopicConnection]
 """The connection class of a domain."""
 
 
-class QueueConnectionFactory(ConnectionFactory):
+class _OpeningInDomains(ConnectionFactory):
+    async def open_in(
+        self, domain: Domain | None, user_name: str | None, password: str | None
+    ) -> Connection:
+        """Open a connection for this domain; None: for both. By default all are for both."""
+        del domain
+        return await self.create_connection(user_name, password)
+
+
+class QueueConnectionFactory(_OpeningInDomains):
     """Creates connections for queues. JMS: javax.jms.QueueConnectionFactory (section 5.3)."""
 
     async def create_queue_connection(
@@ -75,13 +84,13 @@ class QueueConnectionFactory(ConnectionFactory):
             IllegalStateException: the factory's connections are not for queues.
             JMSException: as for `create_connection`.
         """
-        connection = await self.create_connection(user_name, password)
+        connection = await self.open_in(QueueConnection, user_name, password)
         if isinstance(connection, QueueConnection):
             return connection
         raise await _refused(self, connection, "QueueConnection")
 
 
-class TopicConnectionFactory(ConnectionFactory):
+class TopicConnectionFactory(_OpeningInDomains):
     """Creates connections for topics. JMS: javax.jms.TopicConnectionFactory (section 6.3)."""
 
     async def create_topic_connection(
@@ -93,7 +102,7 @@ class TopicConnectionFactory(ConnectionFactory):
             IllegalStateException: the factory's connections are not for topics.
             JMSException: as for `create_connection`.
         """
-        connection = await self.create_connection(user_name, password)
+        connection = await self.open_in(TopicConnection, user_name, password)
         if isinstance(connection, TopicConnection):
             return connection
         raise await _refused(self, connection, "TopicConnection")
@@ -111,31 +120,8 @@ class DomainConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> Connection:
-        """Open a connection of the target, with these credentials if there are any.
-
-        Raises:
-            JMSSecurityException: the broker rejects the credentials.
-            JMSException: as for the target.
-        """
+        """Open a connection of the target, which may raise; credentials are passed if given."""
         return await self.open_in(None, user_name, password)
-
-    async def create_queue_connection(
-        self, user_name: str | None = None, password: str | None = None
-    ) -> QueueConnection:
-        """Open a connection of the target for queues; as `create_connection`."""
-        connection = await self.open_in(QueueConnection, user_name, password)
-        if isinstance(connection, QueueConnection):
-            return connection
-        raise await _refused(self, connection, "QueueConnection")
-
-    async def create_topic_connection(
-        self, user_name: str | None = None, password: str | None = None
-    ) -> TopicConnection:
-        """Open a connection of the target for topics; as `create_connection`."""
-        connection = await self.open_in(TopicConnection, user_name, password)
-        if isinstance(connection, TopicConnection):
-            return connection
-        raise await _refused(self, connection, "TopicConnection")
 
 
 async def open_connection(

@@ -20,6 +20,7 @@ __all__ = ["DomainSession", "QueueSession", "TopicSession"]
 S = TypeVar("S")
 P = ParamSpec("P")
 R = TypeVar("R")
+D = TypeVar("D", bound="DomainSession")
 
 
 def _refused(
@@ -44,6 +45,17 @@ def _refused(
         "        Raises:\n            IllegalStateException: always.\n        "
     )
     return cast("Callable[Concatenate[object, P], R]", call)
+
+
+def _refusing(**instead: str) -> Callable[[type[D]], type[D]]:
+    """Return a class decorator that rejects calls of these methods, with hints what to use."""
+
+    def decorate(kind: type[D]) -> type[D]:
+        for name, hint in instead.items():
+            setattr(kind, name, _refused(getattr(Session, name), hint))
+        return kind
+
+    return decorate
 
 
 def _checked(
@@ -97,6 +109,14 @@ class DomainSession(DelegatingSession):
             )
 
 
+@_refusing(
+    create_topic="create_queue()",
+    create_temporary_topic="create_temporary_queue()",
+    create_durable_subscriber="create_receiver()",
+    create_shared_consumer="create_receiver()",
+    create_shared_durable_consumer="create_receiver()",
+    unsubscribe="a TopicSession",
+)
 class QueueSession(DomainSession):
     """A session of queues. JMS: javax.jms.QueueSession (JMS 1.1 section 5.5).
 
@@ -105,15 +125,6 @@ class QueueSession(DomainSession):
     """
 
     of_topics = False
-
-    create_topic = _refused(Session.create_topic, "create_queue()")
-    create_temporary_topic = _refused(Session.create_temporary_topic, "create_temporary_queue()")
-    create_durable_subscriber = _refused(Session.create_durable_subscriber, "create_receiver()")
-    create_shared_consumer = _refused(Session.create_shared_consumer, "create_receiver()")
-    create_shared_durable_consumer = _refused(
-        Session.create_shared_durable_consumer, "create_receiver()"
-    )
-    unsubscribe = _refused(Session.unsubscribe, "a TopicSession")
 
     async def create_sender(self, queue: Queue | None = None) -> QueueSender:
         """Create a producer for `queue`; None: each `send` specifies it. Waits for the broker.
@@ -135,6 +146,11 @@ class QueueSession(DomainSession):
         return QueueReceiver(await self.create_consumer(queue, selector))
 
 
+@_refusing(
+    create_queue="create_topic()",
+    create_temporary_queue="create_temporary_topic()",
+    create_browser="a QueueSession",
+)
 class TopicSession(DomainSession):
     """A session of topics. JMS: javax.jms.TopicSession (JMS 1.1 section 6.5).
 
@@ -143,10 +159,6 @@ class TopicSession(DomainSession):
     """
 
     of_topics = True
-
-    create_queue = _refused(Session.create_queue, "create_topic()")
-    create_temporary_queue = _refused(Session.create_temporary_queue, "create_temporary_topic()")
-    create_browser = _refused(Session.create_browser, "a QueueSession")
 
     async def create_publisher(self, topic: Topic | None = None) -> TopicPublisher:
         """Create a producer for `topic`; None: each `publish` specifies it. Waits for the broker.

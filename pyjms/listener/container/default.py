@@ -289,8 +289,6 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             properties=self,
             life_cycle=self._life_cycle,
             pool=self._pool,
-            connection=self._connection,
-            resources=self._resources,
             cycle=self._cycle,
             recovery=self._recovery,
         )

@@ -44,10 +44,6 @@ from pyjms.listener.container.default_properties import DefaultContainerProperti
 from pyjms.listener.container.delivery import Delivery, log_abandoned
 from pyjms.listener.container.receiving import ReceiveCycle
 from pyjms.listener.container.recovery import FailureRecord, Recovery
-from pyjms.listener.container.resources import (
-    ContainerConnection,
-    ResourceFactory,
-)
 from pyjms.listener.container.scaling import InvokerPool
 from pyjms.listener.container.state import LifeCycle
 
@@ -69,8 +65,6 @@ class AsyncMessageListenerInvoker:
         properties: DefaultContainerProperties,
         life_cycle: LifeCycle,
         pool: InvokerPool[AsyncMessageListenerInvoker],
-        connection: ContainerConnection,
-        resources: ResourceFactory,
         cycle: ReceiveCycle,
         recovery: Recovery,
     ) -> None:
@@ -85,8 +79,6 @@ class AsyncMessageListenerInvoker:
         self._properties = properties
         self._life_cycle = life_cycle
         self._pool = pool
-        self._connection = connection
-        self._resources = resources
         self._cycle = cycle
         self._recovery = recovery
         self._failures = FailureRecord(name)
@@ -214,9 +206,9 @@ class AsyncMessageListenerInvoker:
         try:
             await self._recovery.join(self._failures)
             if self.session is None:
-                self.session = await self._resources.create_session(self._connection.get())
+                self.session = await self._cycle.create_session()
             if level >= CacheLevel.CONSUMER:
-                self.consumer = await self._resources.create_consumer(self.session)
+                self.consumer = await self._cycle.create_consumer(self.session)
         finally:
             self.waiting = False
 

@@ -69,6 +69,14 @@ class ReceiveCycle:
     _execution: ListenerExecution
     _batches: BatchExecution
 
+    async def create_session(self) -> Session:
+        """Create a session of the container's connection, to be cached by an invoker."""
+        return await self._resources.create_session(self._connection.get())
+
+    async def create_consumer(self, session: Session) -> MessageConsumer:
+        """Create a consumer of the container's destination, to be cached by an invoker."""
+        return await self._resources.create_consumer(session)
+
     async def receive_and_execute(self, invoker: ReceivingInvoker) -> bool:
         """Receive once, and handle the message if there is one; return whether there was.
 
