@@ -60,18 +60,13 @@ ActiveMQ has no limit.
 class ServiceIdentity(Protocol):
     """The part of the broker service that both connectors and management views use."""
 
-    @property
-    def broker_name(self) -> str: ...
-
-    @property
-    def broker_id(self) -> BrokerId: ...
+    broker_name: str
+    broker_id: BrokerId
+    connections: ConnectionRegistry
 
     @property
     def broker(self) -> Broker:
         """The outermost broker filter, to which every request of a client goes."""
-
-    @property
-    def connections(self) -> ConnectionRegistry: ...
 
 
 class BrokerHost(ServiceIdentity, ServerHost, Protocol):

@@ -67,6 +67,10 @@ class ConfiguredBroker(Protocol):
 class ManagedBroker(ServiceIdentity, Protocol):
     """The part of the broker service that the views use."""
 
+    connectors: list[TransportConnector]
+    networks: Networks
+    system_usage: SystemUsage
+    persistent: bool
     restart_requested: bool
     """Whether the caller should restart the broker once it has stopped."""
 
@@ -77,19 +81,7 @@ class ManagedBroker(ServiceIdentity, Protocol):
     def region_broker(self) -> RegionBroker: ...
 
     @property
-    def connectors(self) -> list[TransportConnector]: ...
-
-    @property
-    def networks(self) -> Networks: ...
-
-    @property
-    def system_usage(self) -> SystemUsage: ...
-
-    @property
     def job_store(self) -> JobSchedulerStore | None: ...
-
-    @property
-    def persistent(self) -> bool: ...
 
     @property
     def data_path(self) -> Path: ...
