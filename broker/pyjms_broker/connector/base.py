@@ -72,24 +72,14 @@ class ServiceIdentity(Protocol):
 class BrokerHost(ServiceIdentity, ServerHost, Protocol):
     """The part of the broker service that connectors and their connections use."""
 
-    @property
-    def rollback_only_on_async_exception(self) -> bool:
-        """Whether a failed one-way command makes its transaction's commit fail.
-
-        (activemq-broker C5)
-        """
-
-    @property
-    def frame_budget(self) -> FrameBudget:
-        """The memory budget for partially received frames."""
-
-    @property
-    def unsent_budget(self) -> UnsentBudget:
-        """The memory budget for long messages that clients have not read yet."""
-
-    @property
-    def connection_info_timeout(self) -> float:
-        """Seconds within which a client must send its ConnectionInfo; 0: no limit."""
+    rollback_only_on_async_exception: bool
+    """Whether a failed one-way command makes its transaction's commit fail (activemq-broker C5)."""
+    frame_budget: FrameBudget
+    """The memory budget for partially received frames."""
+    unsent_budget: UnsentBudget
+    """The memory budget for long messages that clients have not read yet."""
+    connection_info_timeout: float
+    """Seconds within which a client must send its ConnectionInfo; 0: no limit."""
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         """Return the highest stored sequence number of a producer; -1 if it is unknown.
