@@ -65,15 +65,10 @@ class ClientConnection(Protocol):
 class BlockedSend(Protocol):
     """A message that waits for memory or disk space, implemented by `pyjms_broker.region.flow`."""
 
-    @property
-    def message(self) -> ActiveMQMessage: ...
-
-    @property
-    def is_admitted(self) -> bool:
-        """Whether its destination has accepted the message."""
-
-    @property
-    def transaction(self) -> Transaction | None: ...
+    message: ActiveMQMessage
+    transaction: Transaction | None
+    is_admitted: bool
+    """Whether its destination has accepted the message."""
 
     def abort(self, error: Exception) -> None:
         """Stop waiting and let the send fail with `error`."""

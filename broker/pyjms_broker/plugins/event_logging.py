@@ -28,24 +28,24 @@ MAXIMUM_LOGGERS: Final = 1000
 choose the names."""
 
 
+def _switch(default: bool, things: str, events: str) -> bool:
+    return attribute(default, f"Whether {things} are logged{events}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoggingBrokerPlugin:
     """Selects the events to log, at level INFO. Source: ActiveMQ LoggingBrokerPlugin."""
 
     log_all: bool = attribute(False, "Whether all events are logged.")
-    log_connection_events: bool = attribute(True, "Whether connections are logged: opened, closed.")
-    log_session_events: bool = attribute(True, "Whether sessions are logged: opened, closed.")
-    log_transaction_events: bool = attribute(
-        False, "Whether transactions are logged: begun, prepared, ended."
+    log_connection_events: bool = _switch(True, "connections", ": opened, closed")
+    log_session_events: bool = _switch(True, "sessions", ": opened, closed")
+    log_transaction_events: bool = _switch(False, "transactions", ": begun, prepared, ended")
+    log_consumer_events: bool = _switch(False, "consumers", ", and each pull and acknowledgement")
+    log_producer_events: bool = _switch(
+        False, "producers", ", and the headers of each message sent"
     )
-    log_consumer_events: bool = attribute(
-        False, "Whether consumers are logged, and each pull and acknowledgement."
-    )
-    log_producer_events: bool = attribute(
-        False, "Whether producers are logged, and the headers of each message sent."
-    )
-    log_internal_events: bool = attribute(
-        False, "Whether destinations are logged, and expired, dead and discarded messages."
+    log_internal_events: bool = _switch(
+        False, "destinations", ", and expired, dead and discarded messages"
     )
     per_destination_logger: bool = attribute(
         False, "Whether messages sent to a destination are logged by a logger with its name."

@@ -110,6 +110,12 @@ class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
         return self._shared_audit
 
 
+def _to_queue(origins: str) -> bool:
+    return attribute(
+        True, f"Whether the dead letters of {origins} go to a queue; false: to a topic."
+    )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class IndividualDeadLetterAttributes:
     """The additional attributes of `IndividualDeadLetterStrategy`."""
@@ -122,12 +128,8 @@ class IndividualDeadLetterAttributes:
     )
     queue_suffix: str | None = attribute(None, "Suffix of the dead-letter destinations of queues.")
     topic_suffix: str | None = attribute(None, "Suffix of the dead-letter destinations of topics.")
-    use_queue_for_queue_messages: bool = attribute(
-        True, "Whether the dead letters of queues go to a queue; false: to a topic."
-    )
-    use_queue_for_topic_messages: bool = attribute(
-        True, "Whether the dead letters of topics go to a queue; false: to a topic."
-    )
+    use_queue_for_queue_messages: bool = _to_queue("queues")
+    use_queue_for_topic_messages: bool = _to_queue("topics")
     destination_per_durable_subscriber: bool = attribute(
         False, "Whether each durable subscription has its own dead-letter destination."
     )

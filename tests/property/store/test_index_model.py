@@ -209,7 +209,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(key=keys, retroactive=st.booleans())
     def subscribe(self, key: str, retroactive: bool) -> None:
         topic, model = self.index.topic(TOPIC), self.model.topic
-        found = topic.subscribe(key, key.encode(), 1, self.end, retroactive)
+        found = topic.subscribe(key, key.encode(), (1, self.end), retroactive)
         assert found.info == key.encode()
         if key not in model.subscriptions:
             # what nobody needs any more may be here still, but is not for new ones

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pyjms_broker.api.destination import NO_MINIMUM, DestinationStatistics
-from pyjms_broker.management.conversion import LONG
+from pyjms_broker.management.conversion import BOOLEAN, INT, LONG
 from pyjms_broker.management.host import ManagedBroker
 from pyjms_broker.management.model import Attribute
 
-__all__ = ["minimum", "reset_statistics", "size_attributes", "totals"]
+__all__ = ["cursor_attributes", "minimum", "reset_statistics", "size_attributes", "totals"]
 
 T = TypeVar("T")
 
@@ -40,6 +40,33 @@ def size_attributes(statistics: Callable[[T], DestinationStatistics]) -> tuple[A
             LONG,
             "Smallest message size, in bytes.",
             lambda t: minimum(statistics(t).min_size),
+        ),
+    )
+
+
+def cursor_attributes(
+    is_full: Callable[[T], bool], size: Callable[[T], int], limit: Callable[[T], int]
+) -> tuple[Attribute[Any], ...]:
+    """Return the attributes about the memory of waiting messages; limit 0: unlimited."""
+    return (
+        Attribute(
+            "CursorFull",
+            BOOLEAN,
+            "Whether memory is above the cursor's high-water mark, so that waiting messages stay "
+            "in the store.",
+            is_full,
+        ),
+        Attribute(
+            "CursorMemoryUsage",
+            LONG,
+            "Total size of the waiting messages in memory, in bytes.",
+            size,
+        ),
+        Attribute(
+            "CursorPercentUsage",
+            INT,
+            "Percentage of the memory limit in use by waiting messages.",
+            lambda t: size(t) * 100 // limit(t) if limit(t) else 0,
         ),
     )
 

@@ -9,7 +9,7 @@ from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, MAP, STRING
+from pyjms_broker.management.conversion import BOOLEAN, INT, MAP, STRING
 from pyjms_broker.management.host import Managed
 from pyjms_broker.management.messages import as_item, original_destination
 from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
@@ -22,6 +22,7 @@ from pyjms_broker.management.transfer import (
     move_matching,
     remove_matching,
 )
+from pyjms_broker.management.views.counters import cursor_attributes
 from pyjms_broker.management.views.destination import (
     ATTRIBUTES,
     OPERATIONS,
@@ -118,11 +119,6 @@ def _cursor_bytes(d: _Queue) -> int:
     return max(0, d.it.memory.used - in_flight)
 
 
-def _percent_of_limit(d: _Queue) -> int:
-    limit = d.it.memory.limit or d.tree.host.system_usage.memory.limit
-    return _cursor_bytes(d) * 100 // limit if limit else 0
-
-
 _MESSAGE_ID: Final = Parameter("messageId", STRING)
 _TARGET: Final = Parameter("destinationName", STRING)
 _MAXIMUM: Final = Parameter("maximumMessages", INT)
@@ -138,24 +134,10 @@ def _matching(
 
 
 _QUEUE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
-    Attribute(
-        "CursorFull",
-        BOOLEAN,
-        "Whether memory is above the cursor's high-water mark, so that waiting messages stay in "
-        "the store.",
+    *cursor_attributes(
         lambda d: d.it.memory.is_above(d.it.policy.cursor_memory_high_water_mark),
-    ),
-    Attribute(
-        "CursorMemoryUsage",
-        LONG,
-        "Total size of the waiting messages in memory, in bytes.",
         _cursor_bytes,
-    ),
-    Attribute(
-        "CursorPercentUsage",
-        INT,
-        "Percentage of the memory limit in use by waiting messages.",
-        _percent_of_limit,
+        lambda d: d.it.memory.limit or d.tree.host.system_usage.memory.limit,
     ),
     Attribute(
         "CacheEnabled",

@@ -19,6 +19,7 @@ from pyjms_broker.management.conversion import BOOLEAN, BYTE, INT, LONG, STRING
 from pyjms_broker.management.host import Managed
 from pyjms_broker.management.messages import as_item, browse_limit
 from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.management.views.counters import cursor_attributes
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.topic.subscription import TopicSubscription
@@ -240,10 +241,9 @@ def _cursor_bytes(c: _Durable) -> int:
     return sum(each.size for each in c.it.backlog.pending)
 
 
-def _cursor_percent(c: _Durable) -> int:
-    limits = [t.memory.limit or c.tree.host.system_usage.memory.limit for t in _topics(c)]
-    limit = sum(limits)
-    return _cursor_bytes(c) * 100 // limit if limit else 0
+def _cursor_limit(c: _Durable) -> int:
+    limit = c.tree.host.system_usage.memory.limit
+    return sum(topic.memory.limit or limit for topic in _topics(c))
 
 
 def _destroy(c: _Durable) -> Completion:
@@ -257,26 +257,8 @@ def _destroy(c: _Durable) -> Completion:
     return c.tree.host.broker.remove_subscription(c.tree.client, info)
 
 
-_DURABLE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
-    Attribute(
-        "CursorFull",
-        BOOLEAN,
-        "Whether memory is above the cursor's high-water mark, so that waiting messages stay in "
-        "the store.",
-        lambda c: not _has_space(c),
-    ),
-    Attribute(
-        "CursorMemoryUsage",
-        LONG,
-        "Total size of the waiting messages in memory, in bytes.",
-        _cursor_bytes,
-    ),
-    Attribute(
-        "CursorPercentUsage",
-        INT,
-        "Percentage of the memory limit in use by waiting messages.",
-        _cursor_percent,
-    ),
+_DURABLE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = cursor_attributes(
+    lambda c: not _has_space(c), _cursor_bytes, _cursor_limit
 )
 
 _DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (

@@ -149,7 +149,7 @@ class IndexUpdater:
             self._refer(location.file_id, known.file_id)
         if retroactive:
             self._retain_other_subscriptions(topic)
-        topic.subscribe(key, info, *location, retroactive)
+        topic.subscribe(key, info, location, retroactive)
 
     def _retain_other_subscriptions(self, topic: TopicIndex) -> None:
         """Ensure that a replay gives a retroactive subscription the same messages as now.

@@ -46,6 +46,9 @@ _position = attrgetter("position")
 class MemoryMessageStore:
     """The messages of one destination."""
 
+    epoch: int = 0
+    """Always 0: the numbers are not kept across restarts."""
+
     def __init__(
         self, destination: Destination, adapter: MemoryPersistenceAdapter, prioritized: bool
     ) -> None:
@@ -55,8 +58,8 @@ class MemoryMessageStore:
         self._entries: dict[MessageId, MemoryEntry] = {}
         self._by_arrival: dict[int, MemoryEntry] = {}
         self._duplicate_ids: OrderedDict[str, None] = OrderedDict()
-        self._size = 0
-        self._last_arrival = 0
+        self.message_size = 0
+        self.last_arrival = 0
         self.is_removed = False
         """Whether the destination was removed, so that this store ignores all further calls."""
 
@@ -89,7 +92,7 @@ class MemoryMessageStore:
         entry = self._entries.get(reference.message_id)
         if entry is not None:
             entry.message = reference.message
-            self._size += reference.size - entry.size
+            self.message_size += reference.size - entry.size
             entry.size = reference.size
         return COMPLETED
 
@@ -102,8 +105,8 @@ class MemoryMessageStore:
     ) -> list[StoredMessage]:
         if not self._prioritized and after is not None:
             by_arrival = self._by_arrival
-            first = max(after.arrival + 1, next(iter(by_arrival), self._last_arrival + 1))
-            numbers = range(first, self._last_arrival + 1)
+            first = max(after.arrival + 1, next(iter(by_arrival), self.last_arrival + 1))
+            numbers = range(first, self.last_arrival + 1)
             found = (by_arrival[number] for number in numbers if number in by_arrival)
             return _wanted(found, limit, skip)
         return _page(self._entries.values(), after, limit, skip)
@@ -111,25 +114,12 @@ class MemoryMessageStore:
     def remove_all_messages(self, context: OperationContext) -> Completion:
         self._entries.clear()
         self._by_arrival.clear()
-        self._size = 0
+        self.message_size = 0
         return COMPLETED
 
     @property
     def message_count(self) -> int:
         return len(self._entries)
-
-    @property
-    def message_size(self) -> int:
-        return self._size
-
-    @property
-    def last_arrival(self) -> int:
-        return self._last_arrival
-
-    @property
-    def epoch(self) -> int:
-        """Always 0: the numbers are not kept across restarts."""
-        return 0
 
     def _add(self, reference: MessageReference) -> None:
         message_id = reference.message_id
@@ -143,12 +133,12 @@ class MemoryMessageStore:
             )
         ):
             return
-        self._last_arrival += 1
+        self.last_arrival += 1
         level = _level(reference.priority) if self._prioritized else 0
-        reference.position = position = Position(level, self._last_arrival)
+        reference.position = position = Position(level, self.last_arrival)
         entry = MemoryEntry(position, message, reference.size)
         self._entries[message_id] = self._by_arrival[position.arrival] = entry
-        self._size += reference.size
+        self.message_size += reference.size
         adapter = self._adapter
         adapter.last_broker_sequence_id = max(
             adapter.last_broker_sequence_id, message_id.broker_sequence_id
@@ -169,7 +159,7 @@ class MemoryMessageStore:
         entry = self._entries.pop(message_id, None)
         if entry is not None:
             del self._by_arrival[entry.position.arrival]
-            self._size -= entry.size
+            self.message_size -= entry.size
 
 
 class MemoryTopicMessageStore(MemoryMessageStore):

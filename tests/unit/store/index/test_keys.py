@@ -59,9 +59,9 @@ def test_messages_by_order_by_id_and_their_places(kit: IndexKit, restart: bool) 
 def test_subscriptions_their_place_and_what_each_has_acknowledged(
     kit: IndexKit, restart: bool
 ) -> None:
-    kit.topic.subscribe(KEY, b"info", 2, 30)
+    kit.topic.subscribe(KEY, b"info", (2, 30))
     kit.fill(kit.topic, 6)
-    kit.topic.subscribe("client:later", b"later", 2, 90)
+    kit.topic.subscribe("client:later", b"later", (2, 90))
     for arrival in (1, 2, 5):
         if kit.topic.acknowledge(KEY, Position(0, arrival)):
             kit.topic.remove(Position(0, arrival))

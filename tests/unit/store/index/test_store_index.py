@@ -113,7 +113,7 @@ def test_a_write_that_failed_can_be_done_again(kit: IndexKit) -> None:
 def test_destinations_are_distinguished(kit: IndexKit) -> None:
     other = kit.index.destination(OTHER)
     same_name = kit.index.topic(KahaDestination(1, "other"))
-    same_name.subscribe("c:s", b"", 1, 1)
+    same_name.subscribe("c:s", b"", (1, 1))
     for part in (kit.queue, other, same_name):
         kit.fill(part, 2, file_id=2)
     kit.flush(3)
@@ -127,7 +127,7 @@ def test_destinations_are_distinguished(kit: IndexKit) -> None:
 
 def test_a_removed_destination_does_not_exist(kit: IndexKit) -> None:
     topic = kit.topic
-    topic.subscribe("c:s", b"", 1, 1)
+    topic.subscribe("c:s", b"", (1, 1))
     kit.fill(topic, 10)
     topic.acknowledge("c:s", Position(0, 5))
     topic.duplicates.add("d", 1)
@@ -261,7 +261,7 @@ def test_an_index_without_a_table_is_refused(kit: IndexKit) -> None:
 
 
 def test_rows_of_nonsense_are_refused(kit: IndexKit) -> None:
-    kit.topic.subscribe("c:s", b"", 1, 1)
+    kit.topic.subscribe("c:s", b"", (1, 1))
     kit.flush()
     kit.index._database.writer.execute("UPDATE subscriptions SET floor = 'many'")
     kit.index.close()

@@ -25,16 +25,16 @@ def ack(kit: IndexKit, key: str, *arrivals: int) -> None:
 def test_without_subscriptions_a_message_is_only_numbered(kit: IndexKit) -> None:
     assert kit.topic.add("a:1", 0, 1, 0, 10) is None
     assert (kit.topic.count, kit.topic.last_arrival) == (0, 1)
-    subscription = kit.topic.subscribe(A, b"info", 2, 30, retroactive=True)
+    subscription = kit.topic.subscribe(A, b"info", (2, 30), retroactive=True)
     assert subscription.pending_count == 0
     kit.fill(kit.topic, 1)
     assert pending(kit, A) == [2]
 
 
 def test_a_message_goes_with_its_last_acknowledgement(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
     kit.fill(kit.topic, 2)
-    kit.topic.subscribe(B, b"b", 1, 2)
+    kit.topic.subscribe(B, b"b", (1, 2))
     kit.fill(kit.topic, 2)
     assert (pending(kit, A), pending(kit, B)) == ([1, 2, 3, 4], [3, 4])
     kit.flush(3)
@@ -56,7 +56,7 @@ def test_a_message_goes_with_its_last_acknowledgement(kit: IndexKit) -> None:
 
 
 def test_what_is_not_there_cannot_be_acknowledged(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
     kit.fill(kit.topic, 1)
     assert not kit.topic.acknowledge("nobody", Position(0, 1))
     assert not kit.topic.acknowledge(A, Position(0, 2))
@@ -65,20 +65,20 @@ def test_what_is_not_there_cannot_be_acknowledged(kit: IndexKit) -> None:
 
 
 def test_a_retroactive_subscription_gets_what_is_there(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
     kit.fill(kit.topic, 5)
     ack(kit, A, 1, 3)
-    found = kit.topic.subscribe(B, b"b", 1, 2, retroactive=True)
+    found = kit.topic.subscribe(B, b"b", (1, 2), retroactive=True)
     assert (pending(kit, B), found.pending_count) == ([2, 4, 5], 3)
-    later = kit.topic.subscribe("client:c", b"c", 1, 3, start=4)
+    later = kit.topic.subscribe("client:c", b"c", (1, 3), start=4)
     assert (pending(kit, "client:c"), later.pending_count) == ([5], 1)
 
 
 def test_subscribing_again_changes_the_info_only(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"old", 1, 1)
+    kit.topic.subscribe(A, b"old", (1, 1))
     kit.fill(kit.topic, 3)
     ack(kit, A, 2)
-    kit.topic.subscribe(A, b"new", 7, 70)
+    kit.topic.subscribe(A, b"new", (7, 70))
     kit.flush()
     kit.restart()
     again = kit.topic.subscriptions[A]
@@ -87,7 +87,7 @@ def test_subscribing_again_changes_the_info_only(kit: IndexKit) -> None:
 
 
 def test_the_last_unsubscribe_clears_the_topic(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
     kit.fill(kit.topic, 5)
     kit.flush()
     assert kit.topic.unsubscribe(A)
@@ -100,8 +100,8 @@ def test_the_last_unsubscribe_clears_the_topic(kit: IndexKit) -> None:
 
 
 def test_what_only_a_removed_subscription_needed_is_deleted_in_pieces(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
-    kit.topic.subscribe(B, b"b", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
+    kit.topic.subscribe(B, b"b", (1, 1))
     kit.fill(kit.topic, 10)
     ack(kit, A, 1, 2, 3, 4, 5, 6, 9)
     kit.flush()
@@ -123,8 +123,8 @@ def test_what_only_a_removed_subscription_needed_is_deleted_in_pieces(kit: Index
 
 
 def test_unsubscribing_with_nothing_pending_leaves_nothing_to_do(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
-    kit.topic.subscribe(B, b"b", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
+    kit.topic.subscribe(B, b"b", (1, 1))
     kit.fill(kit.topic, 1)
     ack(kit, B, 1)
     kit.topic.unsubscribe(B)
@@ -132,8 +132,8 @@ def test_unsubscribing_with_nothing_pending_leaves_nothing_to_do(kit: IndexKit) 
 
 
 def test_removing_a_message_takes_it_from_all(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
-    kit.topic.subscribe(B, b"b", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
+    kit.topic.subscribe(B, b"b", (1, 1))
     kit.fill(kit.topic, 3)
     kit.topic.remove(Position(0, 2))
     assert (pending(kit, A), pending(kit, B)) == ([1, 3], [1, 3])
@@ -148,7 +148,7 @@ def test_removing_a_message_takes_it_from_all(kit: IndexKit) -> None:
 
 
 def test_numbers_that_were_never_used_are_settled(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
     kit.fill(kit.topic, 1)
     kit.topic.begin(1, 10)
     kit.topic.add("b:1", 0, 1, 0, 10, False, arrival=20)
@@ -159,8 +159,8 @@ def test_numbers_that_were_never_used_are_settled(kit: IndexKit) -> None:
 
 
 def test_hidden_for_one_subscription(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"a", 1, 1)
-    kit.topic.subscribe(B, b"b", 1, 1)
+    kit.topic.subscribe(A, b"a", (1, 1))
+    kit.topic.subscribe(B, b"b", (1, 1))
     kit.fill(kit.topic, 3)
     kit.topic.hide_from(A, Position(0, 2))
     kit.topic.hide(Position(0, 3))
@@ -173,8 +173,8 @@ def test_hidden_for_one_subscription(kit: IndexKit) -> None:
 
 
 def test_a_selective_subscription_jumps_over_what_it_acknowledged(kit: IndexKit) -> None:
-    kit.topic.subscribe(A, b"all", 1, 1)
-    kit.topic.subscribe(B, b"some", 1, 1)
+    kit.topic.subscribe(A, b"all", (1, 1))
+    kit.topic.subscribe(B, b"some", (1, 1))
     kit.fill(kit.topic, 3000)
     for arrival in range(1, 3001):
         if arrival % 500:

@@ -192,16 +192,12 @@ class BatchExecution:
 
 def subscription_parameters(key: SubscriberKey) -> dict[str, Any]:
     """Return the parameters of conditions that select the subscription."""
-    return {"at": key.container, "client": key.client_id, "subscription": key.subscription_name}
+    return dict(zip(("at", "client", "subscription"), key, strict=True))
 
 
 def subscription_columns(key: SubscriberKey) -> dict[str, Any]:
     """Return the columns that identify the subscription, for a new row."""
-    return {
-        "container": key.container,
-        "client_id": key.client_id,
-        "sub_name": key.subscription_name,
-    }
+    return dict(zip(("container", "client_id", "sub_name"), key, strict=True))
 
 
 def _row(message: AddMessage) -> dict[str, object]:

@@ -6,6 +6,7 @@ destination, IDs are in commit order. (activemq-persistence J2, J3, J4)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -62,15 +63,12 @@ class Tables:
         self.state = self._table(
             "PYJMS_STATE",
             _column("NAME", _NAME, primary_key=True),
-            _column("VALUE", BigInteger(), nullable=False),
+            *_numbers("VALUE"),
         )
         self.destinations = self._table(
             "PYJMS_DESTINATIONS",
             _column("CONTAINER", _NAME, primary_key=True),
-            _column("EPOCH", BigInteger(), nullable=False),
-            _column("LAST_ID", BigInteger(), nullable=False),
-            _column("MSG_COUNT", BigInteger(), nullable=False),
-            _column("MSG_SIZE", BigInteger(), nullable=False),
+            *_numbers("EPOCH", "LAST_ID", "MSG_COUNT", "MSG_SIZE"),
         )
         self.acked = self._acked()
         self.no_local = self._table(
@@ -79,13 +77,12 @@ class Tables:
         self.producers = self._table(
             "PYJMS_PRODUCERS",
             _column("MSGID_PROD", _NAME, primary_key=True),
-            _column("MSGID_SEQ", BigInteger(), nullable=False),
-            _column("LAST_USED", BigInteger(), nullable=False),
+            *_numbers("MSGID_SEQ", "LAST_USED"),
         )
         self.duplicates = self._table(
             "PYJMS_DUPLICATES",
             _column("CONTAINER", _NAME, nullable=False),
-            _column("ID", BigInteger(), nullable=False),
+            *_numbers("ID"),
             _column("DUPLICATE_ID", Text(), nullable=False),
             _key("CONTAINER", "ID"),
         )
@@ -165,6 +162,10 @@ def _column(
         autoincrement=autoincrement,
         server_default=None if server_default is None else text(server_default),
     )
+
+
+def _numbers(*names: str) -> Iterable[Column[Any]]:
+    return (_column(name, BigInteger(), nullable=False) for name in names)
 
 
 def _subscription_columns() -> tuple[Column[Any], ...]:

@@ -122,23 +122,24 @@ class TopicIndex(DestinationIndex):
         self,
         key: str,
         info: bytes,
-        file_id: int,
-        offset: int,
+        location: tuple[int, int],
         retroactive: bool = False,
         start: int | None = None,
     ) -> SubscriptionIndex:
         """Add a subscription to messages behind arrival `start`, or update an existing one's info.
 
+        `location` is that of its record: the segment's number and the offset.
         `start` None means from now on; with `retroactive`, existing messages are included. An
         existing subscription keeps its acknowledgements.
         """
         found = self.subscriptions.get(key)
         if found is not None:
-            found.info, found.file_id, found.offset = info, file_id, offset
+            found.info = info
+            found.file_id, found.offset = location
         else:
             if start is None:
                 start = 0 if retroactive else self.last_arrival
-            row = (self._context.next_number(), key, info, file_id, offset)
+            row = (self._context.next_number(), key, info, *location)
             found = SubscriptionIndex(self, row, self._already_acked(start))
             self.subscriptions[key] = found
         self._subscription_changed(found)
