@@ -10,12 +10,15 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyjms._distribution import entry_points
 from pyjms.errors import UnsupportedOperationException
-from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, could_not_create
+
+if TYPE_CHECKING:
+    from pyjms.transport.openwire.correlator import RequestTransport
 
 __all__ = [
     "GROUP",
@@ -26,7 +29,7 @@ __all__ = [
     "register",
 ]
 
-TransportFactory = Callable[[TransportURI], RequestTransport]
+TransportFactory: TypeAlias = "Callable[[TransportURI], RequestTransport]"
 GROUP = "pyjms.transports"
 
 _OPENWIRE = "pyjms.transport.openwire."
