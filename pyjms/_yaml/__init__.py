@@ -35,13 +35,13 @@ from typing import TYPE_CHECKING
 from pyjms._forwarding import homes_of, names_of
 
 if TYPE_CHECKING:
+    from pyjms._yaml.algorithm import Algorithm
     from pyjms._yaml.collection import Problems, collected_in
     from pyjms._yaml.descriptions import DescribedModel, field_descriptions
     from pyjms._yaml.document import Document, Origin, merge
     from pyjms._yaml.durations import Deadline, Duration, ReceiveTimeout
     from pyjms._yaml.encryption import PASSWORD_VARIABLES, decrypted, encrypted, is_encrypted
     from pyjms._yaml.environment_check import RESERVED_VARIABLES, refuse_misspelt_variables
-    from pyjms._yaml.jasypt import Algorithm
     from pyjms._yaml.layers import (
         PROFILES_VARIABLE,
         chosen_profiles,
@@ -87,13 +87,13 @@ __getattr__, __dir__ = names_of(
     globals(),
     homes_of(
         {
+            "pyjms._yaml.algorithm": "Algorithm",
             "pyjms._yaml.collection": "Problems collected_in",
             "pyjms._yaml.descriptions": "DescribedModel field_descriptions",
             "pyjms._yaml.document": "Document Origin merge",
             "pyjms._yaml.durations": "Deadline Duration ReceiveTimeout",
             "pyjms._yaml.encryption": "PASSWORD_VARIABLES decrypted encrypted is_encrypted",
             "pyjms._yaml.environment_check": "RESERVED_VARIABLES refuse_misspelt_variables",
-            "pyjms._yaml.jasypt": "Algorithm",
             "pyjms._yaml.layers": "PROFILES_VARIABLE chosen_profiles overlay_environment "
             "read_layers",
             "pyjms._yaml.placeholders": "Placeholders UnknownPlaceholder expand",

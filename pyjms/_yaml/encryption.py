@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from pyjms._yaml.algorithm import Algorithm
 from pyjms._yaml.ciphers import ciphers
-from pyjms._yaml.jasypt import Algorithm, jasypt_decrypted, jasypt_encrypted
+from pyjms._yaml.jasypt import jasypt_decrypted, jasypt_encrypted
 from pyjms.errors import ConfigurationException
 
 __all__ = ["PASSWORD_VARIABLES", "decrypted", "encrypted", "is_encrypted"]

@@ -9,25 +9,18 @@ import hashlib
 import secrets
 import unicodedata
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any, Final
 
+from pyjms._yaml.algorithm import Algorithm
 from pyjms._yaml.ciphers import ciphers
 
-__all__ = ["Algorithm", "jasypt_decrypted", "jasypt_encrypted"]
+__all__ = ["jasypt_decrypted", "jasypt_encrypted"]
 
 _ITERATIONS: Final = 1000
 """Jasypt's default."""
 _DES_SALT: Final = 8
 _AES_SALT: Final = 16
 _AES_IV: Final = 16
-
-
-class Algorithm(StrEnum):
-    """An algorithm of `activemq encrypt`, by its name there."""
-
-    MD5_DES = "PBEWithMD5AndDES"
-    SHA256_AES = "PBEWithHmacSHA256AndAES_256"
 
 
 def jasypt_encrypted(text: str, password: str, algorithm: Algorithm) -> bytes:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import re
-import secrets
-import shlex
 import sys
-from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -81,6 +76,11 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
             has characters that would have to be quoted in configuration files.
         OSError: it cannot be written.
     """
+    import getpass
+    import secrets
+    import shlex
+    from importlib.util import find_spec
+
     from pyjms_broker.cli.private_output import write_private
     from pyjms_broker.security.passwords import hash_password
     from pyjms_broker.store.private_files import make_private_directory
@@ -122,5 +122,7 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
 
 
 def _filled(name: str, values: dict[str, str]) -> str:
+    from importlib.resources import files
+
     text = (files("pyjms_broker.cli") / "templates" / name).read_text(encoding="utf-8")
     return re.sub("@([A-Z_]+)@", lambda match: values[match[1]], text)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
-from pyjms._yaml import PASSWORD_VARIABLES, Algorithm
+from pyjms._yaml import Algorithm
 
 __all__ = ["decrypt", "encrypt", "passwd"]
 
@@ -66,7 +66,7 @@ def encrypt(
     --input, the command works as `activemq encrypt`: it prints "Encrypted text: ..." with the part
     between the parentheses, encrypted by an algorithm that ActiveMQ supports.
     """
-    from pyjms._yaml import encrypted
+    from pyjms._yaml import PASSWORD_VARIABLES, encrypted
     from pyjms.errors import ConfigurationException
 
     secret = _environ(password).get(PASSWORD_VARIABLES[0])
@@ -117,6 +117,8 @@ def decrypt(
 
 def _environ(password: str | None) -> Mapping[str, str]:
     """Return the variable with the password from the option or the environment; {} if none."""
+    from pyjms._yaml import PASSWORD_VARIABLES
+
     given = (password, *(os.environ.get(name) for name in PASSWORD_VARIABLES))
     first = next((each for each in given if each), None)
     return {} if first is None else {PASSWORD_VARIABLES[0]: first}
