@@ -1,0 +1,73 @@
+"""What a broker starts without: modules that it imports only once it needs them.
+
+Start-up is import time for the most part. A module that appears here is imported again by something
+at the head of another module: import it there in the function that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+before = set(sys.modules)  # a measurement of coverage has its own
+import anyio, json, tempfile
+from pyjms_broker import BrokerService
+
+def added():
+    return sorted(set(sys.modules) - before)
+
+loaded = {"importing BrokerService": added()}
+
+async def main():
+    async with BrokerService("x", persistent=False):
+        loaded["a broker in memory"] = added()
+    with tempfile.TemporaryDirectory() as directory:
+        service = BrokerService("y", data_directory=directory)
+        service.add_connector("tcp://127.0.0.1:0")
+        async with service:
+            loaded["a broker with KahaDB and TCP"] = added()
+
+anyio.run(main)
+print(json.dumps(loaded))
+"""
+NEVER = """
+    difflib email importlib.metadata jinja2 lark platform prometheus_client pydantic sqlalchemy
+    starlette tenacity xml yaml
+
+    pyjms._yaml pyjms.client pyjms.selector.compiler pyjms.selector.parser pyjms.settings
+    pyjms.transport.tls pyjms.transport.websocket pyjms.wire.stomp
+
+    pyjms_broker.connector.multiprotocol pyjms_broker.connector.stomp
+    pyjms_broker.connector.vm.client pyjms_broker.connector.vm.connector pyjms_broker.console
+    pyjms_broker.conversion pyjms_broker.management pyjms_broker.network.attributes
+    pyjms_broker.network.bridge pyjms_broker.network.connector pyjms_broker.network.duplex
+    pyjms_broker.plugins pyjms_broker.policy.network_bridges pyjms_broker.policy.slow_consumers
+    pyjms_broker.ranges.requests pyjms_broker.scheduler.filter pyjms_broker.security
+    pyjms_broker.service.peers pyjms_broker.settings pyjms_broker.store.jdbc
+    pyjms_broker.store.jobs.kahadb pyjms_broker.store.multi pyjms_broker.virtual.composite
+    pyjms_broker.web
+""".split()  # noqa: SIM905 - to be read
+WITHOUT_CONNECTOR = ["pyjms.transport.openwire", "pyjms_broker.connector.openwire"]
+WITHOUT_STORE = """
+    sqlite3 pyjms.wire.kahadb.commands pyjms_broker.store.journal pyjms_broker.store.kahadb
+    pyjms_broker.store.temp
+""".split()  # noqa: SIM905 - to be read
+WITHOUT = {
+    "importing BrokerService": [*NEVER, *WITHOUT_CONNECTOR, *WITHOUT_STORE],
+    "a broker in memory": [*NEVER, *WITHOUT_CONNECTOR, *WITHOUT_STORE],
+    "a broker with KahaDB and TCP": NEVER,
+}
+
+
+def test_a_broker_starts_without_what_it_does_not_use() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = {stage: set(modules) for stage, modules in json.loads(done.stdout).items()}
+    superfluous = {
+        stage: sorted(loaded[stage].intersection(unused)) for stage, unused in WITHOUT.items()
+    }
+    assert superfluous == {stage: [] for stage in WITHOUT}
