@@ -20,17 +20,13 @@ import struct
 from typing import Any, Final
 
 from pyjms.errors import RemoteProtocolError
-from pyjms.wire.openwire.commands import (
-    ActiveMQBlobMessage,
-    ActiveMQMessage,
-    Command,
-    MessageAck,
-    MessageDispatch,
-    MessageId,
-    ProducerAck,
-    Response,
-    TransactionInfo,
-)
+from pyjms.wire.openwire.commands.base import Command
+from pyjms.wire.openwire.commands.control import ProducerAck
+from pyjms.wire.openwire.commands.delivery import MessageAck, MessageDispatch, TransactionInfo
+from pyjms.wire.openwire.commands.ids import MessageId
+from pyjms.wire.openwire.commands.kinds import I32, U16
+from pyjms.wire.openwire.commands.messages import ActiveMQBlobMessage, ActiveMQMessage
+from pyjms.wire.openwire.commands.responses import Response
 from pyjms.wire.openwire.memo import (
     CONNECTION_ID,
     CONSUMER_ID,
@@ -44,8 +40,6 @@ from pyjms.wire.openwire.schema import MESSAGES
 
 __all__ = ["FastReader"]
 
-_U16: Final = struct.Struct(">H")
-_I32: Final = struct.Struct(">i")
 # commandId, responseRequired
 _HEAD: Final = struct.Struct(">i?")
 # type, commandId, responseRequired, correlationId
@@ -132,7 +126,7 @@ class FastReader(StructureMemo):
             consumer_id,
             destination,
             message,
-            _I32.unpack_from(frame, len(frame) - 4)[0],
+            I32.unpack_from(frame, len(frame) - 4)[0],
             command_id,
             response_required,
         )
@@ -159,7 +153,7 @@ class FastReader(StructureMemo):
                 ack_type,
                 only,
                 only,
-                _I32.unpack_from(frame, len(frame) - 5)[0],
+                I32.unpack_from(frame, len(frame) - 5)[0],
                 None,
                 command_id,
                 response_required,
@@ -198,7 +192,7 @@ class FastReader(StructureMemo):
             ack_type,
             first,
             last,
-            _I32.unpack_from(frame, after)[0],
+            I32.unpack_from(frame, after)[0],
             None,
             command_id,
             response_required,
@@ -219,7 +213,7 @@ class FastReader(StructureMemo):
         producer_id = self._value(frame, 6, end)
         if producer_id is None or end + 4 != len(frame):
             return None
-        size: int = _I32.unpack_from(frame, end)[0]
+        size: int = I32.unpack_from(frame, end)[0]
         return ProducerAck(producer_id, size, command_id, response_required)
 
     def _message(
@@ -299,13 +293,13 @@ class FastReader(StructureMemo):
     def _first_ids(self, frame: bytes, start: int) -> tuple[Any, Any, Any, Any, Any, int] | None:
         """Return the fields from producerId to the producer in messageId, and their end."""
         at = start
-        count: int = _U16.unpack_from(frame, at + 3)[0]
+        count: int = U16.unpack_from(frame, at + 3)[0]
         after = at + 21 + count
         producer_key = frame[at:after]
         producer_id = self._memo.get(producer_key) or self._learn(producer_key)
         if frame[at + 1] != PRODUCER_ID or producer_id is None:
             return None
-        count = _U16.unpack_from(frame, after + 3)[0]
+        count = U16.unpack_from(frame, after + 3)[0]
         at = after + 5 + count
         destination_key = frame[after:at]
         destination = self._memo.get(destination_key) or self._learn(destination_key)
@@ -340,7 +334,7 @@ class FastReader(StructureMemo):
 
 def _length(frame: bytes, at: int) -> int:
     """Return the byte count at `at`; raise IndexError if the frame does not contain as many."""
-    count: int = _I32.unpack_from(frame, at)[0]
+    count: int = I32.unpack_from(frame, at)[0]
     if not 0 <= count <= len(frame) - at - 4:
         raise IndexError
     return count

@@ -15,15 +15,12 @@ from typing import Final
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    MessageAck,
-    MessageDispatch,
-    MessageId,
-    ProducerAck,
-    Response,
-    TransactionInfo,
-)
+from pyjms.wire.openwire.commands.control import ProducerAck
+from pyjms.wire.openwire.commands.delivery import MessageAck, MessageDispatch, TransactionInfo
+from pyjms.wire.openwire.commands.ids import MessageId
+from pyjms.wire.openwire.commands.kinds import I8, I32, U16
+from pyjms.wire.openwire.commands.messages import ActiveMQMessage
+from pyjms.wire.openwire.commands.responses import Response
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
     MIDDLE,
@@ -38,9 +35,6 @@ from pyjms.wire.openwire.writer import LooseWriter
 
 __all__ = ["FastWriter"]
 
-_I8: Final = struct.Struct(">b")
-_U16: Final = struct.Struct(">H")
-_I32: Final = struct.Struct(">i")
 # type, commandId, responseRequired
 _HEAD: Final = struct.Struct(">Bi?")
 _RESPONSE: Final = struct.Struct(">Bi?i")
@@ -93,12 +87,12 @@ class FastWriter:
             out += _HEAD.pack(code, command.command_id, command.response_required)
             out += self.nullable(command.connection_id)
             out += self.nullable(command.transaction_id)
-            out += _I8.pack(command.type)
+            out += I8.pack(command.type)
             return True
         if isinstance(command, ProducerAck):
             out += _HEAD.pack(code, command.command_id, command.response_required)
             out += self.nullable(command.producer_id)
-            out += _I32.pack(command.size)
+            out += I32.pack(command.size)
             return True
         return False
 
@@ -122,9 +116,8 @@ class FastWriter:
         out += _HEAD.pack(dispatch.TYPE, dispatch.command_id, dispatch.response_required)
         consumer_id, destination, named = self._dispatched
         if dispatch.consumer_id is not consumer_id or dispatch.destination is not destination:
-            consumer_id, destination = dispatch.consumer_id, dispatch.destination
-            named = self.nullable(consumer_id) + self.nullable(destination)
-            self._dispatched = (consumer_id, destination, named)
+            self._dispatched = self._named(dispatch.consumer_id, dispatch.destination)
+            named = self._dispatched[2]
         out += named
         if message is None:
             out += _NULL
@@ -139,7 +132,7 @@ class FastWriter:
             out.append(1)
             out += _HEAD.pack(message.TYPE, message.command_id, message.response_required)
             self._message(out, message)
-        out += _I32.pack(dispatch.redelivery_counter)
+        out += I32.pack(dispatch.redelivery_counter)
         return True
 
     def _ack(self, out: bytearray, ack: MessageAck) -> bool:
@@ -158,7 +151,7 @@ class FastWriter:
             out += self.nullable(ack.destination)
             out += self.nullable(ack.transaction_id)
             out += self.nullable(ack.consumer_id)
-        out += _I8.pack(ack.ack_type)
+        out += I8.pack(ack.ack_type)
         first_bytes = self._message_id(first)
         out += first_bytes
         out += first_bytes if last is first else self._message_id(last)
@@ -169,9 +162,8 @@ class FastWriter:
         """Append the fields from producerId on."""
         producer_id, destination, named = self._sent
         if message.producer_id is not producer_id or message.destination is not destination:
-            producer_id, destination = message.producer_id, message.destination
-            named = self.nullable(producer_id) + self.nullable(destination)
-            self._sent = (producer_id, destination, named)
+            self._sent = self._named(message.producer_id, message.destination)
+            named = self._sent[2]
         out += named
         out += self.nullable(message.transaction_id)
         out += self.nullable(message.original_destination)
@@ -232,6 +224,9 @@ class FastWriter:
             + _IDS.pack(value.producer_sequence_id, value.broker_sequence_id)
         )
 
+    def _named(self, first: Structure | None, second: Structure | None) -> _Named:
+        return (first, second, self.nullable(first) + self.nullable(second))
+
     def _producer_of(self, value: MessageId) -> bytes:
         producer_id, data = self._producer
         if value.producer_id is not producer_id:
@@ -273,4 +268,4 @@ def _string(value: str | None) -> bytes:
     data = encode_mutf8(value)
     if len(data) > MAX_STRING_SIZE:
         raise LocalProtocolError(f"String of {len(data)} bytes is longer than {MAX_STRING_SIZE}")
-    return b"\1" + _U16.pack(len(data)) + data
+    return b"\1" + U16.pack(len(data)) + data

@@ -32,6 +32,7 @@ from pyjms.wire.buffer import ReceiveBuffer
 from pyjms.wire.limits import MAX_NEGOTIATION_SIZE
 from pyjms.wire.openwire.cache import ReadCache, WriteCache
 from pyjms.wire.openwire.commands import Command, WireFormatInfo
+from pyjms.wire.openwire.commands.kinds import I32
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.foreign import foreign_protocol
@@ -52,7 +53,6 @@ __all__ = [
     "wire_format_properties",
 ]
 
-_I32: Final = struct.Struct(">i")
 _LARGEST_FRAME: Final = 0x7FFFFFFF
 
 
@@ -178,7 +178,7 @@ class OpenWireFormat:
                 hint="raise wireFormat.maxFrameSize on both sides",
             )
         if head:
-            _I32.pack_into(buffer, start, size)
+            I32.pack_into(buffer, start, size)
         if not self._shared:
             return ()
         shared = self._shared.copy()

@@ -17,6 +17,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
+from pyjms.wire.openwire.commands.kinds import I64, U16
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
     GROUP_SEQUENCE_SIZE,
@@ -44,8 +45,6 @@ PRODUCER_ID: Final = ProducerId.TYPE
 # The flag and type of a message id whose textView is null.
 MESSAGE_ID: Final = b"\1\x6e\0"
 
-_U16: Final = struct.Struct(">H")
-_I64: Final = struct.Struct(">q")
 _I64_PAIR: Final = struct.Struct(">qq")
 
 _MEMO_VALUES: Final = 512
@@ -98,7 +97,7 @@ class StructureMemo:
     def _string(self, frame: bytes, at: int) -> tuple[str | None, int]:
         if not frame[at]:
             return None, at + 1
-        end = at + 3 + _U16.unpack_from(frame, at + 1)[0]
+        end = at + 3 + U16.unpack_from(frame, at + 1)[0]
         if end > len(frame):
             raise IndexError
         return decode_mutf8(frame[at + 3 : end]), end
@@ -137,13 +136,13 @@ class StructureMemo:
         if frame[at + 1] != code:
             raise IndexError
         offset, rest = _SHAPES[code]
-        end: int = at + offset + 2 + _U16.unpack_from(frame, at + offset)[0] + rest
+        end: int = at + offset + 2 + U16.unpack_from(frame, at + offset)[0] + rest
         return end
 
     def _end_of_destination(self, frame: bytes, at: int) -> int:
         if not 100 <= frame[at + 1] <= 103:
             raise IndexError
-        end: int = at + 5 + _U16.unpack_from(frame, at + 3)[0]
+        end: int = at + 5 + U16.unpack_from(frame, at + 3)[0]
         return end
 
     def _known(self, frame: bytes, at: int, end: int) -> Any:
@@ -162,7 +161,7 @@ class StructureMemo:
             connection_id = self._value(key, 10, len(key))
             if not isinstance(connection_id, ConnectionId):
                 return None
-            value: Structure | None = LocalTransactionId(_I64.unpack_from(key, 2)[0], connection_id)
+            value: Structure | None = LocalTransactionId(I64.unpack_from(key, 2)[0], connection_id)
         else:
             reader = LooseReader(key, CURRENT_VERSION, stack_trace=False)
             value = reader.nested(_ANY)

@@ -21,6 +21,7 @@ from typing import Final
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.commands.kinds import I64, U16
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.message_layout import TAIL_SIZE, is_plain, pack_tail
@@ -30,8 +31,6 @@ from pyjms.wire.openwire.writer import LooseWriter
 
 __all__ = ["marshal_body", "patch_raw", "readdress_raw", "unmarshal_body"]
 
-_U16: Final = struct.Struct(">H")
-_I64: Final = struct.Struct(">q")
 # commandId and responseRequired, the first fields of every message.
 _HEAD_SIZE: Final = 5
 _PRODUCER_ID: Final = 123
@@ -117,7 +116,7 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
         message.raw = b"".join(
             (
                 raw[:at],
-                _I64.pack(message_id.broker_sequence_id),
+                I64.pack(message_id.broker_sequence_id),
                 raw[at + 8 : -TAIL_SIZE],
                 pack_tail(message),
             )
@@ -179,14 +178,14 @@ def _skip(raw: bytes, at: int) -> int:
         return _after_string(raw, at + 2) if raw[at] else at + 1
     if code == _XA_TRANSACTION_ID:
         return _after_bytes(raw, _after_bytes(raw, at + 6))
-    end: int = at + 5 + _U16.unpack_from(raw, at + 3)[0] if raw[at + 2] else at + 3
+    end: int = at + 5 + U16.unpack_from(raw, at + 3)[0] if raw[at + 2] else at + 3
     return end + 16 if code == _PRODUCER_ID else end
 
 
 def _after_string(raw: bytes, at: int) -> int:
     if not raw[at]:
         return at + 1
-    end: int = at + 3 + _U16.unpack_from(raw, at + 1)[0]
+    end: int = at + 3 + U16.unpack_from(raw, at + 1)[0]
     return end
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from pyjms.errors import InvalidDestinationException, RemoteProtocolError
 from pyjms.jms.mutf8 import decode_mutf8
@@ -22,20 +23,9 @@ from pyjms.wire.openwire.commands import (
     DataStructure,
     StackTraceElement,
     Throwable,
+    kinds,
 )
-from pyjms.wire.openwire.commands.kinds import (
-    ARRAY,
-    BOOLEAN,
-    BYTE,
-    BYTES,
-    CACHED,
-    INT,
-    LONG,
-    MAGIC,
-    NESTED,
-    SHORT,
-    STRING,
-)
+from pyjms.wire.openwire.commands.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
 from pyjms.wire.openwire.schema import (
     CURRENT_VERSION,
     DESTINATIONS,
@@ -48,13 +38,6 @@ from pyjms.wire.openwire.schema import (
 
 __all__ = ["LooseReader", "Reader", "TightReader", "TruncatedFrameError"]
 
-_I8: Final = struct.Struct(">b")
-_I16: Final = struct.Struct(">h")
-_U16: Final = struct.Struct(">H")
-_I32: Final = struct.Struct(">i")
-_U32: Final = struct.Struct(">I")
-_I64: Final = struct.Struct(">q")
-_MAGIC_SIZE: Final = 8
 # The size of the shortest element of a stack trace: its line number.
 _SMALLEST_ELEMENT: Final = 4
 
@@ -159,48 +142,24 @@ class Reader(ABC):
         if self.depth > MAX_NESTING_DEPTH:
             raise RemoteProtocolError(f"Structures nest deeper than {MAX_NESTING_DEPTH}")
         values: dict[str, Any] = {}
+        read = self._read
         for name, kind, accepts in layout_of(code, self.version):
-            values[name] = self._field(kind, accepts)
+            values[name] = read[kind](self, accepts)
         self.depth -= 1
         if code in DESTINATIONS:
             return _destination(code, values["physical_name"])
         return _build(code, values)
-
-    def _field(self, kind: int, accepts: frozenset[int]) -> object:
-        if kind == BOOLEAN:
-            return self._flag()
-        if kind == STRING:
-            return self._string()
-        if kind == CACHED:
-            return self._cached(accepts)
-        if kind == INT:
-            return self._fixed(_I32)
-        if kind == LONG:
-            return self._long()
-        if kind == NESTED:
-            return self.nested(accepts)
-        if kind == ARRAY:
-            return self._array(accepts)
-        if kind == BYTES:
-            return self._read_bytes(self._fixed(_I32)) if self._flag() else None
-        if kind == BYTE:
-            return self._fixed(_I8)
-        if kind == SHORT:
-            return self._fixed(_I16)
-        if kind == MAGIC:
-            return self._read_bytes(_MAGIC_SIZE)
-        return self._throwable(0)
 
     def _cached(self, accepts: frozenset[int]) -> Structure | None:
         cache = self.cache
         if cache is None:
             return self.nested(accepts)
         if self._flag():
-            index = self._fixed(_I16)
+            index = self._fixed(I16)
             value = self.nested(accepts)
             cache.put(index, value)
             return value
-        value = cache.get(self._fixed(_I16))
+        value = cache.get(self._fixed(I16))
         if value is not None and value.TYPE not in accepts:
             raise RemoteProtocolError(
                 f"Cached type {value.TYPE} where one of {sorted(accepts)} is expected"
@@ -210,7 +169,7 @@ class Reader(ABC):
     def _array(self, accepts: frozenset[int]) -> list[Structure | None] | None:
         if not self._flag():
             return None
-        count = self._fixed(_I16)
+        count = self._fixed(I16)
         if count < 0:
             raise RemoteProtocolError(f"Count {count} is negative")
         self._count(count)
@@ -230,7 +189,7 @@ class Reader(ABC):
         message = self._string()
         if not self.stack_trace:
             return Throwable(class_name, message)
-        count = self._fixed(_I16)
+        count = self._fixed(I16)
         if count < 0:
             raise RemoteProtocolError(f"Count {count} is negative")
         least_end = self.pos + count * _SMALLEST_ELEMENT
@@ -244,7 +203,26 @@ class Reader(ABC):
         declaring_class = self._string()
         method = self._string()
         file = self._string()
-        return StackTraceElement(declaring_class, method, file, self._fixed(_I32))
+        return StackTraceElement(declaring_class, method, file, self._fixed(I32))
+
+    def _nullable_bytes(self, _: frozenset[int]) -> bytes | None:
+        return self._read_bytes(self._fixed(I32)) if self._flag() else None
+
+    _read: ClassVar[dict[int, Callable[[Any, frozenset[int]], object]]] = {
+        kinds.BOOLEAN: lambda self, _: self._flag(),
+        kinds.BYTE: lambda self, _: self._fixed(I8),
+        kinds.SHORT: lambda self, _: self._fixed(I16),
+        kinds.INT: lambda self, _: self._fixed(I32),
+        kinds.LONG: lambda self, _: self._long(),
+        kinds.STRING: lambda self, _: self._string(),
+        kinds.BYTES: _nullable_bytes,
+        kinds.MAGIC: lambda self, _: self._read_bytes(MAGIC_SIZE),
+        kinds.NESTED: nested,
+        kinds.CACHED: _cached,
+        kinds.ARRAY: _array,
+        kinds.THROWABLE: lambda self, _: self._throwable(0),
+    }
+    """The function that reads a field, by its kind."""
 
 
 class LooseReader(Reader):
@@ -268,30 +246,26 @@ class LooseReader(Reader):
         return value != 0
 
     def _long(self) -> int:
-        return self._fixed(_I64)
+        return self._fixed(I64)
 
     def _string(self) -> str | None:
         if not self._flag():
             return None
-        return decode_mutf8(self._read_bytes(self._fixed(_U16)))
+        return decode_mutf8(self._read_bytes(self._fixed(U16)))
 
 
 class TightReader(Reader):
     """Reads tight encoding. (openwire-encoding 3)"""
 
-    def __init__(
-        self, frame: bytes, version: int, stack_trace: bool, cache: ReadCache | None = None
-    ) -> None:
-        super().__init__(frame, version, stack_trace, cache)
-        self._bits = b""
-        self._bit = 0
+    _bits = b""
+    _bit = 0
 
     def _begin(self) -> None:
         count = self._byte()
         if count == 0xC0:
             count = self._byte()
         elif count == 0x80:
-            count = self._fixed(_I16)
+            count = self._fixed(I16)
         self._bits = self._read_bytes(count)
 
     def _aware(self, code: int) -> None:
@@ -308,14 +282,14 @@ class TightReader(Reader):
 
     def _long(self) -> int:
         if self._flag():
-            return self._fixed(_I64 if self._flag() else _U32)
-        return self._fixed(_U16) if self._flag() else 0
+            return self._fixed(I64 if self._flag() else U32)
+        return self._fixed(U16) if self._flag() else 0
 
     def _string(self) -> str | None:
         if not self._flag():
             return None
         self._flag()  # ASCII only: the bytes are the same either way
-        return decode_mutf8(self._read_bytes(self._fixed(_U16)))
+        return decode_mutf8(self._read_bytes(self._fixed(U16)))
 
 
 def _destination(code: int, name: str | None) -> Structure:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
@@ -21,31 +22,12 @@ from pyjms.wire.limits import (
     MAX_TIGHT_STRING_SIZE,
 )
 from pyjms.wire.openwire.cache import NOT_STORED, WriteCache
-from pyjms.wire.openwire.commands import Throwable
-from pyjms.wire.openwire.commands.kinds import (
-    ARRAY,
-    BOOLEAN,
-    BYTE,
-    BYTES,
-    CACHED,
-    INT,
-    LONG,
-    MAGIC,
-    NESTED,
-    SHORT,
-    STRING,
-)
+from pyjms.wire.openwire.commands import Throwable, kinds
+from pyjms.wire.openwire.commands.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
 from pyjms.wire.openwire.schema import MARSHALL_AWARE, STRUCTURES, Structure, layout_of
 
 __all__ = ["LooseWriter", "TightWriter", "Writer"]
 
-_I8: Final = struct.Struct(">b")
-_I16: Final = struct.Struct(">h")
-_U16: Final = struct.Struct(">H")
-_I32: Final = struct.Struct(">i")
-_U32: Final = struct.Struct(">I")
-_I64: Final = struct.Struct(">q")
-_MAGIC_SIZE: Final = 8
 _MAX_COUNT: Final = 0x7FFF
 # The writers of these versions truncate error messages. (openwire-encoding 5)
 _TRUNCATING_VERSIONS: Final = (1, 10)
@@ -87,6 +69,7 @@ class Writer(ABC):
         if cache is not None:
             cache.begin_frame()
         try:
+            self._begin()
             self._structure(value)
             return self._finish(value.TYPE)
         except (struct.error, AttributeError, TypeError, OverflowError) as e:
@@ -111,6 +94,9 @@ class Writer(ABC):
     def _undo(self) -> None:
         if self.cache is not None:
             self.cache.undo_frame()
+
+    def _begin(self) -> None:  # noqa: B027 - nothing in loose encoding
+        """Prepare for a frame."""
 
     @abstractmethod
     def _finish(self, code: int) -> bytes: ...
@@ -137,35 +123,10 @@ class Writer(ABC):
         self.depth += 1
         if self.depth > MAX_NESTING_DEPTH:
             raise LocalProtocolError(f"Structures nest deeper than {MAX_NESTING_DEPTH}")
+        write = self._write
         for name, kind, accepts in layout_of(code, self.version):
-            self._field(kind, getattr(value, name), accepts)
+            write[kind](self, getattr(value, name), accepts)
         self.depth -= 1
-
-    def _field(self, kind: int, value: Any, accepts: frozenset[int]) -> None:
-        if kind == BOOLEAN:
-            self._flag(bool(value))
-        elif kind == STRING:
-            self._string(value)
-        elif kind == CACHED:
-            self._cached(value, accepts)
-        elif kind == INT:
-            self.out += _I32.pack(value)
-        elif kind == LONG:
-            self._long(value)
-        elif kind == NESTED:
-            self.nested(value, accepts)
-        elif kind == ARRAY:
-            self._array(value, accepts)
-        elif kind == BYTES:
-            self._bytes(value)
-        elif kind == BYTE:
-            self.out += _I8.pack(value)
-        elif kind == SHORT:
-            self.out += _I16.pack(value)
-        elif kind == MAGIC:
-            self._magic(value)
-        else:
-            self._throwable(value, 0)
 
     def _cached(self, value: Structure | None, accepts: frozenset[int]) -> None:
         cache = self.cache
@@ -177,27 +138,30 @@ class Writer(ABC):
         if index == NOT_STORED:
             self._add_to_cache(value, accepts)
         else:
-            self.out += _I16.pack(index)
+            self.out += I16.pack(index)
 
     def _array(self, value: list[Structure | None] | None, accepts: frozenset[int]) -> None:
         self._flag(value is not None)
         if value is not None:
-            self.out += _I16.pack(len(value))
+            self.out += I16.pack(len(value))
             for item in value:
                 self.nested(item, accepts)
 
-    def _bytes(self, value: bytes | None) -> None:
+    def _fixed(self, form: struct.Struct, value: int) -> None:
+        self.out += form.pack(value)
+
+    def _bytes(self, value: bytes | None, _: frozenset[int]) -> None:
         self._flag(value is not None)
         if value is not None:
-            self.out += _I32.pack(len(value))
+            self.out += I32.pack(len(value))
             if len(value) > LARGE_FRAME and self.is_sharing and type(value) is bytes:
                 self.shared.append((len(self.out), value))
             else:
                 self.out += value
 
-    def _magic(self, value: bytes) -> None:
-        if len(value) != _MAGIC_SIZE:
-            raise LocalProtocolError(f"Magic is {len(value)} bytes, not {_MAGIC_SIZE}")
+    def _magic(self, value: bytes, _: frozenset[int]) -> None:
+        if len(value) != MAGIC_SIZE:
+            raise LocalProtocolError(f"Magic is {len(value)} bytes, not {MAGIC_SIZE}")
         self.out += value
 
     def _throwable(self, value: Throwable | None, depth: int) -> None:
@@ -214,12 +178,12 @@ class Writer(ABC):
             raise LocalProtocolError(
                 f"Stack trace of {len(value.stack_trace)} elements is longer than {_MAX_COUNT}"
             )
-        self.out += _I16.pack(len(value.stack_trace))
+        self.out += I16.pack(len(value.stack_trace))
         for element in value.stack_trace:
             self._string(element.declaring_class)
             self._string(element.method)
             self._string(element.file)
-            self.out += _I32.pack(element.line)
+            self.out += I32.pack(element.line)
         self._throwable(value.cause, depth + 1)
 
     def _truncated(self, message: str | None) -> str | None:
@@ -230,6 +194,22 @@ class Writer(ABC):
         ):
             return message
         return message[: _LONGEST_MESSAGE - 3] + "..."
+
+    _write: ClassVar[dict[int, Callable[[Any, Any, frozenset[int]], None]]] = {
+        kinds.BOOLEAN: lambda self, value, _: self._flag(bool(value)),
+        kinds.BYTE: lambda self, value, _: self._fixed(I8, value),
+        kinds.SHORT: lambda self, value, _: self._fixed(I16, value),
+        kinds.INT: lambda self, value, _: self._fixed(I32, value),
+        kinds.LONG: lambda self, value, _: self._long(value),
+        kinds.STRING: lambda self, value, _: self._string(value),
+        kinds.BYTES: _bytes,
+        kinds.MAGIC: _magic,
+        kinds.NESTED: nested,
+        kinds.CACHED: _cached,
+        kinds.ARRAY: _array,
+        kinds.THROWABLE: lambda self, value, _: self._throwable(value, 0),
+    }
+    """The function that writes a field, by its kind."""
 
 
 class LooseWriter(Writer):
@@ -242,36 +222,30 @@ class LooseWriter(Writer):
         self.out.append(1 if value else 0)
 
     def _long(self, value: int) -> None:
-        self.out += _I64.pack(value)
+        self.out += I64.pack(value)
 
     def _string(self, value: str | None) -> None:
         self._flag(value is not None)
         if value is not None:
             data = _encoded(value, MAX_STRING_SIZE)
-            self.out += _U16.pack(len(data))
+            self.out += U16.pack(len(data))
             self.out += data
 
     def _add_to_cache(self, value: Structure | None, accepts: frozenset[int]) -> None:
         cache = self.cache
         if cache is not None:
-            self.out += _I16.pack(cache.add(value))
+            self.out += I16.pack(cache.add(value))
             self.nested(value, accepts)
 
 
 class TightWriter(Writer):
     """Writes tight encoding. (openwire-encoding 3)"""
 
-    def __init__(
-        self,
-        version: int,
-        stack_trace: bool,
-        cache: WriteCache | None = None,
-        *,
-        is_sharing: bool = False,
-    ) -> None:
-        super().__init__(version, stack_trace, cache, is_sharing=is_sharing)
+    _bits: bytearray
+    _bit = 0
+
+    def _begin(self) -> None:
         self._bits = bytearray()
-        self._bit = 0
 
     def _finish(self, code: int) -> bytes:
         count = len(self._bits)
@@ -280,7 +254,7 @@ class TightWriter(Writer):
         elif count < 256:
             head = bytes((code, 0xC0, count))
         else:
-            head = bytes((code, 0x80)) + _I16.pack(count)
+            head = bytes((code, 0x80)) + I16.pack(count)
         return head + self._bits + self.out
 
     def _aware(self, code: int) -> None:
@@ -299,13 +273,13 @@ class TightWriter(Writer):
         if value == 0:
             form = None
         elif 0 < value <= 0xFFFF:
-            form = _U16
+            form = U16
         elif 0 < value <= 0xFFFFFFFF:
-            form = _U32
+            form = U32
         else:
-            form = _I64
-        self._flag(form is _U32 or form is _I64)
-        self._flag(form is _U16 or form is _I64)
+            form = I64
+        self._flag(form is U32 or form is I64)
+        self._flag(form is U16 or form is I64)
         if form is not None:
             self.out += form.pack(value)
 
@@ -314,7 +288,7 @@ class TightWriter(Writer):
         if value is not None:
             data = _encoded(value, MAX_TIGHT_STRING_SIZE)
             self._flag(data.isascii())
-            self.out += _U16.pack(len(data))
+            self.out += U16.pack(len(data))
             self.out += data
 
     def _add_to_cache(self, value: Structure | None, accepts: frozenset[int]) -> None:
@@ -324,7 +298,7 @@ class TightWriter(Writer):
             index_at = len(self.out)
             self.out += b"\0\0"
             self.nested(value, accepts)
-            _I16.pack_into(self.out, index_at, cache.add(value))
+            I16.pack_into(self.out, index_at, cache.add(value))
 
 
 def _encoded(value: str, limit: int) -> bytes:

@@ -2,209 +2,44 @@
 
 from __future__ import annotations
 
-from pyjms.wire.openwire.commands.base import (
-    BaseCommand,
-    Command,
-    DataStructure,
-    Field,
-    StackTraceElement,
-    Throwable,
-    contents,
+from pyjms.wire.openwire.commands import (
+    base,
+    connection,
+    control,
+    delivery,
+    ids,
+    journal,
+    messages,
+    network,
+    resources,
+    responses,
 )
-from pyjms.wire.openwire.commands.connection import (
-    BrokerInfo,
-    ConnectionInfo,
-    SessionInfo,
-)
-from pyjms.wire.openwire.commands.control import (
-    ConnectionControl,
-    ConnectionError,  # noqa: A004 - the wire's name
-    ConsumerControl,
-    ControlCommand,
-    FlushCommand,
-    KeepAliveInfo,
-    LastPartialCommand,
-    PartialCommand,
-    ProducerAck,
-    ReplayCommand,
-    ShutdownInfo,
-    WireFormatInfo,
-)
-from pyjms.wire.openwire.commands.delivery import (
-    AckType,
-    MessageAck,
-    MessageDispatch,
-    MessageDispatchNotification,
-    MessagePull,
-    TransactionInfo,
-    TransactionType,
-)
-from pyjms.wire.openwire.commands.ids import (
-    BrokerId,
-    ConnectionId,
-    ConsumerId,
-    LocalTransactionId,
-    MessageId,
-    ProducerId,
-    SessionId,
-    TransactionId,
-    XATransactionId,
-)
-from pyjms.wire.openwire.commands.journal import (
-    JournalQueueAck,
-    JournalTopicAck,
-    JournalTrace,
-    JournalTransaction,
-    SubscriptionInfo,
-)
-from pyjms.wire.openwire.commands.messages import (
-    ActiveMQBlobMessage,
-    ActiveMQBytesMessage,
-    ActiveMQMapMessage,
-    ActiveMQMessage,
-    ActiveMQObjectMessage,
-    ActiveMQStreamMessage,
-    ActiveMQTextMessage,
-)
-from pyjms.wire.openwire.commands.network import BrokerSubscriptionInfo, DiscoveryEvent
-from pyjms.wire.openwire.commands.resources import (
-    ConsumerInfo,
-    DestinationInfo,
-    NetworkBridgeFilter,
-    ProducerInfo,
-    RemoveInfo,
-    RemoveSubscriptionInfo,
-)
-from pyjms.wire.openwire.commands.responses import (
-    DataArrayResponse,
-    DataResponse,
-    ExceptionResponse,
-    IntegerResponse,
-    Response,
-)
+from pyjms.wire.openwire.commands.base import *  # noqa: F403
+from pyjms.wire.openwire.commands.connection import *  # noqa: F403
+from pyjms.wire.openwire.commands.control import *  # noqa: F403
+from pyjms.wire.openwire.commands.delivery import *  # noqa: F403
+from pyjms.wire.openwire.commands.ids import *  # noqa: F403
+from pyjms.wire.openwire.commands.journal import *  # noqa: F403
+from pyjms.wire.openwire.commands.messages import *  # noqa: F403
+from pyjms.wire.openwire.commands.network import *  # noqa: F403
+from pyjms.wire.openwire.commands.resources import *  # noqa: F403
+from pyjms.wire.openwire.commands.responses import *  # noqa: F403
 
-__all__ = [
-    "TYPES",
-    "AckType",
-    "ActiveMQBlobMessage",
-    "ActiveMQBytesMessage",
-    "ActiveMQMapMessage",
-    "ActiveMQMessage",
-    "ActiveMQObjectMessage",
-    "ActiveMQStreamMessage",
-    "ActiveMQTextMessage",
-    "BaseCommand",
-    "BrokerId",
-    "BrokerInfo",
-    "BrokerSubscriptionInfo",
-    "Command",
-    "ConnectionControl",
-    "ConnectionError",
-    "ConnectionId",
-    "ConnectionInfo",
-    "ConsumerControl",
-    "ConsumerId",
-    "ConsumerInfo",
-    "ControlCommand",
-    "DataArrayResponse",
-    "DataResponse",
-    "DataStructure",
-    "DestinationInfo",
-    "DiscoveryEvent",
-    "ExceptionResponse",
-    "Field",
-    "FlushCommand",
-    "IntegerResponse",
-    "JournalQueueAck",
-    "JournalTopicAck",
-    "JournalTrace",
-    "JournalTransaction",
-    "KeepAliveInfo",
-    "LastPartialCommand",
-    "LocalTransactionId",
-    "MessageAck",
-    "MessageDispatch",
-    "MessageDispatchNotification",
-    "MessageId",
-    "MessagePull",
-    "NetworkBridgeFilter",
-    "PartialCommand",
-    "ProducerAck",
-    "ProducerId",
-    "ProducerInfo",
-    "RemoveInfo",
-    "RemoveSubscriptionInfo",
-    "ReplayCommand",
-    "Response",
-    "SessionId",
-    "SessionInfo",
-    "ShutdownInfo",
-    "StackTraceElement",
-    "SubscriptionInfo",
-    "Throwable",
-    "TransactionId",
-    "TransactionInfo",
-    "TransactionType",
-    "WireFormatInfo",
-    "XATransactionId",
-    "contents",
-]
+__all__ = ["TYPES"]
+__all__ += base.__all__
+__all__ += connection.__all__
+__all__ += control.__all__
+__all__ += delivery.__all__
+__all__ += ids.__all__
+__all__ += journal.__all__
+__all__ += messages.__all__
+__all__ += network.__all__
+__all__ += resources.__all__
+__all__ += responses.__all__
 
-TYPES: dict[int, type[DataStructure]] = {
-    c.TYPE: c
-    for c in (
-        BrokerInfo,
-        ConnectionInfo,
-        SessionInfo,
-        ConsumerInfo,
-        ProducerInfo,
-        DestinationInfo,
-        RemoveInfo,
-        RemoveSubscriptionInfo,
-        WireFormatInfo,
-        KeepAliveInfo,
-        ShutdownInfo,
-        ControlCommand,
-        FlushCommand,
-        ConnectionError,
-        ConsumerControl,
-        ConnectionControl,
-        ProducerAck,
-        PartialCommand,
-        LastPartialCommand,
-        ReplayCommand,
-        MessagePull,
-        MessageDispatch,
-        MessageAck,
-        MessageDispatchNotification,
-        TransactionInfo,
-        Response,
-        ExceptionResponse,
-        DataResponse,
-        DataArrayResponse,
-        IntegerResponse,
-        DiscoveryEvent,
-        JournalTopicAck,
-        JournalQueueAck,
-        JournalTrace,
-        JournalTransaction,
-        SubscriptionInfo,
-        NetworkBridgeFilter,
-        BrokerSubscriptionInfo,
-        ActiveMQMessage,
-        ActiveMQBytesMessage,
-        ActiveMQMapMessage,
-        ActiveMQObjectMessage,
-        ActiveMQStreamMessage,
-        ActiveMQTextMessage,
-        ActiveMQBlobMessage,
-        BrokerId,
-        ConnectionId,
-        SessionId,
-        ConsumerId,
-        ProducerId,
-        MessageId,
-        LocalTransactionId,
-        XATransactionId,
-    )
+TYPES: dict[int, type[base.DataStructure]] = {
+    value.TYPE: value
+    for name, value in tuple(globals().items())
+    if name in __all__ and isinstance(value, type) and issubclass(value, base.DataStructure)
+    if value.TYPE
 }

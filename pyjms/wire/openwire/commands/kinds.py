@@ -1,7 +1,11 @@
-"""The kinds of fields on the wire, by which the marshallers choose what to read and write."""
+"""The kinds of fields on the wire, by which the marshallers choose what to read and write.
+
+`I8` to `I64`, `U16` and `U32` are the forms of signed and unsigned integers of that many bits.
+"""
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 __all__ = [
@@ -10,13 +14,20 @@ __all__ = [
     "BYTE",
     "BYTES",
     "CACHED",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
     "INT",
     "LONG",
     "MAGIC",
+    "MAGIC_SIZE",
     "NESTED",
     "SHORT",
     "STRING",
     "THROWABLE",
+    "U16",
+    "U32",
 ]
 
 BOOLEAN: Final = 0
@@ -31,3 +42,12 @@ NESTED: Final = 8
 CACHED: Final = 9
 ARRAY: Final = 10
 THROWABLE: Final = 11
+
+MAGIC_SIZE: Final = 8
+
+I8: Final = struct.Struct(">b")
+I16: Final = struct.Struct(">h")
+U16: Final = struct.Struct(">H")
+I32: Final = struct.Struct(">i")
+U32: Final = struct.Struct(">I")
+I64: Final = struct.Struct(">q")
