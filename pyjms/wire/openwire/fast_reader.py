@@ -21,12 +21,11 @@ from typing import Any, Final
 
 from pyjms.errors import RemoteProtocolError
 from pyjms.wire.openwire.commands.base import Command
-from pyjms.wire.openwire.commands.control import ProducerAck
+from pyjms.wire.openwire.commands.control import ProducerAck, Response
 from pyjms.wire.openwire.commands.delivery import MessageAck, MessageDispatch, TransactionInfo
 from pyjms.wire.openwire.commands.ids import MessageId
 from pyjms.wire.openwire.commands.kinds import I32, U16
 from pyjms.wire.openwire.commands.messages import ActiveMQBlobMessage, ActiveMQMessage
-from pyjms.wire.openwire.commands.responses import Response
 from pyjms.wire.openwire.memo import (
     CONNECTION_ID,
     CONSUMER_ID,

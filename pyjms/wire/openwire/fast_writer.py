@@ -15,12 +15,11 @@ from typing import Final
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
-from pyjms.wire.openwire.commands.control import ProducerAck
+from pyjms.wire.openwire.commands.control import ProducerAck, Response
 from pyjms.wire.openwire.commands.delivery import MessageAck, MessageDispatch, TransactionInfo
 from pyjms.wire.openwire.commands.ids import MessageId
 from pyjms.wire.openwire.commands.kinds import I8, I32, U16
 from pyjms.wire.openwire.commands.messages import ActiveMQMessage
-from pyjms.wire.openwire.commands.responses import Response
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
     MIDDLE,

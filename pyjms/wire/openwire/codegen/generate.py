@@ -59,8 +59,8 @@ def _region(name: str, structures: dict[str, Structure]) -> Iterable[str]:
 
 def _class_body(structure: Structure, structures: dict[str, Structure]) -> Iterable[str]:
     fields = structure.fields
-    is_id = bool(structure.identity)
-    slots = sorted([f.name for f in fields] + list(structure.local) + ["_hash"] * is_id)
+    has_own_equality = bool(structure.identity) and structure.base == "Identifier"
+    slots = sorted([f.name for f in fields] + list(structure.local) + ["_hash"] * has_own_equality)
     yield "# fmt: off"
     yield from _fill("__slots__ = (", [f'"{slot}",' for slot in slots], ")")
     yield f"TYPE: ClassVar[int] = {structure.code}"
@@ -78,7 +78,7 @@ def _class_body(structure: Structure, structures: dict[str, Structure]) -> Itera
         yield ")"
     if fields:
         yield from _constructor(structure, structures)
-    if is_id:
+    if has_own_equality:
         yield from _identity(structure)
     yield "# fmt: on"
 
@@ -114,7 +114,7 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
     if structure.base in structures and structure.constructor != "own":
         inherited = structures[structure.base].fields
     own = (*inherited, *structure.fields)
-    is_command = structure.base not in {"Command", "DataStructure", "Identifier", "TransactionId"}
+    is_command = not structure.identity and structure.base not in {"Command", "DataStructure"}
     parameters = ["self,", *(f.parameter for f in own)]
     if is_command and structure.constructor != "own":
         parameters += ["command_id: int = 0,", "response_required: bool = False,"]
@@ -132,7 +132,11 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
         first = next(f for f in structure.fields if f.name == structure.identity[0])
         # the hash of a leading nested id already includes a type code
         parts = ([] if first.of else [str(structure.code)]) + list(structure.identity)
-        yield f"    self._hash = hash(({', '.join(parts)}))"
+        if structure.base == "Identifier":
+            yield f"    self._hash = hash(({', '.join(parts)}))"
+        else:
+            yield f"    self.identity = ({', '.join(parts)})"
+            yield "    self._hash = hash(self.identity)"
 
 
 def _identity(structure: Structure) -> Iterable[str]:

@@ -4,38 +4,29 @@ from __future__ import annotations
 
 from pyjms.wire.openwire.commands import (
     base,
-    connection,
+    brokers,
     control,
     delivery,
     ids,
-    journal,
     messages,
-    network,
     resources,
-    responses,
 )
 from pyjms.wire.openwire.commands.base import *  # noqa: F403
-from pyjms.wire.openwire.commands.connection import *  # noqa: F403
+from pyjms.wire.openwire.commands.brokers import *  # noqa: F403
 from pyjms.wire.openwire.commands.control import *  # noqa: F403
 from pyjms.wire.openwire.commands.delivery import *  # noqa: F403
 from pyjms.wire.openwire.commands.ids import *  # noqa: F403
-from pyjms.wire.openwire.commands.journal import *  # noqa: F403
 from pyjms.wire.openwire.commands.messages import *  # noqa: F403
-from pyjms.wire.openwire.commands.network import *  # noqa: F403
 from pyjms.wire.openwire.commands.resources import *  # noqa: F403
-from pyjms.wire.openwire.commands.responses import *  # noqa: F403
 
 __all__ = ["TYPES"]
 __all__ += base.__all__
-__all__ += connection.__all__
+__all__ += brokers.__all__
 __all__ += control.__all__
 __all__ += delivery.__all__
 __all__ += ids.__all__
-__all__ += journal.__all__
 __all__ += messages.__all__
-__all__ += network.__all__
 __all__ += resources.__all__
-__all__ += responses.__all__
 
 TYPES: dict[int, type[base.DataStructure]] = {
     value.TYPE: value

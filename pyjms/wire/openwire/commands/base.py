@@ -24,6 +24,7 @@ __all__ = [
     "Identifier",
     "StackTraceElement",
     "Throwable",
+    "ValueIdentifier",
     "contents",
 ]
 
@@ -62,6 +63,22 @@ class Identifier(DataStructure):
     """An immutable id, which compares and hashes by value."""
 
     __slots__ = ()
+
+
+class ValueIdentifier(Identifier):
+    """An id whose `identity` is its type code and the values of its fields."""
+
+    __slots__ = ("_hash", "identity")
+    _hash: int
+    identity: tuple[object, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, ValueIdentifier) and self.identity == other.identity
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class Command(DataStructure):

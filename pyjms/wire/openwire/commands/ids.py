@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pyjms.wire.openwire.commands import kinds
-from pyjms.wire.openwire.commands.base import Field, Identifier
+from pyjms.wire.openwire.commands.base import Field, Identifier, ValueIdentifier
 
 __all__ = [
     "BrokerId",
@@ -24,24 +24,19 @@ __all__ = [
 ]
 
 
-class BrokerId(Identifier):
+class BrokerId(ValueIdentifier):
     """A broker."""
 
     # generated: BrokerId
     # fmt: off
-    __slots__ = ("_hash", "value")
+    __slots__ = ("value",)
     TYPE: ClassVar[int] = 124
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
     def __init__(self, value: str | None = None) -> None:
         self.value = value
-        self._hash = hash((124, value))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, BrokerId) and self.value == other.value)
-
-    def __hash__(self) -> int:
-        return self._hash
+        self.identity = (124, value)
+        self._hash = hash(self.identity)
     # fmt: on
     # end generated
 
@@ -49,24 +44,19 @@ class BrokerId(Identifier):
         return self.value or ""
 
 
-class ConnectionId(Identifier):
+class ConnectionId(ValueIdentifier):
     """A connection: `ID:host-port-millis-n:1`."""
 
     # generated: ConnectionId
     # fmt: off
-    __slots__ = ("_hash", "value")
+    __slots__ = ("value",)
     TYPE: ClassVar[int] = 120
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
     def __init__(self, value: str | None = None) -> None:
         self.value = value
-        self._hash = hash((120, value))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, ConnectionId) and self.value == other.value)
-
-    def __hash__(self) -> int:
-        return self._hash
+        self.identity = (120, value)
+        self._hash = hash(self.identity)
     # fmt: on
     # end generated
 
@@ -74,12 +64,12 @@ class ConnectionId(Identifier):
         return self.value or ""
 
 
-class SessionId(Identifier):
+class SessionId(ValueIdentifier):
     """A session of a connection, from 1; -1 is the one that needs no SessionInfo."""
 
     # generated: SessionId
     # fmt: off
-    __slots__ = ("_hash", "connection_id", "value")
+    __slots__ = ("connection_id", "value")
     TYPE: ClassVar[int] = 121
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("value", kinds.LONG, 1),
@@ -88,16 +78,8 @@ class SessionId(Identifier):
     def __init__(self, connection_id: str | None = None, value: int = 0) -> None:
         self.connection_id = connection_id
         self.value = value
-        self._hash = hash((121, connection_id, value))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, SessionId) and self.value == other.value
-            and self.connection_id == other.connection_id
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
+        self.identity = (121, connection_id, value)
+        self._hash = hash(self.identity)
     # fmt: on
     # end generated
 
@@ -105,12 +87,12 @@ class SessionId(Identifier):
         return f"{self.connection_id}:{self.value}"
 
 
-class ConsumerId(Identifier):
+class ConsumerId(ValueIdentifier):
     """A consumer of a session."""
 
     # generated: ConsumerId
     # fmt: off
-    __slots__ = ("_hash", "connection_id", "session_id", "value")
+    __slots__ = ("connection_id", "session_id", "value")
     TYPE: ClassVar[int] = 122
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("session_id", kinds.LONG, 1),
@@ -123,17 +105,8 @@ class ConsumerId(Identifier):
         self.connection_id = connection_id
         self.session_id = session_id
         self.value = value
-        self._hash = hash((122, connection_id, session_id, value))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, ConsumerId) and self.value == other.value
-            and self.session_id == other.session_id
-            and self.connection_id == other.connection_id
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
+        self.identity = (122, connection_id, session_id, value)
+        self._hash = hash(self.identity)
     # fmt: on
     # end generated
 
@@ -141,12 +114,12 @@ class ConsumerId(Identifier):
         return f"{self.connection_id}:{self.session_id}:{self.value}"
 
 
-class ProducerId(Identifier):
+class ProducerId(ValueIdentifier):
     """A producer of a session."""
 
     # generated: ProducerId
     # fmt: off
-    __slots__ = ("_hash", "connection_id", "session_id", "value")
+    __slots__ = ("connection_id", "session_id", "value")
     TYPE: ClassVar[int] = 123
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("value", kinds.LONG, 1),
@@ -159,17 +132,8 @@ class ProducerId(Identifier):
         self.connection_id = connection_id
         self.value = value
         self.session_id = session_id
-        self._hash = hash((123, connection_id, session_id, value))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, ProducerId) and self.value == other.value
-            and self.session_id == other.session_id
-            and self.connection_id == other.connection_id
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
+        self.identity = (123, connection_id, session_id, value)
+        self._hash = hash(self.identity)
     # fmt: on
     # end generated
 
@@ -221,7 +185,7 @@ class MessageId(Identifier):
         return f"{self.producer_id}:{self.producer_sequence_id}"
 
 
-class TransactionId(Identifier):
+class TransactionId(ValueIdentifier):
     """A local or an XA transaction."""
 
     __slots__ = ()
@@ -232,7 +196,7 @@ class LocalTransactionId(TransactionId):
 
     # generated: LocalTransactionId
     # fmt: off
-    __slots__ = ("_hash", "connection_id", "value")
+    __slots__ = ("connection_id", "value")
     TYPE: ClassVar[int] = 111
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("value", kinds.LONG, 1), Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
@@ -241,16 +205,8 @@ class LocalTransactionId(TransactionId):
     def __init__(self, value: int = 0, connection_id: ConnectionId | None = None) -> None:
         self.value = value
         self.connection_id = connection_id
-        self._hash = hash((111, value, connection_id))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, LocalTransactionId) and self.connection_id == other.connection_id
-            and self.value == other.value
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
+        self.identity = (111, value, connection_id)
+        self._hash = hash(self.identity)
     # fmt: on
     # end generated
 
@@ -263,7 +219,7 @@ class XATransactionId(TransactionId):
 
     # generated: XATransactionId
     # fmt: off
-    __slots__ = ("_hash", "branch_qualifier", "format_id", "global_transaction_id")
+    __slots__ = ("branch_qualifier", "format_id", "global_transaction_id")
     TYPE: ClassVar[int] = 112
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("format_id", kinds.INT, 1), Field("global_transaction_id", kinds.BYTES, 1),
@@ -277,18 +233,8 @@ class XATransactionId(TransactionId):
         self.format_id = format_id
         self.global_transaction_id = global_transaction_id
         self.branch_qualifier = branch_qualifier
-        self._hash = hash((112, format_id, global_transaction_id, branch_qualifier))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, XATransactionId)
-            and self.branch_qualifier == other.branch_qualifier
-            and self.global_transaction_id == other.global_transaction_id
-            and self.format_id == other.format_id
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
+        self.identity = (112, format_id, global_transaction_id, branch_qualifier)
+        self._hash = hash(self.identity)
     # fmt: on
     # end generated
 
