@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Unpack
+from operator import attrgetter
+from typing import Final, Unpack
 
+from pyjms._forwarding import DelegatedAttribute
 from pyjms._ids import IdGenerator
 from pyjms.client.connection.connection import ActiveMQConnection
 from pyjms.client.options.blob_policy import BlobTransferPolicy
@@ -106,20 +108,17 @@ class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     def redelivery_policy(self, policy: RedeliveryPolicy) -> None:
         self.options.redelivery_policy_map.default_entry = policy
 
-    @property
-    def redelivery_policy_map(self) -> RedeliveryPolicyMap:
-        """The redelivery policies by destination."""
-        return self.options.redelivery_policy_map
-
-    @property
-    def prefetch_policy(self) -> PrefetchPolicy:
-        """How many messages are dispatched ahead of their acknowledgements."""
-        return self.options.prefetch_policy
-
-    @property
-    def blob_transfer_policy(self) -> BlobTransferPolicy:
-        """Where the bodies of blob messages are stored."""
-        return self.options.blob_transfer_policy
+    redelivery_policy_map: Final = DelegatedAttribute[RedeliveryPolicyMap](
+        attrgetter("options"), "The redelivery policies by destination.", read_only=True
+    )
+    prefetch_policy: Final = DelegatedAttribute[PrefetchPolicy](
+        attrgetter("options"),
+        "How many messages are dispatched ahead of their acknowledgements.",
+        read_only=True,
+    )
+    blob_transfer_policy: Final = DelegatedAttribute[BlobTransferPolicy](
+        attrgetter("options"), "Where the bodies of blob messages are stored.", read_only=True
+    )
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None

@@ -31,6 +31,7 @@ __all__ = [
     "ServerOptions",
     "TcpOptions",
     "apply_options",
+    "at_least",
     "boolean",
     "camel_case",
     "check_known",
@@ -119,6 +120,18 @@ def integer(text: str) -> int:
         return int(text)
     except ValueError:
         raise ValueError("write a whole number") from None
+
+
+def at_least(least: int, advice: str) -> Callable[[str], int]:
+    """Return a function that converts a whole number of `least` or more; otherwise `advice`."""
+
+    def read(text: str) -> int:
+        number = integer(text)
+        if number < least:
+            raise ValueError(advice)
+        return number
+
+    return read
 
 
 def milliseconds(text: str) -> float | None:

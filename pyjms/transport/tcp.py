@@ -257,10 +257,8 @@ class TcpTransport(Transport[C]):
             self._resumed = anyio.Event()
 
     def resume_reading(self) -> None:
-        if self._resumed is not None:
-            self._resumed.set()
-            self._resumed = None
-            self._continue_soon()
+        paused, self._resumed = self._resumed, None
+        self._end(paused)
 
     def wait_for_memory(self) -> None:
         """Stop reading until `has_memory`, as there is no memory for the frame that has begun."""
@@ -268,9 +266,12 @@ class TcpTransport(Transport[C]):
 
     def has_memory(self) -> None:
         """Resume reading, unless reading is paused as well."""
-        if self._memory is not None:
-            self._memory.set()
-            self._memory = None
+        paused, self._memory = self._memory, None
+        self._end(paused)
+
+    def _end(self, pause: anyio.Event | None) -> None:
+        if pause is not None:
+            pause.set()
             self._continue_soon()
 
     def _continue_soon(self) -> None:

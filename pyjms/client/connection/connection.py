@@ -23,11 +23,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from enum import Enum
+from operator import attrgetter
 from typing import Final
 
 import anyio
 
 from pyjms._fork import inherited_error, inherits
+from pyjms._forwarding import DelegatedAttribute
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.client.connection.acknowledge_modes import session_mode
@@ -156,7 +158,7 @@ class ActiveMQConnection(ConsumingConnection):
     @property
     def client_id(self) -> str | None:
         self.check_open()
-        return self._handshake.client_id
+        return self._handshake.registered_client_id
 
     async def set_client_id(self, client_id: str) -> None:
         self.check_open()
@@ -246,13 +248,10 @@ class ActiveMQConnection(ConsumingConnection):
     def next_transaction_id(self) -> LocalTransactionId:
         return LocalTransactionId(next(self._transaction_numbers), self.connection_id)
 
-    @property
-    def registered_client_id(self) -> str | None:
-        return self._handshake.client_id
-
-    @property
-    def has_own_client_id(self) -> bool:
-        return self._handshake.has_own_client_id
+    registered_client_id: Final = DelegatedAttribute[str | None](
+        attrgetter("_handshake"), read_only=True
+    )
+    has_own_client_id: Final = DelegatedAttribute[bool](attrgetter("_handshake"), read_only=True)
 
     def add_consumer(self, consumer: DispatchTarget) -> None:
         self.consumers[consumer.consumer_id] = consumer

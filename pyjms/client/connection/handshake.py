@@ -58,9 +58,9 @@ class ConnectionHandshake:
         self._credentials = credentials
         self._check_open = check_open
         self._spawn = spawn
-        self.client_id = connection.options.client_id
+        self.registered_client_id = connection.options.client_id
         """The client id; None until it is set, or generated on first use."""
-        self.has_own_client_id: bool = self.client_id is not None
+        self.has_own_client_id: bool = self.registered_client_id is not None
         """Whether the application set the client id, as durable subscriptions require."""
         self._state = _State.NEW
         self._outcome = anyio.Event()
@@ -76,7 +76,8 @@ class ConnectionHandshake:
         if self.has_own_client_id:
             raise IllegalStateException(
                 "The clientID has already been set",
-                hint=f"it is {self.client_id!r}; open another connection for another client id",
+                hint=f"it is {self.registered_client_id!r}; open another connection for another "
+                "client id",
             )
         if self._state is _State.COMPLETE:
             raise IllegalStateException(
@@ -87,7 +88,7 @@ class ConnectionHandshake:
             raise InvalidClientIDException(
                 f"Invalid client id: {client_id!r}", hint="it must be a string that is not empty"
             )
-        self.client_id = client_id
+        self.registered_client_id = client_id
         self.has_own_client_id = True
         await self.ensure()
 
@@ -140,13 +141,13 @@ class ConnectionHandshake:
 
     async def _register(self) -> None:
         connection = self._connection
-        if self.client_id is None:
-            self.client_id = self._generate_client_id()
+        if self.registered_client_id is None:
+            self.registered_client_id = self._generate_client_id()
         user_name, password = self._credentials
         await connection.request(
             ConnectionInfo(
                 connection.connection_id,
-                self.client_id,
+                self.registered_client_id,
                 password,
                 user_name,
                 manageable=True,

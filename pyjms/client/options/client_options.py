@@ -15,7 +15,7 @@ from pyjms._logger import get_logger
 from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.errors import ConfigurationException
-from pyjms.transport.options import boolean, camel_case, integer
+from pyjms.transport.options import at_least, boolean, camel_case, integer
 from pyjms.transport.uri import did_you_mean, is_secret
 
 __all__ = [
@@ -212,17 +212,11 @@ def _seconds_or_never(text: str) -> float | None:
     return int(text) / 1000 if int(text) > 0 else None
 
 
-def _positive(text: str) -> int:
-    number = integer(text)
-    if number < 1:
-        raise ValueError("write a number, 1 at least")
-    return number
-
-
 def _seconds_or_unlimited(text: str) -> float | None:
     return int(text) / 1000 if int(text) >= 0 else None
 
 
+_positive: Final = at_least(1, "write a number, 1 at least")
 _PARSERS: Final[dict[str, Parser]] = {
     "send_timeout": _seconds_or_never,
     "close_timeout": _seconds_or_never,

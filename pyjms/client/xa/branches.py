@@ -45,6 +45,10 @@ logger: Final = get_logger(__name__)
 class BranchConnection(Protocol):
     """The part of a connection that identifies its broker."""
 
+    @property
+    def branches(self) -> BranchTable:
+        """The branches in which its sessions work."""
+
     def is_at_broker_of(self, other: BranchConnection) -> bool:
         """Return whether both connections are to the same broker, as far as it is known."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.interfaces import ClientConnection
 from pyjms.client.session import ActiveMQSession
-from pyjms.client.xa.branches import BranchConnection, BranchTable
+from pyjms.client.xa.branches import BranchConnection
 from pyjms.client.xa.consumer import BranchMessageConsumer
 from pyjms.client.xa.manager import ResourceManager
 from pyjms.client.xa.resource import ActiveMQXAResource
@@ -16,7 +15,6 @@ from pyjms.client.xa.transaction import BranchTransaction
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.transaction.xa import XASession
-from pyjms.wire.openwire.commands import SessionId
 
 __all__ = ["ActiveMQXASession", "BranchingConnection"]
 
@@ -24,10 +22,7 @@ __all__ = ["ActiveMQXASession", "BranchingConnection"]
 class BranchingConnection(ClientConnection, BranchConnection, Protocol):
     """The XA connection as used by its sessions."""
 
-    @property
-    def branches(self) -> BranchTable: ...
-    @property
-    def manager(self) -> ResourceManager: ...
+    manager: ResourceManager
 
 
 class ActiveMQXASession(ActiveMQSession, XASession):
@@ -35,28 +30,16 @@ class ActiveMQXASession(ActiveMQSession, XASession):
 
     consumer_class: type[ActiveMQMessageConsumer] = BranchMessageConsumer
     takes_chunks = False
+    connection: BranchingConnection
     transaction: BranchTransaction
 
-    def __init__(
-        self,
-        connection: BranchingConnection,
-        session_id: SessionId,
-        mode: AcknowledgeMode,
-        on_close: Callable[[ActiveMQSession], None],
-    ) -> None:
-        self._branching = connection
-        super().__init__(connection, session_id, mode, on_close)
-        self._resource = ActiveMQXAResource(
-            connection.manager, connection.branches, self.transaction
-        )
-
     def new_transaction(self, mode: AcknowledgeMode) -> BranchTransaction:
-        return BranchTransaction(
-            self._branching,
-            self._branching.branches,
-            self.resources,
-            works_outside=mode != AcknowledgeMode.TRANSACTED,
+        connection = self.connection
+        transaction = BranchTransaction(
+            connection, self.resources, works_outside=mode != AcknowledgeMode.TRANSACTED
         )
+        self._resource = ActiveMQXAResource(connection.manager, connection.branches, transaction)
+        return transaction
 
     @property
     def xa_resource(self) -> ActiveMQXAResource:

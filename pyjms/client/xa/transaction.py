@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from pyjms.client.session.resources import SessionResources
 from pyjms.client.session.synchronizations import Synchronizations
 from pyjms.client.session.transaction import SessionTransaction
-from pyjms.client.xa.branches import Branch, BranchConnection, BranchTable
+from pyjms.client.xa.branches import Branch, BranchConnection
 from pyjms.client.xa.ledger import BranchAckLedger
 from pyjms.errors import (
     IllegalStateException,
@@ -34,15 +34,10 @@ class BranchTransaction(SessionTransaction):
     id: XATransactionId | None = None
 
     def __init__(
-        self,
-        connection: BranchConnection,
-        table: BranchTable,
-        resources: SessionResources,
-        *,
-        works_outside: bool,
+        self, connection: BranchConnection, resources: SessionResources, *, works_outside: bool
     ) -> None:
         self.connection = connection
-        self._table = table
+        self._table = connection.branches
         self._resources = resources
         self._works_outside = works_outside
         self._synchronizations = Synchronizations()

@@ -14,17 +14,18 @@ from pyjms.transport.fanout.branch import Branch
 from pyjms.transport.fanout.discovering import DiscoveringFanout
 from pyjms.transport.fanout.transport import FanoutTransport
 from pyjms.transport.openwire.correlator import RequestTransport
-from pyjms.transport.options import Options, boolean, check_known, integer, read_options
+from pyjms.transport.options import (
+    Options,
+    at_least,
+    boolean,
+    check_known,
+    integer,
+    options_for,
+    read_options,
+)
 from pyjms.transport.uri import TransportURI, could_not_create
 
 __all__ = ["fanout_transport"]
-
-
-def _count(text: str) -> int:
-    count = integer(text)
-    if count < 1:
-        raise ValueError("write a number of 1 or more")
-    return count
 
 
 def _attempts(text: str) -> int:
@@ -44,8 +45,8 @@ _RECONNECTION: Final[Options] = {
     "maxReconnectAttempts": ("max_reconnect_attempts", _attempts),
 }
 _FANOUT: Final[Options] = {
-    "minAckCount": ("min_ack_count", _count),
-    "fanOutQueues": ("fan_out_queues", boolean),
+    **options_for(at_least(1, "write a number of 1 or more"), "min_ack_count"),
+    **options_for(boolean, "fan_out_queues"),
 }
 
 

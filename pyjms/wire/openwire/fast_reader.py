@@ -24,7 +24,7 @@ from pyjms.wire.openwire.commands.base import Command
 from pyjms.wire.openwire.commands.control import ProducerAck, Response
 from pyjms.wire.openwire.commands.delivery import MessageAck, MessageDispatch, TransactionInfo
 from pyjms.wire.openwire.commands.ids import MessageId
-from pyjms.wire.openwire.commands.kinds import I32, U16
+from pyjms.wire.openwire.commands.kinds import I32, I64_PAIR, U16
 from pyjms.wire.openwire.commands.messages import ActiveMQBlobMessage, ActiveMQMessage
 from pyjms.wire.openwire.memo import (
     CONNECTION_ID,
@@ -34,16 +34,13 @@ from pyjms.wire.openwire.memo import (
     PRODUCER_ID,
     StructureMemo,
 )
-from pyjms.wire.openwire.message_layout import MIDDLE, MIDDLE_SIZE, TAIL, TAIL_SIZE
+from pyjms.wire.openwire.message_layout import MIDDLE, MIDDLE_SIZE, RESPONSE, TAIL, TAIL_SIZE
 from pyjms.wire.openwire.schema import MESSAGES
 
 __all__ = ["FastReader"]
 
 # commandId, responseRequired
 _HEAD: Final = struct.Struct(">i?")
-# type, commandId, responseRequired, correlationId
-_RESPONSE: Final = struct.Struct(">Bi?i")
-_ACK_IDS: Final = struct.Struct(">qq")
 
 _LONGEST_PREFIX: Final = 1024  # longer ones are not remembered
 
@@ -87,8 +84,8 @@ class FastReader(StructureMemo):
                 return self._dispatch(frame)
             if code == MessageAck.TYPE:
                 return self._ack(frame)
-            if code == Response.TYPE and len(frame) == _RESPONSE.size:
-                _, command_id, response_required, correlation_id = _RESPONSE.unpack(frame)
+            if code == Response.TYPE and len(frame) == RESPONSE.size:
+                _, command_id, response_required, correlation_id = RESPONSE.unpack(frame)
                 return Response(correlation_id, command_id, response_required)
             if code == TransactionInfo.TYPE:
                 return self._transaction(frame)
@@ -143,7 +140,7 @@ class FastReader(StructureMemo):
             and not frame[-1]
         ):
             destination, consumer_id, ack_type, producer_id = self._ack_ids
-            sequence, broker_sequence = _ACK_IDS.unpack_from(frame, at)
+            sequence, broker_sequence = I64_PAIR.unpack_from(frame, at)
             only = MessageId(None, producer_id, sequence, broker_sequence)
             return MessageAck(
                 destination,

@@ -18,12 +18,13 @@ from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
 from pyjms.wire.openwire.commands.control import ProducerAck, Response
 from pyjms.wire.openwire.commands.delivery import MessageAck, MessageDispatch, TransactionInfo
 from pyjms.wire.openwire.commands.ids import MessageId
-from pyjms.wire.openwire.commands.kinds import I8, I32, U16
+from pyjms.wire.openwire.commands.kinds import I8, I32, I64_PAIR, U16
 from pyjms.wire.openwire.commands.messages import ActiveMQMessage
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
     MIDDLE,
     PERSISTENT_EXPIRATION_PRIORITY,
+    RESPONSE,
     TIMESTAMP,
     is_plain,
     is_plain_id,
@@ -36,8 +37,6 @@ __all__ = ["FastWriter"]
 
 # type, commandId, responseRequired
 _HEAD: Final = struct.Struct(">Bi?")
-_RESPONSE: Final = struct.Struct(">Bi?i")
-_IDS: Final = struct.Struct(">qq")
 _LENGTH: Final = struct.Struct(">Bi")
 _ACK_END: Final = struct.Struct(">iB")
 
@@ -78,7 +77,7 @@ class FastWriter:
         if isinstance(command, MessageAck):
             return self._ack(out, command)
         if code == Response.TYPE and isinstance(command, Response):
-            out += _RESPONSE.pack(
+            out += RESPONSE.pack(
                 code, command.command_id, command.response_required, command.correlation_id
             )
             return True
@@ -220,7 +219,7 @@ class FastWriter:
         return (
             _MESSAGE_ID
             + self._producer_of(value)
-            + _IDS.pack(value.producer_sequence_id, value.broker_sequence_id)
+            + I64_PAIR.pack(value.producer_sequence_id, value.broker_sequence_id)
         )
 
     def _named(self, first: Structure | None, second: Structure | None) -> _Named:

@@ -6,7 +6,6 @@ cleared. IndexError means that the bytes do not have the usual form.
 
 from __future__ import annotations
 
-import struct
 from typing import Any, Final
 
 from pyjms.jms.mutf8 import decode_mutf8
@@ -17,7 +16,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
-from pyjms.wire.openwire.commands.kinds import I64, U16
+from pyjms.wire.openwire.commands.kinds import I64, I64_PAIR, U16
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
     GROUP_SEQUENCE_SIZE,
@@ -45,7 +44,6 @@ PRODUCER_ID: Final = ProducerId.TYPE
 # The flag and type of a message id whose textView is null.
 MESSAGE_ID: Final = b"\1\x6e\0"
 
-_I64_PAIR: Final = struct.Struct(">qq")
 
 _MEMO_VALUES: Final = 512
 _MEMO_KEY: Final = 320
@@ -79,7 +77,7 @@ class StructureMemo:
             raise IndexError
         end = self._end(frame, at + 3, PRODUCER_ID)
         producer_id = self._known(frame, at + 3, end)
-        sequence, broker_sequence = _I64_PAIR.unpack_from(frame, end)
+        sequence, broker_sequence = I64_PAIR.unpack_from(frame, end)
         return MessageId(None, producer_id, sequence, broker_sequence), end + 16
 
     def _nullable(self, frame: bytes, at: int, code: int) -> tuple[Any, int]:

@@ -20,6 +20,7 @@ __all__ = [
     "MIDDLE_SIZE",
     "PERSISTENT_EXPIRATION_PRIORITY",
     "PERSISTENT_EXPIRATION_PRIORITY_SIZE",
+    "RESPONSE",
     "TAIL",
     "TAIL_SIZE",
     "TIMESTAMP",
@@ -29,6 +30,8 @@ __all__ = [
     "pack_tail",
 ]
 
+# type, commandId, responseRequired, correlationId
+RESPONSE: Final = struct.Struct(">Bi?i")
 # generated: structs of a message
 # producerSequenceId to type, nullable fields as their flags
 MIDDLE: Final = struct.Struct(">qqBBiB?qbBqB")

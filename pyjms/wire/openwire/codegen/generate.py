@@ -70,6 +70,7 @@ def _class_body(structure: Structure, structures: dict[str, Structure]) -> Itera
         inherited = structure.base in {"BaseCommand", *structures}
         layout = [f"*{structure.base}.LAYOUT,"] * inherited + [f.layout for f in fields]
         yield from _fill("LAYOUT: ClassVar[tuple[Field, ...]] = (", layout, ")")
+    yield from (f"{name}: {kind} | None" for name, kind in structure.local.items())
     for version, names in structure.older.items():
         older = {f.name: replace(f, since=1) for f in fields}
         yield "OLDER_LAYOUTS: ClassVar[dict[int, tuple[Field, ...]]] = dict.fromkeys("
@@ -127,7 +128,7 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
         yield "    self.command_id = command_id"
         yield "    self.response_required = response_required"
     yield from (f"    self.{f.name} = {f.name}" for f in own)
-    yield from (f"    self.{name}: {kind} | None = None" for name, kind in structure.local.items())
+    yield from (f"    self.{name} = None" for name in structure.local)
     if structure.identity:
         first = next(f for f in structure.fields if f.name == structure.identity[0])
         # the hash of a leading nested id already includes a type code

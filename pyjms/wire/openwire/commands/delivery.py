@@ -101,6 +101,7 @@ class MessageDispatch(BaseCommand):
         Field("message", kinds.NESTED, 1, "ActiveMQMessage"),
         Field("redelivery_counter", kinds.INT, 1),
     )
+    rollback_cause: BaseException | None
 
     def __init__(
         self, consumer_id: ConsumerId | None = None, destination: Destination | None = None,
@@ -113,7 +114,7 @@ class MessageDispatch(BaseCommand):
         self.destination = destination
         self.message = message
         self.redelivery_counter = redelivery_counter
-        self.rollback_cause: BaseException | None = None
+        self.rollback_cause = None
     # fmt: on
     # end generated
 

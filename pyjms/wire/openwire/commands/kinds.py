@@ -18,6 +18,7 @@ __all__ = [
     "I16",
     "I32",
     "I64",
+    "I64_PAIR",
     "INT",
     "LONG",
     "MAGIC",
@@ -30,18 +31,7 @@ __all__ = [
     "U32",
 ]
 
-BOOLEAN: Final = 0
-BYTE: Final = 1
-SHORT: Final = 2
-INT: Final = 3
-LONG: Final = 4
-STRING: Final = 5
-BYTES: Final = 6
-MAGIC: Final = 7
-NESTED: Final = 8
-CACHED: Final = 9
-ARRAY: Final = 10
-THROWABLE: Final = 11
+BOOLEAN, BYTE, SHORT, INT, LONG, STRING, BYTES, MAGIC, NESTED, CACHED, ARRAY, THROWABLE = range(12)
 
 MAGIC_SIZE: Final = 8
 
@@ -51,3 +41,4 @@ U16: Final = struct.Struct(">H")
 I32: Final = struct.Struct(">i")
 U32: Final = struct.Struct(">I")
 I64: Final = struct.Struct(">q")
+I64_PAIR: Final = struct.Struct(">qq")

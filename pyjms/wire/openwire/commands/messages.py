@@ -67,6 +67,7 @@ class ActiveMQMessage(BaseCommand):
         Field("broker_in_time", kinds.LONG, 3), Field("broker_out_time", kinds.LONG, 3),
         Field("jms_xgroup_first_for_consumer", kinds.BOOLEAN, 10),
     )
+    raw: bytes | None
 
     def __init__(
         self, producer_id: ProducerId | None = None, destination: Destination | None = None,
@@ -118,7 +119,7 @@ class ActiveMQMessage(BaseCommand):
         self.broker_in_time = broker_in_time
         self.broker_out_time = broker_out_time
         self.jms_xgroup_first_for_consumer = jms_xgroup_first_for_consumer
-        self.raw: bytes | None = None
+        self.raw = None
     # fmt: on
     # end generated
 
