@@ -140,7 +140,7 @@ class DelegatedAttribute(Generic[V]):
         self.__doc__ = doc
         self._target = target
         self.name: str = ""
-        self._read_only = read_only
+        self.read_only = read_only
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -155,7 +155,7 @@ class DelegatedAttribute(Generic[V]):
         return self.read(instance)
 
     def __set__(self, instance: object, value: V) -> None:
-        if self._read_only:
+        if self.read_only:
             raise AttributeError(f"{self.name} of {type(instance).__name__} cannot be set")
         self.write(instance, value)
 

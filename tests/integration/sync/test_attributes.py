@@ -26,6 +26,7 @@ from pyjms import (
     TransactionAwareConnectionFactoryProxy,
     UserCredentialsConnectionFactoryAdapter,
 )
+from pyjms._forwarding import DelegatedAttribute
 from pyjms.jms import api
 
 _numbers = itertools.count(1)
@@ -74,6 +75,9 @@ def settable(core: object) -> set[str]:
         member = inspect.getattr_static(type(core), name, None)
         if isinstance(member, property):
             if member.fset is not None:
+                found.add(name)
+        elif isinstance(member, DelegatedAttribute):
+            if not member.read_only:
                 found.add(name)
         elif not callable(member):
             found.add(name)
