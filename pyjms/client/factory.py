@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import attrgetter
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from pyjms._forwarding import DelegatedAttribute
 from pyjms._ids import IdGenerator
 from pyjms.client.connection.connection import ActiveMQConnection
 from pyjms.client.options.blob_policy import BlobTransferPolicy
 from pyjms.client.options.client_options import (
-    ClientKeywords,
     ClientOptions,
     apply_keywords,
     apply_options,
@@ -23,6 +22,9 @@ from pyjms.management.jms_stats import JMSStats
 from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.registry import check_supported, create_transport
 from pyjms.transport.uri import TransportURI, default_broker_url
+
+if TYPE_CHECKING:
+    from pyjms.client.options.keywords import ClientKeywords
 
 __all__ = ["ConnectionFactory"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
 from pyjms.client.options.blob_policy import BlobTransferPolicy
-from pyjms.client.options.client_options import ClientOptions, ConnectionFactoryKeywords
+from pyjms.client.options.client_options import ClientOptions
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api, domain
@@ -35,6 +35,7 @@ from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.uri import TransportURI
 
 if TYPE_CHECKING:
+    from pyjms.client.options.keywords import ConnectionFactoryKeywords
     from pyjms.sync.callbacks.server_sessions import (
         ConnectionConsumer,
         ServerSessionPool,

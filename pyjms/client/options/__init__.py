@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
-from pyjms.client.options.client_options import ClientKeywords, ClientOptions
+from pyjms.client.options.client_options import ClientOptions
 from pyjms.client.options.policies import (
     MAX_PREFETCH_SIZE,
     NO_MAXIMUM_REDELIVERIES,
@@ -16,7 +16,6 @@ __all__ = [
     "MAX_PREFETCH_SIZE",
     "NO_MAXIMUM_REDELIVERIES",
     "BlobTransferPolicy",
-    "ClientKeywords",
     "ClientOptions",
     "PrefetchPolicy",
     "RedeliveryPolicy",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options.client_options import ConnectionFactoryKeywords, read_option
+from pyjms.client.options.client_options import read_option
 from pyjms.client.xa.connection import ActiveMQXAConnection
 from pyjms.enums import AcknowledgeMode
+
+if TYPE_CHECKING:
+    from pyjms.client.options.keywords import ConnectionFactoryKeywords
 
 __all__ = ["XAConnectionFactory"]
 

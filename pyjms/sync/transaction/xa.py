@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
-from pyjms.client.options.client_options import ConnectionFactoryKeywords
 from pyjms.client.xa import XAConnectionFactory as CoreXAConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api
@@ -15,6 +14,9 @@ from pyjms.sync.facade import Facade, blocking, blocking_as, implemented_by
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import Session
 from pyjms.sync.shared_loop import current_loop
+
+if TYPE_CHECKING:
+    from pyjms.client.options.keywords import ConnectionFactoryKeywords
 
 __all__ = ["XAConnection", "XAConnectionFactory", "XAResource", "XASession"]
 

@@ -16,10 +16,10 @@ from pyjms.client.options import PrefetchPolicy
 from pyjms.client.options.client_options import (
     IGNORED,
     JMS_OPTIONS,
-    ClientKeywords,
     ClientOptions,
     apply_options,
 )
+from pyjms.client.options.keywords import ClientKeywords
 from pyjms.errors import ConfigurationException
 from tests.kit.data import SPECIFICATION
 
