@@ -29,8 +29,8 @@ from pyjms.container.around.observation import Observation, log_started
 from pyjms.container.core import ApplicationContainer, make_container
 from pyjms.container.kept_connections import probed_factories
 from pyjms.container.wiring import Wiring
+from pyjms.core import scheduling
 from pyjms.core.interceptors import SendInterceptor
-from pyjms.core.scheduling.scheduler import JmsScheduler
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
@@ -123,9 +123,9 @@ class JmsApplication:
         return templates
 
     @property
-    def scheduler(self) -> JmsScheduler:
+    def scheduler(self) -> scheduling.JmsScheduler:
         """The scheduler of the application's broker (coroutines): lists, adds and removes jobs."""
-        return JmsScheduler(self.template)
+        return scheduling.JmsScheduler(self.template)
 
     @property
     def registry(self) -> JmsListenerEndpointRegistry:

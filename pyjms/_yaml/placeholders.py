@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from pyjms._yaml.collection import Problems, collected_in
 from pyjms._yaml.document import Document, Path
-from pyjms._yaml.encryption import decrypted, is_encrypted
 from pyjms.errors import ConfigurationException
 
 __all__ = ["Placeholders", "UnknownPlaceholder", "expand"]
@@ -118,8 +117,11 @@ def expand(
             return value
         try:
             found_value = placeholders.value(value)
-            if isinstance(found_value, str) and is_encrypted(found_value):
-                return decrypted(found_value, environ)
+            if isinstance(found_value, str) and found_value.startswith("ENC("):
+                from pyjms._yaml import encryption  # noqa: PLC0415 - few files have such values
+
+                if encryption.is_encrypted(found_value):
+                    return encryption.decrypted(found_value, environ)
             return found_value
         except ConfigurationException as error:
             if isinstance(error, UnknownPlaceholder) and found.lacks_files:

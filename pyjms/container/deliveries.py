@@ -17,11 +17,9 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import named_kind, parse_destination
-from pyjms.listener.batches.plan import BatchHandlerAdapter, BatchPlan
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan, SessionTypes
-from pyjms.listener.idempotency.calls import IdempotentAdapter, IdempotentPlan
 from pyjms.settings import PyjmsSettings
 from pyjms.settings.listeners import ListenerOverride
 from pyjms.support.retry import RetryPolicy
@@ -65,16 +63,24 @@ def make_plan(handler: Callable[..., Any], batch_size: int | None, **options: An
                 "no effect",
                 hint="remove @idempotent, and record the messages with pyjms.outbox.record",
             )
+        from pyjms.listener.batches.plan import BatchPlan  # noqa: PLC0415 - few have batches
+
         return BatchPlan(handler, **options)
-    return (
-        CallPlan(handler, **options)
-        if mark is None
-        else IdempotentPlan(handler, mark=mark, **options)
-    )
+    if mark is not None:
+        from pyjms.listener.idempotency.calls import IdempotentPlan  # noqa: PLC0415 - few have it
+
+        return IdempotentPlan(handler, mark=mark, **options)
+    return CallPlan(handler, **options)
 
 
 def adapter_type(plan: CallPlan) -> type[HandlerAdapter]:
     """Return the class of the adapter that calls the handler of a plan."""
+    if type(plan) is CallPlan:
+        return HandlerAdapter
+    # the class of the plan has imported its module
+    from pyjms.listener.batches.plan import BatchHandlerAdapter, BatchPlan  # noqa: PLC0415
+    from pyjms.listener.idempotency.calls import IdempotentAdapter, IdempotentPlan  # noqa: PLC0415
+
     if isinstance(plan, BatchPlan):
         return BatchHandlerAdapter
     return IdempotentAdapter if isinstance(plan, IdempotentPlan) else HandlerAdapter

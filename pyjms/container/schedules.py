@@ -14,9 +14,8 @@ from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.annotation.jms_scheduled import NEVER, Schedule
-from pyjms.core.scheduling.scheduler import JmsScheduler
+from pyjms.core import scheduling
 from pyjms.errors import ConfigurationException, JMSException, UnsupportedOperationException
-from pyjms.jms.cron import normalized_cron
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.outages import Outages, is_connection_failure
 from pyjms.settings.listeners import ListenerOverride
@@ -53,6 +52,8 @@ def resolved_schedule(
         mark = replace(mark, cron=None, fixed_rate=rate)
     if mark.cron is None:
         return mark
+    from pyjms.jms.cron import normalized_cron  # noqa: PLC0415 - few applications have schedules
+
     text = resolve(mark.cron).strip()
     return replace(mark, cron=text if text == NEVER else normalized_cron(text))
 
@@ -122,7 +123,7 @@ class Schedules:
         """Create a job, or remove it if it is never due; False: the broker cannot be reached."""
         name = str(container.bean_name)
         factory = container.require_connection_factory()
-        scheduler = JmsScheduler(self._template_of(factory))
+        scheduler = scheduling.JmsScheduler(self._template_of(factory))
         try:
             if schedule.cron == NEVER:
                 await scheduler.cancel_named(name)

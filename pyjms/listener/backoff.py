@@ -6,11 +6,12 @@ Intervals are seconds; `str` shows milliseconds, as Spring's log lines do.
 from __future__ import annotations
 
 import random
-from typing import Protocol
-
-from tenacity import RetryCallState
+from typing import TYPE_CHECKING, Protocol
 
 from pyjms._clock import check_seconds
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 __all__ = [
     "BackOff",

@@ -40,10 +40,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
-from tenacity import AsyncRetrying, RetryCallState
 
 from pyjms import _clock
 from pyjms._logger import get_logger
@@ -61,6 +60,9 @@ from pyjms.listener.container.resources import (
 )
 from pyjms.listener.container.state import LifeCycle, StartOutcome
 from pyjms.listener.outages import Outage, is_connection_failure
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 __all__ = ["FailureRecord", "Recovery"]
 
@@ -166,6 +168,8 @@ class Recovery:
         return True
 
     async def _refresh_until_successful(self) -> None:
+        from tenacity import AsyncRetrying  # noqa: PLC0415 - most containers never lose their broker
+
         properties = self._properties
         execution = properties.back_off.start()
         wait = wait_back_off(execution)

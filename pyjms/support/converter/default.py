@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
-import pydantic
-
-from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
 from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.message import Message
-from pyjms.support.converter.json import (
-    JsonMessageConverter,
-    MessageType,
-    describe_problems,
-    type_adapter,
-    type_name,
-)
 from pyjms.support.converter.registry import content_type_of, find_converter
 from pyjms.support.converter.simple import SimpleMessageConverter
 from pyjms.support.converter.type_ids import bare_type, is_open
+
+if TYPE_CHECKING:
+    from pyjms.support.converter.default_json import DefaultJson
 
 __all__ = ["TYPE_ID_PROPERTY", "DefaultMessageConverter"]
 
@@ -58,12 +52,8 @@ class DefaultMessageConverter:
         self.dict_format = dict_format
         self._plain = _PLAIN if dict_format == "json" else (*_PLAIN, Mapping)
         self._simple = SimpleMessageConverter()
-        self._json = JsonMessageConverter(
-            target_type=MessageType.TEXT,
-            type_id_property_name=TYPE_ID_PROPERTY,
-            type_id_mappings=type_id_mappings,
-            trusted_packages=trusted_packages,
-        )
+        self._type_id_mappings = dict(type_id_mappings or {})
+        self._trusted_packages = tuple(trusted_packages)
 
     def to_message(self, payload: object, session: Session) -> Message:
         """Return `payload` as a message.
@@ -91,38 +81,19 @@ class DefaultMessageConverter:
             converter = find_converter(content_type)
             if converter is not None:
                 return converter.from_message(message, target)
-        if isinstance(message, TextMessage | BytesMessage) and self._json.has_type_id(message):
-            return self._from_json(message, target)
+        is_text = isinstance(message, TextMessage | BytesMessage)
+        if is_text and TYPE_ID_PROPERTY in message.properties:
+            return self._json.from_message(message, target)
         payload = self._simple.from_message(message)
         if is_open(target) or (target is wanted and type(payload) is wanted):
             return payload
-        return _converted(payload, target, wanted, message)
+        from pyjms.support.converter.default_json import converted  # noqa: PLC0415 - as `_json`
 
-    def _from_json(self, message: Message, target: object) -> Any:
-        if is_open(target) and self._json.named_type(message, target) is None:
-            return self._json.from_message(message, pydantic.JsonValue)
-        if target is str or target is bytes:
-            try:
-                return self._json.from_message(message, target)
-            except MessageConversionException:
-                # JSON that is not a string: for a str target the JSON itself is returned
-                return _converted(self._simple.from_message(message), target, target, message)
-        return self._json.from_message(message, target)
+        return converted(payload, target, wanted, message)
 
+    @cached_property
+    def _json(self) -> DefaultJson:
+        # imported here because applications of texts and bytes need no pydantic
+        from pyjms.support.converter.default_json import DefaultJson  # noqa: PLC0415
 
-def _converted(payload: object, target: Any, wanted: Any, message: Message) -> Any:
-    adapter = type_adapter(target)
-    try:
-        if isinstance(payload, str | bytes) and wanted is not str and wanted is not bytes:
-            try:
-                return adapter.validate_json(payload)
-            except pydantic.ValidationError as error:
-                if not isinstance(payload, str) or error.errors()[0]["type"] != "json_invalid":
-                    raise
-        return adapter.validate_python(payload)
-    except pydantic.ValidationError as error:
-        raise MessageConversionException(
-            f"Could not convert the payload of message [{message.message_id}] to "
-            f"{type_name(target)}: {describe_problems(error)}",
-            target=target,
-        ) from None
+        return DefaultJson(self._type_id_mappings, self._trusted_packages)
