@@ -1,10 +1,12 @@
 """The documentation of attributes in attribute tables.
 
-A table is a dataclass, whose fields are declared with `attribute`:
+A table is a dataclass, whose fields are declared with `attribute`, or with `flag`, `count` or
+`duration`, which give what all attributes of these kinds have in common:
 
     @dataclass(frozen=True, kw_only=True)
     class JournalSettings:
-        cleanup_interval: float = attribute(30.0, "Time between cleanups.", unit=Unit.SECONDS)
+        cleanup_interval: float = duration(30.0, "Time between cleanups.")
+        checksum: bool = flag("Whether batches carry a checksum.", default=True)
 
 It can be a base class of a settings model, which then has the same names, defaults and
 descriptions:
@@ -23,7 +25,15 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
 
-__all__ = ["Attribute", "Unit", "attribute", "attributes_of"]
+__all__ = [
+    "Attribute",
+    "Unit",
+    "attribute",
+    "attributes_of",
+    "count",
+    "duration",
+    "flag",
+]
 
 _T = TypeVar("_T")
 
@@ -113,6 +123,28 @@ def attribute(
     """Declare a field of a table: its default, and the arguments of `Attribute`."""
     documentation = Attribute(description, uri_name, unit, minimum, maximum)
     return cast("_T", _Declaration(default, documentation))
+
+
+def flag(description: str, uri_name: str | None = None, *, default: bool = False) -> bool:
+    """Declare a field that is true or false."""
+    return attribute(default, description, uri_name)
+
+
+def count(
+    default: _T,
+    description: str,
+    uri_name: str | None = None,
+    *,
+    minimum: int = 0,
+    maximum: int | None = None,
+) -> _T:
+    """Declare a field with a number of things, which is not negative."""
+    return attribute(default, description, uri_name, minimum=minimum, maximum=maximum)
+
+
+def duration(default: _T, description: str, uri_name: str | None = None) -> _T:
+    """Declare a field with a time in seconds."""
+    return attribute(default, description, uri_name, Unit.SECONDS)
 
 
 def attributes_of(table: type[Any]) -> dict[str, tuple[Any, Attribute]]:

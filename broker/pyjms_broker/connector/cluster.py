@@ -19,7 +19,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.transport.discovery.addresses import NETWORK
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
-from pyjms_broker.attribute import attribute
+from pyjms_broker.attribute import attribute, flag
 
 __all__ = ["ClusterAttributes", "ClusterClient", "ClusterClients"]
 
@@ -36,14 +36,14 @@ _NOT_IN_A_LIST: Final = re.compile(r"[\s,()]")
 class ClusterAttributes:
     """The attributes of a connector for the notification of clients."""
 
-    update_cluster_clients: bool = attribute(
-        False, "Whether failover clients are told about brokers connected by bridges."
+    update_cluster_clients: bool = flag(
+        "Whether failover clients are told about brokers connected by bridges."
     )
-    rebalance_cluster_clients: bool = attribute(
-        False, "Whether clients are redistributed when a broker has joined."
+    rebalance_cluster_clients: bool = flag(
+        "Whether clients are redistributed when a broker has joined."
     )
-    update_cluster_clients_on_remove: bool = attribute(
-        False, "Whether a broker is removed from the list when its last bridge has ended."
+    update_cluster_clients_on_remove: bool = flag(
+        "Whether a broker is removed from the list when its last bridge has ended."
     )
     update_cluster_filter: str | None = attribute(
         None, "Names of the listed brokers: comma-separated regular expressions; null: all."

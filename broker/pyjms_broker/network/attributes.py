@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from pyjms.jms.destination import Destination
-from pyjms_broker.attribute import Attribute, attribute
+from pyjms_broker.attribute import Attribute, attribute, count, flag
 
 __all__ = ["NetworkConnectorAttributes"]
 
@@ -27,17 +27,18 @@ class NetworkConnectorAttributes:
     remote_password: Annotated[str | None, Attribute("That user's password; null: password.")] = (
         field(default=None, repr=False)
     )
-    duplex: bool = attribute(
-        False, "Whether the remote broker also forwards to this one over the same connection."
+    duplex: bool = flag(
+        "Whether the remote broker also forwards to this one over the same connection."
     )
-    conduit_subscriptions: bool = attribute(
-        True, "Whether the remote consumers of a destination are combined, without their selectors."
+    conduit_subscriptions: bool = flag(
+        "Whether the remote consumers of a destination are combined, without their selectors.",
+        default=True,
     )
-    conduit_network_queue_subscriptions: bool = attribute(
-        False, "Whether this includes queue consumers of brokers behind the remote one."
+    conduit_network_queue_subscriptions: bool = flag(
+        "Whether this includes queue consumers of brokers behind the remote one."
     )
-    decrease_network_consumer_priority: bool = attribute(
-        False, "Whether consumers of this broker are preferred to remote consumers."
+    decrease_network_consumer_priority: bool = flag(
+        "Whether consumers of this broker are preferred to remote consumers."
     )
     consumer_priority_base: int = attribute(
         -5,
@@ -56,50 +57,49 @@ class NetworkConnectorAttributes:
     consumer_ttl: int | None = attribute(
         None, "The same for consumers; null: network_ttl.", minimum=-1
     )
-    suppress_duplicate_queue_subscriptions: bool = attribute(
-        False, "Whether a queue consumer reachable over two paths is served over one of them."
+    suppress_duplicate_queue_subscriptions: bool = flag(
+        "Whether a queue consumer reachable over two paths is served over one of them."
     )
-    suppress_duplicate_topic_subscriptions: bool = attribute(True, "The same for topic consumers.")
-    dynamic_only: bool = attribute(
-        False, "Whether durable subscriptions are forwarded only while they have a consumer."
+    suppress_duplicate_topic_subscriptions: bool = flag(
+        "The same for topic consumers.", default=True
     )
-    static_bridge: bool = attribute(
-        False, "Whether only statically_included_destinations are forwarded, always."
+    dynamic_only: bool = flag(
+        "Whether durable subscriptions are forwarded only while they have a consumer."
     )
-    bridge_temp_destinations: bool = attribute(
-        True, "Whether temporary destinations are forwarded, for replies."
+    static_bridge: bool = flag(
+        "Whether only statically_included_destinations are forwarded, always."
     )
-    prefetch_size: int = attribute(1000, "Prefetch of a bridge per destination.", minimum=1)
-    advisory_prefetch_size: int = attribute(
-        0, "Prefetch of the remote broker's advisories; 0: prefetch_size.", minimum=0
+    bridge_temp_destinations: bool = flag(
+        "Whether temporary destinations are forwarded, for replies.", default=True
     )
-    advisory_ack_percentage: int = attribute(
+    prefetch_size: int = count(1000, "Prefetch of a bridge per destination.", minimum=1)
+    advisory_prefetch_size: int = count(
+        0, "Prefetch of the remote broker's advisories; 0: prefetch_size."
+    )
+    advisory_ack_percentage: int = count(
         75,
         "Percentage of this prefetch after which advisories are acknowledged.",
         minimum=1,
         maximum=100,
     )
-    always_sync_send: bool = attribute(
-        True, "Whether the remote broker also confirms non-persistent messages."
+    always_sync_send: bool = flag(
+        "Whether the remote broker also confirms non-persistent messages.", default=True
     )
     destination_filter: str | None = attribute(
         None, "Advisory topics that report remote consumers; null: for the included destinations."
     )
-    sync_durable_subs: bool = attribute(
-        False,
-        "Whether the brokers exchange their durable subscriptions each time they connect.",
+    sync_durable_subs: bool = flag(
+        "Whether the brokers exchange their durable subscriptions each time they connect."
     )
-    use_virtual_dest_subs: bool = attribute(
-        False, "Whether consumers fed by remote virtual destinations count as consumers of these."
+    use_virtual_dest_subs: bool = flag(
+        "Whether consumers fed by remote virtual destinations count as consumers of these."
     )
-    use_compression: bool = attribute(
-        False, "Whether the bodies of forwarded messages are compressed."
+    use_compression: bool = flag("Whether the bodies of forwarded messages are compressed.")
+    advisory_for_failed_forward: bool = flag(
+        "Whether each message that the remote broker refuses causes an advisory."
     )
-    advisory_for_failed_forward: bool = attribute(
-        False, "Whether each message that the remote broker refuses causes an advisory."
-    )
-    check_duplicate_messages_on_duplex: bool = attribute(
-        False, "Whether persistent messages sent again over a duplex connection are dropped."
+    check_duplicate_messages_on_duplex: bool = flag(
+        "Whether persistent messages sent again over a duplex connection are dropped."
     )
     client_id_token: str = attribute("_", "Separator of the parts of the bridge's client ids.")
     dynamically_included_destinations: tuple[Destination, ...] = ()

@@ -30,7 +30,7 @@ from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.attribute import attribute
+from pyjms_broker.attribute import attribute, count, flag
 
 __all__ = ["MulticastTraceBrokerPlugin", "UDPTraceBrokerPlugin"]
 
@@ -53,7 +53,7 @@ class UDPTraceBrokerPlugin:
     destination: str = attribute(
         "udp://127.0.0.1:61616", "Address that datagrams are sent to: udp://host:port."
     )
-    broadcast: bool = attribute(True, "Whether the address may be a broadcast address.")
+    broadcast: bool = flag("Whether the address may be a broadcast address.", default=True)
     max_trace_datagram_size: int = attribute(
         4096,
         "Maximum size of a datagram in bytes; larger ones are not sent.",
@@ -106,8 +106,8 @@ class MulticastTraceBrokerPlugin(UDPTraceBrokerPlugin):
     destination: str = attribute(
         "multicast://224.1.2.3:61616", "The group: multicast://address:port."
     )
-    time_to_live: int = attribute(
-        1, "Maximum number of networks that a datagram traverses.", minimum=0, maximum=255
+    time_to_live: int = count(
+        1, "Maximum number of networks that a datagram traverses.", maximum=255
     )
 
     def __post_init__(self) -> None:

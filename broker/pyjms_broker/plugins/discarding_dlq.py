@@ -13,7 +13,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.attribute import attribute
+from pyjms_broker.attribute import attribute, count, flag
 from pyjms_broker.plugins.dead_letter_filter import DeadLetterFilter
 
 __all__ = ["DiscardingDLQBrokerPlugin"]
@@ -29,21 +29,19 @@ class DiscardingDLQBrokerPlugin:
         ConfigurationException: `drop_only` has an invalid regular expression.
     """
 
-    drop_all: bool = attribute(True, "Whether the messages of all destinations are discarded.")
-    drop_temporary_topics: bool = attribute(
-        True, "Whether messages of temporary topics are discarded."
+    drop_all: bool = flag("Whether the messages of all destinations are discarded.", default=True)
+    drop_temporary_topics: bool = flag(
+        "Whether messages of temporary topics are discarded.", default=True
     )
-    drop_temporary_queues: bool = attribute(
-        True, "Whether messages of temporary queues are discarded."
+    drop_temporary_queues: bool = flag(
+        "Whether messages of temporary queues are discarded.", default=True
     )
     drop_only: str | None = attribute(
         None,
         "Regular expressions, separated by spaces: messages of destinations whose whole name "
         "matches one are discarded; null: none.",
     )
-    report_interval: int = attribute(
-        1000, "Number of discarded messages between log lines; 0: none.", minimum=0
-    )
+    report_interval: int = count(1000, "Number of discarded messages between log lines; 0: none.")
 
     def __post_init__(self) -> None:
         self.patterns()

@@ -30,7 +30,7 @@ from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import Unit, attribute, flag
 
 __all__ = ["ConnectionDotFilePlugin", "DestinationDotFilePlugin", "DotFilePlugin"]
 
@@ -78,8 +78,8 @@ class ConnectionDotFilePlugin(DotFilePlugin):
     Source: ActiveMQ ConnectionDotFilePlugin.
     """
 
-    redraw_on_remove: bool = attribute(
-        False, "Whether the file is also redrawn when a consumer or producer is removed."
+    redraw_on_remove: bool = flag(
+        "Whether the file is also redrawn when a consumer or producer is removed."
     )
 
     def install_plugin(self, broker: Broker) -> Broker:

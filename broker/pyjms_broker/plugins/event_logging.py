@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.attribute import attribute
+from pyjms_broker.attribute import attribute, flag
 
 __all__ = ["MAXIMUM_LOGGERS", "LoggingBrokerPlugin"]
 
@@ -36,7 +36,7 @@ def _switch(default: bool, things: str, events: str) -> bool:
 class LoggingBrokerPlugin:
     """Selects the events to log, at level INFO. Source: ActiveMQ LoggingBrokerPlugin."""
 
-    log_all: bool = attribute(False, "Whether all events are logged.")
+    log_all: bool = flag("Whether all events are logged.")
     log_connection_events: bool = _switch(True, "connections", ": opened, closed")
     log_session_events: bool = _switch(True, "sessions", ": opened, closed")
     log_transaction_events: bool = _switch(False, "transactions", ": begun, prepared, ended")
@@ -47,8 +47,8 @@ class LoggingBrokerPlugin:
     log_internal_events: bool = _switch(
         False, "destinations", ", and expired, dead and discarded messages"
     )
-    per_destination_logger: bool = attribute(
-        False, "Whether messages sent to a destination are logged by a logger with its name."
+    per_destination_logger: bool = flag(
+        "Whether messages sent to a destination are logged by a logger with its name."
     )
 
     def install_plugin(self, broker: Broker) -> Broker:

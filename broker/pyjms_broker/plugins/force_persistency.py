@@ -12,7 +12,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import PluginFilter
-from pyjms_broker.attribute import attribute
+from pyjms_broker.attribute import flag
 
 __all__ = ["ForcePersistencyModeBrokerPlugin"]
 
@@ -21,8 +21,8 @@ __all__ = ["ForcePersistencyModeBrokerPlugin"]
 class ForcePersistencyModeBrokerPlugin:
     """Overrides the delivery mode. Source: ActiveMQ ForcePersistencyModeBrokerPlugin."""
 
-    persistence_flag: bool = attribute(
-        False, "Whether all messages are persistent, dead letters included; false: none is."
+    persistence_flag: bool = flag(
+        "Whether all messages are persistent, dead letters included; false: none is."
     )
 
     def install_plugin(self, broker: Broker) -> Broker:

@@ -28,7 +28,7 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import attribute, count, duration, flag
 from pyjms_broker.plugins.dead_letter_filter import DeadLetterFilter
 from pyjms_broker.policy.wildcard import matches, specificity
 from pyjms_broker.scheduler.schedule_properties import number_of, properties_of
@@ -58,25 +58,15 @@ class RedeliveryPolicy:
     maximum_redeliveries: int = attribute(
         6, "How often a message is delivered again; -1: no limit.", minimum=_UNLIMITED
     )
-    initial_redelivery_delay: float = attribute(
-        1.0, "Time before the first redelivery, 1s or more.", unit=Unit.SECONDS
-    )
-    redelivery_delay: float = attribute(
-        1.0, "Time before each further redelivery, 1s or more.", unit=Unit.SECONDS
-    )
-    use_exponential_back_off: bool = attribute(
-        False, "Whether this time is multiplied for each further redelivery."
+    initial_redelivery_delay: float = duration(1.0, "Time before the first redelivery, 1s or more.")
+    redelivery_delay: float = duration(1.0, "Time before each further redelivery, 1s or more.")
+    use_exponential_back_off: bool = flag(
+        "Whether this time is multiplied for each further redelivery."
     )
     back_off_multiplier: float = attribute(5.0, "Factor of the time; 1 or less: no multiplication.")
-    maximum_redelivery_delay: float = attribute(
-        0.0, "Maximum time; 0: unlimited.", unit=Unit.SECONDS
-    )
-    use_collision_avoidance: bool = attribute(
-        False, "Whether the times of further redeliveries vary randomly."
-    )
-    collision_avoidance_percent: int = attribute(
-        15, "Maximum variation in percent.", minimum=0, maximum=100
-    )
+    maximum_redelivery_delay: float = duration(0.0, "Maximum time; 0: unlimited.")
+    use_collision_avoidance: bool = flag("Whether the times of further redeliveries vary randomly.")
+    collision_avoidance_percent: int = count(15, "Maximum variation in percent.", maximum=100)
 
     def __post_init__(self) -> None:
         for name in ("initial_redelivery_delay", "redelivery_delay"):
@@ -108,12 +98,13 @@ class RedeliveryPlugin:
         ConfigurationException: there are several policies for the same destination.
     """
 
-    send_to_dlq_if_max_retries_exceeded: bool = attribute(
-        True,
+    send_to_dlq_if_max_retries_exceeded: bool = flag(
         "Whether a message is dead-lettered after its last redelivery; false: it is discarded.",
+        default=True,
     )
-    fallback_to_dead_letter: bool = attribute(
-        True, "Whether messages without a policy are dead-lettered; false: they are discarded."
+    fallback_to_dead_letter: bool = flag(
+        "Whether messages without a policy are dead-lettered; false: they are discarded.",
+        default=True,
     )
     redelivery_policy_map: tuple[RedeliveryPolicy, ...] = ()
     """The policies, of which the most specific applies; one may have no destination."""

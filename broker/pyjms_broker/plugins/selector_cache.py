@@ -27,7 +27,7 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import Unit, attribute, duration, flag
 
 __all__ = ["MOST_SELECTORS", "VirtualSelectorCacheBroker", "VirtualSelectorCacheBrokerPlugin"]
 
@@ -47,16 +47,14 @@ class VirtualSelectorCacheBrokerPlugin:
     persist_file: Path | str | None = attribute(
         None, "File that keeps the selectors across restarts; null: no file.", unit=Unit.PATH
     )
-    persist_interval: float = attribute(
-        600.0,
-        "Time between writes of changed selectors to the file; also written at the stop.",
-        unit=Unit.SECONDS,
+    persist_interval: float = duration(
+        600.0, "Time between writes of changed selectors to the file; also written at the stop."
     )
-    single_selector_per_destination: bool = attribute(
-        False, "Whether only the last selector of a queue is remembered, which may be none."
+    single_selector_per_destination: bool = flag(
+        "Whether only the last selector of a queue is remembered, which may be none."
     )
-    ignore_wildcard_selectors: bool = attribute(
-        False, "Whether selectors with LIKE and a wildcard are not remembered."
+    ignore_wildcard_selectors: bool = flag(
+        "Whether selectors with LIKE and a wildcard are not remembered."
     )
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import duration, flag
 
 __all__ = ["TimeStampingBrokerPlugin"]
 
@@ -22,16 +22,14 @@ __all__ = ["TimeStampingBrokerPlugin"]
 class TimeStampingBrokerPlugin:
     """Sets JMSTimestamp to the broker's time. Source: ActiveMQ TimeStampingBrokerPlugin."""
 
-    zero_expiration_override: float = attribute(
-        0.0, "Time to live of messages that have none; 0: they do not expire.", unit=Unit.SECONDS
+    zero_expiration_override: float = duration(
+        0.0, "Time to live of messages that have none; 0: they do not expire."
     )
-    ttl_ceiling: float = attribute(0.0, "Longest time to live; 0: unlimited.", unit=Unit.SECONDS)
-    future_only: bool = attribute(
-        False, "Whether a message is left unchanged if the change would make it expire earlier."
+    ttl_ceiling: float = duration(0.0, "Longest time to live; 0: unlimited.")
+    future_only: bool = flag(
+        "Whether a message is left unchanged if the change would make it expire earlier."
     )
-    process_network_messages: bool = attribute(
-        False, "Whether messages from other brokers are also stamped."
-    )
+    process_network_messages: bool = flag("Whether messages from other brokers are also stamped.")
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import attribute, count, duration, flag
 from pyjms_broker.policy.audit import MessageAudit
 
 if TYPE_CHECKING:
@@ -45,18 +45,16 @@ class DeadLetterOptions(TypedDict, total=False):
 class DeadLetterAttributes:
     """The attributes of every strategy."""
 
-    process_expired: bool = attribute(True, "Whether expired messages are kept as dead letters.")
-    process_non_persistent: bool = attribute(False, "Whether non-persistent messages are kept.")
-    expiration: float = attribute(
-        0.0, "Time until dead letters expire; 0: never.", unit=Unit.SECONDS
+    process_expired: bool = flag("Whether expired messages are kept as dead letters.", default=True)
+    process_non_persistent: bool = flag("Whether non-persistent messages are kept.")
+    expiration: float = duration(0.0, "Time until dead letters expire; 0: never.")
+    enable_audit: bool = flag(
+        "Whether dead letters with a repeated message id are discarded.", default=True
     )
-    enable_audit: bool = attribute(
-        True, "Whether dead letters with a repeated message id are discarded."
-    )
-    max_producers_to_audit: int = attribute(
+    max_producers_to_audit: int = count(
         64, "Number of producers that the audit remembers.", minimum=1
     )
-    max_audit_depth: int = attribute(
+    max_audit_depth: int = count(
         2048, "Number of messages of each producer that the audit remembers.", minimum=1
     )
 
@@ -111,8 +109,8 @@ class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
 
 
 def _to_queue(origins: str) -> bool:
-    return attribute(
-        True, f"Whether the dead letters of {origins} go to a queue; false: to a topic."
+    return flag(
+        f"Whether the dead letters of {origins} go to a queue; false: to a topic.", default=True
     )
 
 
@@ -130,10 +128,10 @@ class IndividualDeadLetterAttributes:
     topic_suffix: str | None = attribute(None, "Suffix of the dead-letter destinations of topics.")
     use_queue_for_queue_messages: bool = _to_queue("queues")
     use_queue_for_topic_messages: bool = _to_queue("topics")
-    destination_per_durable_subscriber: bool = attribute(
-        False, "Whether each durable subscription has its own dead-letter destination."
+    destination_per_durable_subscriber: bool = flag(
+        "Whether each durable subscription has its own dead-letter destination."
     )
-    max_destinations_to_audit: int = attribute(
+    max_destinations_to_audit: int = count(
         10_000, "Number of destinations that the audit remembers.", minimum=1
     )
 

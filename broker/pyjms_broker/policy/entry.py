@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import OldestMessageEvictionStrategy
 
@@ -42,11 +42,11 @@ _NO_POLICY_DEPTH: Final = 2048
 
 
 def _prefetch(default: int, consumers: str) -> int:
-    return attribute(default, f"Prefetch of {consumers} that do not set one.", minimum=0)
+    return count(default, f"Prefetch of {consumers} that do not set one.")
 
 
 def _advisory(event: str, subject: str = "") -> bool:
-    return attribute(False, f"Whether each {event} causes an advisory{subject}.")
+    return flag(f"Whether each {event} causes an advisory{subject}.")
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)  # only a base class
@@ -56,74 +56,63 @@ class PolicyAttributes:
     memory_limit: int = attribute(
         0, "Memory for the destination's messages; 0: no separate limit.", unit=Unit.BYTES
     )
-    producer_flow_control: bool = attribute(
-        True, "Whether senders wait while the destination is full."
+    producer_flow_control: bool = flag(
+        "Whether senders wait while the destination is full.", default=True
     )
     send_fail_if_no_space: bool | None = attribute(
         None, "Whether sends fail instead of waiting; null: as in system_usage."
     )
-    send_fail_if_no_space_after_timeout: float | None = attribute(
-        None,
-        "Time that sends wait before they fail, 0: unlimited; null: as in system_usage.",
-        unit=Unit.SECONDS,
+    send_fail_if_no_space_after_timeout: float | None = duration(
+        None, "Time that sends wait before they fail, 0: unlimited; null: as in system_usage."
     )
-    blocked_producer_warning_interval: float = attribute(
-        30.0,
-        "Minimum time between warnings about waiting senders; 0: no warnings.",
-        unit=Unit.SECONDS,
+    blocked_producer_warning_interval: float = duration(
+        30.0, "Minimum time between warnings about waiting senders; 0: no warnings."
     )
     minimum_message_size: int = attribute(
         1024,
         "Memory counted for each message in addition to its body and properties.",
         unit=Unit.BYTES,
     )
-    use_cache: bool = attribute(
-        True, "Whether stored messages are also kept in memory while there is space."
+    use_cache: bool = flag(
+        "Whether stored messages are also kept in memory while there is space.", default=True
     )
-    cursor_memory_high_water_mark: int = attribute(
+    cursor_memory_high_water_mark: int = count(
         70,
         "Percentage of the memory limits above which pending messages stay in the stores.",
-        minimum=0,
         maximum=100,
     )
-    store_usage_high_water_mark: int = attribute(
+    store_usage_high_water_mark: int = count(
         100, "Percentage of store_limit above which senders wait.", minimum=1, maximum=100
     )
-    persist_jms_redelivered: bool = attribute(
-        False, "Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."
+    persist_jms_redelivered: bool = flag(
+        "Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."
     )
     """Whether a queue's store marks each message as redelivered before it is sent."""
-    max_page_size: int = attribute(
+    max_page_size: int = count(
         200, "Maximum number of undispatched messages of a queue that are paged in.", minimum=1
     )
-    max_browse_page_size: int | None = attribute(
+    max_browse_page_size: int | None = count(
         400, "Maximum number of messages that a browser returns; null: unlimited.", minimum=1
     )
-    max_expire_page_size: int = attribute(
+    max_expire_page_size: int = count(
         400, "Maximum number of messages checked by an expiry scan.", minimum=1
     )
-    expire_messages_period: float = attribute(
-        30.0, "Time between expiry scans; 0: no scans.", unit=Unit.SECONDS
+    expire_messages_period: float = duration(30.0, "Time between expiry scans; 0: no scans.")
+    prioritized_messages: bool = flag("Whether messages are ordered by JMSPriority.")
+    strict_order_dispatch: bool = flag(
+        "Whether one consumer's prefetch is filled before the next one's."
     )
-    prioritized_messages: bool = attribute(False, "Whether messages are ordered by JMSPriority.")
-    strict_order_dispatch: bool = attribute(
-        False, "Whether one consumer's prefetch is filled before the next one's."
+    use_consumer_priority: bool = flag(
+        "Whether consumers of higher priority are preferred.", default=True
     )
-    use_consumer_priority: bool = attribute(
-        True, "Whether consumers of higher priority are preferred."
+    all_consumers_exclusive_by_default: bool = flag("Whether every consumer is exclusive.")
+    lazy_dispatch: bool = flag(
+        "Whether only as many messages are paged in as the consumers have capacity for."
     )
-    all_consumers_exclusive_by_default: bool = attribute(
-        False, "Whether every consumer is exclusive."
+    consumers_before_dispatch_starts: int = count(
+        0, "Number of consumers to wait for before the first dispatch."
     )
-    lazy_dispatch: bool = attribute(
-        False, "Whether only as many messages are paged in as the consumers have capacity for."
-    )
-    consumers_before_dispatch_starts: int = attribute(
-        0, "Number of consumers to wait for before the first dispatch.", minimum=0
-    )
-    time_before_dispatch_starts: float = attribute(
-        0.0, "Time to wait before the first dispatch.", unit=Unit.SECONDS
-    )
+    time_before_dispatch_starts: float = duration(0.0, "Time to wait before the first dispatch.")
     """Seconds to wait before the first dispatch.
     With `consumers_before_dispatch_starts` it is the longest wait, and 0 means 1 second.
     """
@@ -136,17 +125,20 @@ class PolicyAttributes:
     topic_prefetch: int = _prefetch(32767, "topic consumers")
     durable_topic_prefetch: int = _prefetch(100, "durable subscribers")
     """The prefetches replace a consumer's own only if that is the built-in default."""
-    use_prefetch_extension: bool = attribute(
-        True, "Whether delivered messages leave the prefetch window before they are acknowledged."
+    use_prefetch_extension: bool = flag(
+        "Whether delivered messages leave the prefetch window before they are acknowledged.",
+        default=True,
     )
-    enable_audit: bool = attribute(True, "Whether messages with a repeated message id are dropped.")
-    max_producers_to_audit: int = attribute(
+    enable_audit: bool = flag(
+        "Whether messages with a repeated message id are dropped.", default=True
+    )
+    max_producers_to_audit: int = count(
         64, "Number of producers that the audit remembers.", minimum=1
     )
-    max_audit_depth: int = attribute(
+    max_audit_depth: int = count(
         10_000, "Number of messages of each producer that a topic's audit remembers.", minimum=1
     )
-    max_queue_audit_depth: int = attribute(
+    max_queue_audit_depth: int = count(
         10_000, "Number of messages of each producer that a queue's audit remembers.", minimum=1
     )
     pending_queue_policy: PendingQueuePolicy = attribute(
@@ -166,26 +158,21 @@ class PolicyAttributes:
     )
     """The cursor of a durable subscription: `storeDurableSubscriberCursor` leaves pending
     messages in the stores, like a queue's; `vmDurableCursor` keeps all in memory."""
-    always_retroactive: bool = attribute(
-        False, "Whether all non-durable topic consumers are retroactive."
-    )
+    always_retroactive: bool = flag("Whether all non-durable topic consumers are retroactive.")
     max_destinations: int = attribute(
         -1, "Maximum number of destinations that match the policy; -1: unlimited.", minimum=-1
     )
-    gc_inactive_destinations: bool = attribute(
-        False, "Whether unused destinations are removed; see schedule_period_for_destination_purge."
+    gc_inactive_destinations: bool = flag(
+        "Whether unused destinations are removed; see schedule_period_for_destination_purge."
     )
-    inactive_timeout_before_gc: float = attribute(
-        60.0,
-        "Time without consumers, producers and messages before their removal; 0: never.",
-        unit=Unit.SECONDS,
+    inactive_timeout_before_gc: float = duration(
+        60.0, "Time without consumers, producers and messages before their removal; 0: never."
     )
-    gc_with_network_consumers: bool = attribute(
-        False, "Whether destinations with only network consumers count as unused."
+    gc_with_network_consumers: bool = flag(
+        "Whether destinations with only network consumers count as unused."
     )
-    send_advisory_if_no_consumers: bool = attribute(
-        False,
-        "Whether a non-persistent message without a consumer is sent to an advisory topic.",
+    send_advisory_if_no_consumers: bool = flag(
+        "Whether a non-persistent message without a consumer is sent to an advisory topic."
     )
     advisory_for_delivery: bool = _advisory("enqueued message")
     advisory_for_dispatched: bool = _advisory("dispatched message")
@@ -196,8 +183,8 @@ class PolicyAttributes:
         "message that arrives at full memory", " about its producer"
     )
     advisory_when_full: bool = _advisory("message that arrives at full memory", " about the memory")
-    include_body_for_advisory: bool = attribute(
-        False, "Whether advisories about messages contain their bodies."
+    include_body_for_advisory: bool = flag(
+        "Whether advisories about messages contain their bodies."
     )
 
 

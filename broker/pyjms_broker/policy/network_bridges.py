@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import count, duration, flag
 
 __all__ = ["ConditionalNetworkBridgeAttributes", "ConditionalNetworkBridgeFilterFactory"]
 
@@ -13,21 +13,14 @@ __all__ = ["ConditionalNetworkBridgeAttributes", "ConditionalNetworkBridgeFilter
 class ConditionalNetworkBridgeAttributes:
     """The attributes of `ConditionalNetworkBridgeFilterFactory`."""
 
-    replay_when_no_consumers: bool = attribute(
-        False,
-        "Whether messages return to the broker they came from once the queue has no consumer.",
+    replay_when_no_consumers: bool = flag(
+        "Whether messages return to the broker they came from once the queue has no consumer."
     )
-    replay_delay: float = attribute(
-        0.0, "Time that a message stays before it may return.", unit=Unit.SECONDS
-    )
-    rate_limit: int = attribute(
-        0, "Messages that a bridge takes in rate_duration; 0: any number.", minimum=0
-    )
-    rate_duration: float = attribute(
-        1.0, "Time for which rate_limit is counted.", unit=Unit.SECONDS
-    )
-    selector_aware: bool = attribute(
-        False, "Whether a consumer counts only if its selector matches the message."
+    replay_delay: float = duration(0.0, "Time that a message stays before it may return.")
+    rate_limit: int = count(0, "Messages that a bridge takes in rate_duration; 0: any number.")
+    rate_duration: float = duration(1.0, "Time for which rate_limit is counted.")
+    selector_aware: bool = flag(
+        "Whether a consumer counts only if its selector matches the message."
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyjms import _clock
 from pyjms.errors import ConfigurationException
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import attribute, duration, flag
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
@@ -68,20 +68,17 @@ class AbortSlowConsumerAttributes:
     max_slow_count: int = attribute(
         -1, "How often a consumer may become slow before it is aborted; -1: any number."
     )
-    max_slow_duration: float = attribute(
+    max_slow_duration: float = duration(
         30.0,
         "Time that a consumer may be slow before it is aborted, in whole check periods; "
         "0: unlimited.",
-        unit=Unit.SECONDS,
     )
-    check_period: float = attribute(
-        30.0, "Time between checks of the consumers.", unit=Unit.SECONDS
+    check_period: float = duration(30.0, "Time between checks of the consumers.")
+    abort_connection: bool = flag(
+        "Whether the consumer's connection is closed, instead of the consumer."
     )
-    abort_connection: bool = attribute(
-        False, "Whether the consumer's connection is closed, instead of the consumer."
-    )
-    ignore_network_consumers: bool = attribute(
-        True, "Whether consumers of a network of brokers are never aborted."
+    ignore_network_consumers: bool = flag(
+        "Whether consumers of a network of brokers are never aborted.", default=True
     )
 
     def __post_init__(self) -> None:
@@ -93,11 +90,11 @@ class AbortSlowConsumerAttributes:
 class AbortSlowAckConsumerAttributes(AbortSlowConsumerAttributes):
     """The attributes of the strategy based on acknowledgements."""
 
-    max_time_since_last_ack: float = attribute(
-        30.0, "Time without an acknowledgement after which it is slow.", unit=Unit.SECONDS
+    max_time_since_last_ack: float = duration(
+        30.0, "Time without an acknowledgement after which it is slow."
     )
-    ignore_idle_consumers: bool = attribute(
-        True, "Whether consumers that have no unacknowledged message are never slow."
+    ignore_idle_consumers: bool = flag(
+        "Whether consumers that have no unacknowledged message are never slow.", default=True
     )
 
 

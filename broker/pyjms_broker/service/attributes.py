@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pyjms.selector import DEFAULT_LIMITS
-from pyjms_broker.attribute import Attribute, Unit, attribute, attributes_of
+from pyjms_broker.attribute import Attribute, Unit, attribute, attributes_of, count, duration, flag
 from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.flow import system_usage as usage
 
@@ -36,10 +36,10 @@ class BrokerAttributes:
             "Unique in the process; characters outside [a-zA-Z0-9._:-] become _.", "brokerName"
         ),
     ] = field(default="localhost", kw_only=False)
-    persistent: bool = attribute(
-        True,
+    persistent: bool = flag(
         "Whether messages survive a restart; false: they are kept in memory only.",
         "persistent",
+        default=True,
     )
     data_directory: Path | str = attribute(
         DEFAULT_DATA_DIRECTORY,
@@ -47,101 +47,89 @@ class BrokerAttributes:
         "dataDirectory",
         Unit.PATH,
     )
-    delete_all_messages_on_startup: bool = attribute(
-        False, "Whether the broker starts with an empty store.", "deleteAllMessagesOnStartup"
+    delete_all_messages_on_startup: bool = flag(
+        "Whether the broker starts with an empty store.", "deleteAllMessagesOnStartup"
     )
-    advisory_support: bool = attribute(
-        True,
+    advisory_support: bool = flag(
         "Whether advisories are sent; Java clients need them for temporary destinations.",
         "advisorySupport",
+        default=True,
     )
-    anonymous_producer_advisory_support: bool = attribute(
-        False,
+    anonymous_producer_advisory_support: bool = flag(
         "Whether producers without a destination also cause advisories.",
         "anonymousProducerAdvisorySupport",
     )
-    use_virtual_topics: bool = attribute(
-        True,
+    use_virtual_topics: bool = flag(
         "Whether VirtualTopic.> feeds the queues Consumer.*.VirtualTopic.>.",
         "useVirtualTopics",
+        default=True,
     )
-    use_virtual_dest_subs: bool = attribute(
-        False,
+    use_virtual_dest_subs: bool = flag(
         "Whether consumers of queues fed by virtual destinations cause advisories for these.",
         "useVirtualDestSubs",
     )
-    use_virtual_dest_subs_on_creation: bool = attribute(
-        False,
+    use_virtual_dest_subs_on_creation: bool = flag(
         "Whether such queues cause them even without consumers; needs use_virtual_dest_subs.",
         "useVirtualDestSubsOnCreation",
     )
-    use_mirrored_queues: bool = attribute(
-        False,
-        "Whether messages to queue x are copied to VirtualTopic.Mirror.x.",
-        "useMirroredQueues",
+    use_mirrored_queues: bool = flag(
+        "Whether messages to queue x are copied to VirtualTopic.Mirror.x.", "useMirroredQueues"
     )
-    use_temp_mirrored_queues: bool = attribute(
-        True, "Whether temporary queues are also mirrored.", "useTempMirroredQueues"
+    use_temp_mirrored_queues: bool = flag(
+        "Whether temporary queues are also mirrored.", "useTempMirroredQueues", default=True
     )
-    populate_jmsx_user_id: bool = attribute(
-        False, "Whether messages get their sender's login name as JMSXUserID.", "populateJMSXUserID"
+    populate_jmsx_user_id: bool = flag(
+        "Whether messages get their sender's login name as JMSXUserID.", "populateJMSXUserID"
     )
-    use_authenticated_principal_for_jmsx_user_id: bool = attribute(
-        False,
+    use_authenticated_principal_for_jmsx_user_id: bool = flag(
         "Whether JMSXUserID is the authenticated user, not the name that the client sent.",
         "useAuthenticatedPrincipalForJMSXUserID",
     )
-    enable_message_expiration_on_active_durable_subs: bool = attribute(
-        False,
+    enable_message_expiration_on_active_durable_subs: bool = flag(
         "Whether the expiry scan includes durable subscriptions that are in use.",
         "enableMessageExpirationOnActiveDurableSubs",
     )
-    allow_temp_auto_creation_on_send: bool = attribute(
-        False,
+    allow_temp_auto_creation_on_send: bool = flag(
         "Whether sending to an unknown temporary destination creates it.",
         "allowTempAutoCreationOnSend",
     )
-    maximum_destinations: int = attribute(
+    maximum_destinations: int = count(
         _LIMITS.maximum,
         "Maximum number of destinations of all kinds; ActiveMQ has no limit.",
         "maximumDestinations",
         minimum=1,
     )
-    maximum_destinations_per_connection: int = attribute(
+    maximum_destinations_per_connection: int = count(
         _LIMITS.per_connection,
         "Maximum number of queues and topics created by one connection; ActiveMQ has no limit.",
         "maximumDestinationsPerConnection",
         minimum=1,
     )
-    maximum_destinations_per_user: int = attribute(
+    maximum_destinations_per_user: int = count(
         _LIMITS.per_user,
         "Maximum number of existing ones created by one user; all clients without a name are one.",
         "maximumDestinationsPerUser",
         minimum=1,
     )
-    offline_durable_subscriber_timeout: float = attribute(
+    offline_durable_subscriber_timeout: float = duration(
         0.0,
         "Time without a consumer after which a durable subscription is removed; 0: never.",
         "offlineDurableSubscriberTimeout",
-        Unit.SECONDS,
     )
-    offline_durable_subscriber_task_schedule: float = attribute(
+    offline_durable_subscriber_task_schedule: float = duration(
         300.0,
         "Time between checks for such subscriptions; 0: no checks.",
         "offlineDurableSubscriberTaskSchedule",
-        Unit.SECONDS,
     )
-    schedule_period_for_destination_purge: float = attribute(
+    schedule_period_for_destination_purge: float = duration(
         _LIMITS.purge_period,
         "Time between sweeps for gc_inactive_destinations of policies; 0: no sweeps.",
         "schedulePeriodForDestinationPurge",
-        Unit.SECONDS,
     )
-    max_purged_destinations_per_sweep: int = attribute(
+    max_purged_destinations_per_sweep: int = count(
         _LIMITS.purge_maximum,
         "Maximum number of destinations removed by one sweep; 0: unlimited.",
         "maxPurgedDestinationsPerSweep",
-        minimum=0,
     )
     unfinished_frames_limit: int = attribute(
         512 * 1024 * 1024,
@@ -149,11 +137,10 @@ class BrokerAttributes:
         "unfinishedFramesLimit",
         Unit.BYTES,
     )
-    frame_read_timeout: float = attribute(
+    frame_read_timeout: float = duration(
         30.0,
         "Maximum time to receive such a message while others need its memory.",
         "frameReadTimeout",
-        Unit.SECONDS,
     )
     unsent_frames_limit: int = attribute(
         512 * 1024 * 1024,
@@ -161,67 +148,59 @@ class BrokerAttributes:
         "unsentFramesLimit",
         Unit.BYTES,
     )
-    frame_write_timeout: float = attribute(
+    frame_write_timeout: float = duration(
         30.0,
         "Maximum time to read such a message while others need its memory.",
         "frameWriteTimeout",
-        Unit.SECONDS,
     )
-    connection_info_timeout: float = attribute(
+    connection_info_timeout: float = duration(
         120.0,
         "Maximum time for a client without keep-alives to identify itself; 0: no limit.",
         "connectionInfoTimeout",
-        Unit.SECONDS,
     )
-    allow_anonymous_remote: bool = attribute(
-        False,
+    allow_anonymous_remote: bool = flag(
         "Whether other machines may connect although there are no users; they may do anything.",
         "allowAnonymousRemote",
     )
-    reserved_file_handles: int = attribute(
+    reserved_file_handles: int = count(
         128,
         "File handles (of ulimit -n) reserved for the stores; clients that need them are refused.",
         "reservedFileHandles",
-        minimum=0,
     )
-    maximum_selector_steps: int = attribute(
+    maximum_selector_steps: int = count(
         DEFAULT_LIMITS.steps,
         "Maximum steps of a selector's regular expressions and lists per message.",
         "maximumSelectorSteps",
-        minimum=0,
     )
-    maximum_selector_characters: int = attribute(
+    maximum_selector_characters: int = count(
         DEFAULT_LIMITS.characters,
         "Maximum characters read or written by a selector's text operations per message.",
         "maximumSelectorCharacters",
-        minimum=0,
     )
-    maximum_selector_steps_per_second: int = attribute(
+    maximum_selector_steps_per_second: int = count(
         250_000,
         "Maximum steps of all selectors; above, expensive consumers are closed; 0: unlimited.",
         "maximumSelectorStepsPerSecond",
-        minimum=0,
     )
-    rollback_only_on_async_exception: bool = attribute(
-        True,
+    rollback_only_on_async_exception: bool = flag(
         "Whether a failed command that required no response makes the commit fail.",
         "rollbackOnlyOnAsyncException",
+        default=True,
     )
-    restart_allowed: bool = attribute(
-        True, "Whether the broker may be restarted after a stop.", "restartAllowed"
+    restart_allowed: bool = flag(
+        "Whether the broker may be restarted after a stop.", "restartAllowed", default=True
     )
-    scheduler_support: bool = attribute(
-        False,
+    scheduler_support: bool = flag(
         "Whether messages with AMQ_SCHEDULED_DELAY, _PERIOD or _CRON are scheduled.",
         "schedulerSupport",
     )
-    adjust_usage_limits: bool = attribute(
-        True,
+    adjust_usage_limits: bool = flag(
         "Whether limits above the memory or free disk space are lowered; false: the start fails.",
         "adjustUsageLimits",
+        default=True,
     )
-    max_scheduler_repeat_allowed: int = attribute(
-        1000, "Highest AMQ_SCHEDULED_REPEAT.", "maxSchedulerRepeatAllowed", minimum=0
+    max_scheduler_repeat_allowed: int = count(
+        1000, "Highest AMQ_SCHEDULED_REPEAT.", "maxSchedulerRepeatAllowed"
     )
     scheduler_directory: Path | str | None = attribute(
         None,
@@ -261,14 +240,13 @@ class SystemUsageAttributes:
         "systemUsage.jobSchedulerUsage.limit",
         Unit.LIMIT,
     )
-    send_fail_if_no_space: bool = attribute(
-        False, "Whether sends fail instead of waiting for space.", "systemUsage.sendFailIfNoSpace"
+    send_fail_if_no_space: bool = flag(
+        "Whether sends fail instead of waiting for space.", "systemUsage.sendFailIfNoSpace"
     )
-    send_fail_if_no_space_after_timeout: float = attribute(
+    send_fail_if_no_space_after_timeout: float = duration(
         0.0,
         "How long sends wait for space before they fail; 0: no limit.",
         "systemUsage.sendFailIfNoSpaceAfterTimeout",
-        Unit.SECONDS,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from pyjms import _clock
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
-from pyjms_broker.attribute import attribute
+from pyjms_broker.attribute import flag
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.store.api import StoreState
 
@@ -34,14 +34,10 @@ _RETRY_DELAY: Final = 1.0
 class IOExceptionHandler:
     """The reaction to a failed store. Source: ActiveMQ DefaultIOExceptionHandler."""
 
-    ignore_all_errors: bool = attribute(
-        False, "Whether the broker keeps running without its store."
-    )
-    stop_start_connectors: bool = attribute(
-        False, "Whether connectors are closed while the disk is full."
-    )
-    system_exit_on_shutdown: bool = attribute(
-        False, "Whether the process is ended with SIGTERM after the broker had to stop."
+    ignore_all_errors: bool = flag("Whether the broker keeps running without its store.")
+    stop_start_connectors: bool = flag("Whether connectors are closed while the disk is full.")
+    system_exit_on_shutdown: bool = flag(
+        "Whether the process is ended with SIGTERM after the broker had to stop."
     )
 
 

@@ -17,7 +17,7 @@ from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.attribute import attribute
+from pyjms_broker.attribute import attribute, flag
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
@@ -32,16 +32,15 @@ class VirtualTopicAttributes:
     name: str = attribute("VirtualTopic.>", "Name or pattern of the topics.")
     prefix: str = attribute("Consumer.*.", "Prefix of the queues' names, before the topic's name.")
     postfix: str = attribute("", "Suffix of the queues' names, after the topic's name.")
-    selector_aware: bool = attribute(
-        False,
-        "Whether a queue gets only the messages that a connected consumer's selector matches.",
+    selector_aware: bool = flag(
+        "Whether a queue gets only the messages that a connected consumer's selector matches."
     )
-    local: bool = attribute(False, "Whether messages that came from another broker are not copied.")
-    drop_on_resource_limit: bool = attribute(
-        False, "Whether a full queue is skipped instead of failing the send."
+    local: bool = flag("Whether messages that came from another broker are not copied.")
+    drop_on_resource_limit: bool = flag(
+        "Whether a full queue is skipped instead of failing the send."
     )
-    set_original_destination: bool = attribute(
-        True, "Whether copies have the topic as their original destination."
+    set_original_destination: bool = flag(
+        "Whether copies have the topic as their original destination.", default=True
     )
     """Whether copies have the queue as destination and the topic as original destination."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyjms.transport.tls import TlsOptions
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 
 __all__ = ["WebAttributes", "WebConfiguration"]
 
@@ -14,24 +14,22 @@ __all__ = ["WebAttributes", "WebConfiguration"]
 class WebAttributes:
     """The settings of the web server, except its parts, groups and TLS."""
 
-    enabled: bool = attribute(
-        True, "Whether the web server runs; false: this section has no effect."
+    enabled: bool = flag(
+        "Whether the web server runs; false: this section has no effect.", default=True
     )
     host: str = attribute(
         "127.0.0.1", "Address to listen on; 0.0.0.0: all interfaces, which needs users."
     )
-    port: int = attribute(8161, "Port to listen on; 0: any free port.", minimum=0, maximum=65_535)
-    maximum_connections: int = attribute(
-        200, "Maximum number of simultaneous connections.", minimum=1
-    )
+    port: int = count(8161, "Port to listen on; 0: any free port.", maximum=65_535)
+    maximum_connections: int = count(200, "Maximum number of simultaneous connections.", minimum=1)
     maximum_body_size: int = attribute(
         8 * 1024 * 1024, "Maximum size of a request's body.", unit=Unit.BYTES
     )
-    request_timeout: float = attribute(
-        20.0, "Maximum time to receive a request's header, and its body.", unit=Unit.SECONDS
+    request_timeout: float = duration(
+        20.0, "Maximum time to receive a request's header, and its body."
     )
-    session_timeout: float = attribute(
-        1800.0, "Time without requests after which a login session ends.", unit=Unit.SECONDS
+    session_timeout: float = duration(
+        1800.0, "Time without requests after which a login session ends."
     )
 
 

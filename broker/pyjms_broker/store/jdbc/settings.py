@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 
 __all__ = ["JDBCSettings", "JournalSettingsJDBC", "Locker", "Statements"]
 
@@ -38,77 +38,65 @@ class JDBCSettings:
     )
     """A URL of SQLAlchemy, such as `postgresql+psycopg://user:password@host/db`; None: SQLite."""
     statements: Statements = field(default_factory=Statements)
-    create_tables_on_startup: bool = attribute(True, "Whether missing tables are created at start.")
-    cleanup_period: float = attribute(
-        300.0,
-        "Time between deletions of acknowledged topic messages; 0: none.",
-        unit=Unit.SECONDS,
+    create_tables_on_startup: bool = flag(
+        "Whether missing tables are created at start.", default=True
     )
-    max_rows: int = attribute(
+    cleanup_period: float = duration(
+        300.0, "Time between deletions of acknowledged topic messages; 0: none."
+    )
+    max_rows: int = count(
         32767, "Maximum number of rows that one statement reads or deletes.", minimum=1
     )
-    enable_audit: bool = attribute(
-        False, "Whether messages with an already stored message id are dropped."
-    )
+    enable_audit: bool = flag("Whether messages with an already stored message id are dropped.")
     """Whether to drop messages whose id was stored before, even if it was removed since."""
-    max_producers_to_audit: int = attribute(
+    max_producers_to_audit: int = count(
         1024, "Number of producers that the audit remembers.", minimum=1
     )
-    max_audit_depth: int = attribute(
+    max_audit_depth: int = count(
         1000, "Number of messages of each producer that the audit remembers.", minimum=1
     )
-    audit_recovery_depth: int = attribute(
-        1024, "Number of the newest messages that the audit reads at start.", minimum=0
+    audit_recovery_depth: int = count(
+        1024, "Number of the newest messages that the audit reads at start."
     )
-    query_timeout: float | None = attribute(
-        None, "Timeout of a statement; null: none.", unit=Unit.SECONDS
-    )
+    query_timeout: float | None = duration(None, "Timeout of a statement; null: none.")
     """The time after which the database aborts a statement; None: never. No effect on SQLite."""
-    network_timeout: float | None = attribute(
-        None,
-        "Time until an unresponsive database counts as failed; null: the driver's default.",
-        unit=Unit.SECONDS,
+    network_timeout: float | None = duration(
+        None, "Time until an unresponsive database counts as failed; null: the driver's default."
     )
     """The timeout for connecting, and for detecting a dead peer; None: the driver's default."""
     transaction_isolation: str | None = attribute(
         None, "Isolation level such as READ COMMITTED; null: the driver's default."
     )
-    use_lock: bool = attribute(True, "Whether only one broker at a time may open the store.")
+    use_lock: bool = flag("Whether only one broker at a time may open the store.", default=True)
     locker: Locker = attribute(
         Locker.DATABASE,
         "Kind of the lock: database (a locked row), lease (a row with an expiry time).",
     )
-    lock_keep_alive_period: float = attribute(
-        30.0, "Time between checks that the lock is still held; 0: no checks.", unit=Unit.SECONDS
+    lock_keep_alive_period: float = duration(
+        30.0, "Time between checks that the lock is still held; 0: no checks."
     )
-    lock_acquire_sleep_interval: float = attribute(
-        10.0,
-        "Time between a slave's attempts to get the lock; duration of a lease.",
-        unit=Unit.SECONDS,
+    lock_acquire_sleep_interval: float = duration(
+        10.0, "Time between a slave's attempts to get the lock; duration of a lease."
     )
     """How often a waiting broker tries to acquire the lock; also how long a lease lasts."""
-    fail_if_locked: bool = attribute(
-        False, "Whether the start fails instead of waiting for the lock."
-    )
+    fail_if_locked: bool = flag("Whether the start fails instead of waiting for the lock.")
     lease_holder_id: str | None = attribute(
         None, "Name of the lease's holder; null: the broker's name."
     )
-    max_allowable_diff_from_db_time: float = attribute(
-        0.0,
-        "Clock difference above which a lease uses the database's clock; 0: never.",
-        unit=Unit.SECONDS,
+    max_allowable_diff_from_db_time: float = duration(
+        0.0, "Clock difference above which a lease uses the database's clock; 0: never."
     )
-    ignore_sql_exceptions: bool = attribute(
-        True, "Whether the broker waits for a database that fails; false: it stops."
+    ignore_sql_exceptions: bool = flag(
+        "Whether the broker waits for a database that fails; false: it stops.", default=True
     )
     """Whether to wait for a failing database instead of stopping the broker.
 
     (activemq-persistence K24)
     """
-    resume_check_sleep_period: float = attribute(
-        5.0, "Time between attempts to reconnect to the database.", unit=Unit.SECONDS
+    resume_check_sleep_period: float = duration(
+        5.0, "Time between attempts to reconnect to the database."
     )
-    max_async_jobs: int = attribute(
+    max_async_jobs: int = count(
         10000, "Maximum number of operations that wait to be stored before senders wait.", minimum=1
     )
     max_waiting_bytes: int = attribute(
@@ -116,9 +104,7 @@ class JDBCSettings:
         "Maximum size of operations that wait to be stored before senders wait.",
         unit=Unit.BYTES,
     )
-    duplicate_id_window: int = attribute(
-        20000, "Number of ids (_AMQ_DUPL_ID) that a queue remembers.", minimum=0
-    )
+    duplicate_id_window: int = count(20000, "Number of ids (_AMQ_DUPL_ID) that a queue remembers.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,15 +114,11 @@ class JournalSettingsJDBC:
     (activemq-persistence J9; ActiveMQ journalPersistenceAdapterFactory)
     """
 
-    journal_log_files: int = attribute(
-        2, "Number of journal files that cause a checkpoint.", minimum=1
-    )
+    journal_log_files: int = count(2, "Number of journal files that cause a checkpoint.", minimum=1)
     journal_log_file_size: int = attribute(
         20 * 1024 * 1024, "Size of one journal file.", unit=Unit.BYTES
     )
-    checkpoint_interval: float = attribute(
-        300.0,
-        "Time between checkpoints: the journal is written to the database.",
-        unit=Unit.SECONDS,
+    checkpoint_interval: float = duration(
+        300.0, "Time between checkpoints: the journal is written to the database."
     )
-    use_journal: bool = attribute(True, "Whether there is a journal; false: like type: jdbc.")
+    use_journal: bool = flag("Whether there is a journal; false: like type: jdbc.", default=True)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from pyjms.wire.kahadb.journal import MAX_FILE_LENGTH, MAX_WRITE_BATCH_SIZE
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 
 __all__ = ["DiskSyncStrategy", "JournalSettings", "PreallocationScope", "PreallocationStrategy"]
 
@@ -69,9 +69,7 @@ class JournalSettings:
         DiskSyncStrategy.ALWAYS,
         "When writes are synced: always (before each response), periodic, never.",
     )
-    disk_sync_interval: float = attribute(
-        1.0, "Time between syncs, if periodic.", unit=Unit.SECONDS
-    )
+    disk_sync_interval: float = duration(1.0, "Time between syncs, if periodic.")
     preallocation_strategy: PreallocationStrategy = attribute(
         PreallocationStrategy.SPARSE_FILE,
         "How segments are allocated: sparse_file, os_kernel_copy, zeros, chunked_zeros.",
@@ -80,17 +78,17 @@ class JournalSettings:
         PreallocationScope.ENTIRE_JOURNAL,
         "Which segments are allocated ahead: entire_journal, entire_journal_async, none.",
     )
-    checksum: bool = attribute(True, "Whether batches carry a checksum.")
-    check_for_corrupt_journal_files: bool = attribute(
-        False, "Whether all segments are checked at start, not only the last one."
+    checksum: bool = flag("Whether batches carry a checksum.", default=True)
+    check_for_corrupt_journal_files: bool = flag(
+        "Whether all segments are checked at start, not only the last one."
     )
     """Check all segments at open, and keep complete batches behind damage in the last one."""
-    verify_checksums_at_reading: bool = attribute(
-        True, "Whether the checksum of a batch is checked when a record is read from it."
+    verify_checksums_at_reading: bool = flag(
+        "Whether the checksum of a batch is checked when a record is read from it.", default=True
     )
     """Return only records of valid batches; False: all records that can be decoded."""
-    archive_data_logs: bool = attribute(
-        False, "Whether segments that are no longer needed are archived instead of deleted."
+    archive_data_logs: bool = flag(
+        "Whether segments that are no longer needed are archived instead of deleted."
     )
     """Move segments that are no longer needed instead of deleting them.
 
@@ -99,7 +97,7 @@ class JournalSettings:
     directory_archive: Path | None = attribute(
         None, "Directory of archived segments; null: data-archive next to the journal."
     )
-    max_async_jobs: int = attribute(
+    max_async_jobs: int = count(
         10000, "Maximum number of records that wait to be written before senders wait.", minimum=1
     )
     """The journal is CONGESTED while more completions wait for one write."""
@@ -108,12 +106,12 @@ class JournalSettings:
         "Maximum size of records that wait to be written before senders wait.",
         unit=Unit.BYTES,
     )
-    resume_check_sleep_period: float = attribute(
-        5.0, "Time between attempts to write to a full disk.", unit=Unit.SECONDS
+    resume_check_sleep_period: float = duration(
+        5.0, "Time between attempts to write to a full disk."
     )
     """Seconds between retries on a full disk (activemq-persistence K24)."""
-    ignore_no_space_errors: bool = attribute(
-        True, "Whether the broker waits for space on a full disk; false: it stops."
+    ignore_no_space_errors: bool = flag(
+        "Whether the broker waits for space on a full disk; false: it stops.", default=True
     )
     """Wait for space when the disk is full; False: fail (activemq-persistence K24)."""
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.wire.kahadb.frames import STORE_OPENWIRE_VERSION
-from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.attribute import attribute, count, duration, flag
 from pyjms_broker.store.journal.settings import JournalSettings
 
 __all__ = ["KahaDBSettings", "PurgeRecoveredXATransactionStrategy"]
@@ -38,65 +38,57 @@ class KahaDBSettings:
     index_directory: Path | None = attribute(
         None, "Directory of the index; null: next to the journal."
     )
-    checkpoint_interval: float = attribute(
-        5.0, "Time between checkpoints of the index.", unit=Unit.SECONDS
-    )
-    cleanup_interval: float = attribute(
+    checkpoint_interval: float = duration(5.0, "Time between checkpoints of the index.")
+    cleanup_interval: float = duration(
         30.0,
         "Time between cleanups of the journal; 0, like checkpoint_interval: 0: at the stop only.",
-        unit=Unit.SECONDS,
     )
-    cleanup_on_stop: bool = attribute(True, "Whether there is also a cleanup at the stop.")
-    concurrent_store_and_dispatch_queues: bool = attribute(
-        True, "Whether queues dispatch messages while they are being stored."
+    cleanup_on_stop: bool = flag("Whether there is also a cleanup at the stop.", default=True)
+    concurrent_store_and_dispatch_queues: bool = flag(
+        "Whether queues dispatch messages while they are being stored.", default=True
     )
-    concurrent_store_and_dispatch_topics: bool = attribute(
-        False, "Whether topics dispatch messages while they are being stored."
+    concurrent_store_and_dispatch_topics: bool = flag(
+        "Whether topics dispatch messages while they are being stored."
     )
-    force_recover_index: bool = attribute(False, "Whether the index is rebuilt at start.")
-    archive_corrupted_index: bool = attribute(
-        False, "Whether an unreadable index is kept when it is replaced."
-    )
-    ignore_missing_journalfiles: bool = attribute(
-        False,
-        "Whether messages in missing or damaged segments are dropped; false: the start fails.",
+    force_recover_index: bool = flag("Whether the index is rebuilt at start.")
+    archive_corrupted_index: bool = flag("Whether an unreadable index is kept when it is replaced.")
+    ignore_missing_journalfiles: bool = flag(
+        "Whether messages in missing or damaged segments are dropped; false: the start fails."
     )
     """Start without the messages of segments that are missing or damaged.
 
     (activemq-persistence K23)
     """
-    max_failover_producers_to_track: int = attribute(
-        64, "Number of producers whose last message id is known after a restart.", minimum=0
+    max_failover_producers_to_track: int = count(
+        64, "Number of producers whose last message id is known after a restart."
     )
     purge_recovered_xa_transaction_strategy: PurgeRecoveredXATransactionStrategy = attribute(
         PurgeRecoveredXATransactionStrategy.NEVER,
         "What happens to prepared transactions at start: never (kept), commit, rollback.",
     )
-    enable_ack_compaction: bool = attribute(
-        True, "Whether segments that hold only acknowledgements are compacted."
+    enable_ack_compaction: bool = flag(
+        "Whether segments that hold only acknowledgements are compacted.", default=True
     )
-    compact_acks_after_no_gc: int = attribute(
-        10, "Number of cleanups without effect before a compaction.", minimum=0
+    compact_acks_after_no_gc: int = count(
+        10, "Number of cleanups without effect before a compaction."
     )
-    compact_acks_ignores_store_growth: bool = attribute(
-        False, "Whether acknowledgements are compacted even while the journal grows."
+    compact_acks_ignores_store_growth: bool = flag(
+        "Whether acknowledgements are compacted even while the journal grows."
     )
-    store_open_wire_version: int = attribute(
+    store_open_wire_version: int = count(
         STORE_OPENWIRE_VERSION,
         "OpenWire version of the messages in a new store.",
         minimum=1,
         maximum=12,
     )
     """For a new store; a store with messages keeps the version in which they are written."""
-    use_lock: bool = attribute(True, "Whether only one broker at a time may open the store.")
-    lock_acquire_sleep_interval: float = attribute(
-        10.0, "Time between a slave's attempts to get the lock.", unit=Unit.SECONDS
+    use_lock: bool = flag("Whether only one broker at a time may open the store.", default=True)
+    lock_acquire_sleep_interval: float = duration(
+        10.0, "Time between a slave's attempts to get the lock."
     )
-    fail_if_locked: bool = attribute(
-        False, "Whether the start fails instead of waiting for the lock."
-    )
-    lock_keep_alive_period: float = attribute(
-        0.0, "Time between checks that the lock is still held; 0: no checks.", unit=Unit.SECONDS
+    fail_if_locked: bool = flag("Whether the start fails instead of waiting for the lock.")
+    lock_keep_alive_period: float = duration(
+        0.0, "Time between checks that the lock is still held; 0: no checks."
     )
     """Seconds between checks that the lock is still held; 0: no checks.
 
