@@ -7,7 +7,7 @@ from the object on access.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -22,7 +22,7 @@ from pyjms_broker.management.errors import (
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.security.audit import audited
 
-__all__ = ["Attribute", "Operation", "Parameter", "View", "ViewKind", "table"]
+__all__ = ["Attribute", "Operation", "Parameter", "View", "ViewKind", "view_kind"]
 
 T = TypeVar("T")
 N = TypeVar("N", bound="Attribute[Any] | Operation[Any]")
@@ -64,8 +64,7 @@ class Operation(Generic[T]):
         return f"{self.name}({','.join(p.type for p in self.parameters)})"
 
 
-def table(*members: N) -> dict[str, list[N]]:
-    """Return a table of attributes or operations by name; operations may be overloaded."""
+def _table(members: Iterable[N]) -> dict[str, list[N]]:
     named: dict[str, list[N]] = {}
     for member in members:
         named.setdefault(member.name, []).append(member)
@@ -80,6 +79,16 @@ class ViewKind(Generic[T]):
     description: str
     attributes: Mapping[str, Sequence[Attribute[T]]]
     operations: Mapping[str, Sequence[Operation[T]]] = field(default_factory=dict)
+
+
+def view_kind(
+    java_class: str,
+    description: str,
+    attributes: Iterable[Attribute[T]],
+    operations: Iterable[Operation[T]] = (),
+) -> ViewKind[T]:
+    """Return a kind of view; operations may be overloaded."""
+    return ViewKind(java_class, description, _table(attributes), _table(operations))
 
 
 class View(Generic[T]):

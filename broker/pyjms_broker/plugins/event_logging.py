@@ -165,6 +165,7 @@ def _event(call: str, switches: tuple[str, ...], text: str, values: _Values = _I
 
 
 _CONSUMER_INFO: Final = _second_of(lambda info: (info.consumer_id, info.destination))
+_SUBSCRIBER: Final = _second_of(lambda info: (info.subscription_name, info.client_id))
 _PRODUCER_INFO: Final = _second_of(lambda info: (info.producer_id, info.destination))
 _DESTINATION_INFO: Final = _second_of(lambda info: (info.destination,))
 
@@ -203,12 +204,7 @@ _EVENTS: Final = (
     ),
     _event("add_consumer", _CONSUMER, "Adding consumer %s of %s", _CONSUMER_INFO),
     _event("remove_consumer", _CONSUMER, "Removing consumer %s of %s", _CONSUMER_INFO),
-    _event(
-        "remove_subscription",
-        _CONSUMER,
-        "Removing subscription %s of client %s",
-        _second_of(lambda info: (info.subscription_name, info.client_id)),
-    ),
+    _event("remove_subscription", _CONSUMER, "Removing subscription %s of client %s", _SUBSCRIBER),
     _event(
         "acknowledge",
         _CONSUMER,

@@ -13,10 +13,21 @@ from collections import OrderedDict
 from typing import Final
 
 from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms_broker.attribute import count
 
-__all__ = ["MessageAudit"]
+__all__ = ["MessageAudit", "audit_depth", "audited_producers"]
 
 _WORD: Final = 64
+
+
+def audited_producers(default: int) -> int:
+    """Declare the attribute for the number of producers of an audit."""
+    return count(default, "Number of producers that the audit remembers.", minimum=1)
+
+
+def audit_depth(default: int, audit: str = "the audit") -> int:
+    """Declare the attribute for the number of messages of each producer."""
+    return count(default, f"Number of messages of each producer that {audit} remembers.", minimum=1)
 
 
 class _Window:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.attribute import attribute, count, duration, flag
-from pyjms_broker.policy.audit import MessageAudit
+from pyjms_broker.policy.audit import MessageAudit, audit_depth, audited_producers
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
@@ -51,12 +51,8 @@ class DeadLetterAttributes:
     enable_audit: bool = flag(
         "Whether dead letters with a repeated message id are discarded.", default=True
     )
-    max_producers_to_audit: int = count(
-        64, "Number of producers that the audit remembers.", minimum=1
-    )
-    max_audit_depth: int = count(
-        2048, "Number of messages of each producer that the audit remembers.", minimum=1
-    )
+    max_producers_to_audit: int = audited_producers(64)
+    max_audit_depth: int = audit_depth(2048)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

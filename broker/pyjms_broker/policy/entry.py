@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms_broker.attribute import Unit, attribute, count, duration, flag
+from pyjms_broker.policy.audit import audit_depth, audited_producers
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import OldestMessageEvictionStrategy
 
@@ -132,15 +133,9 @@ class PolicyAttributes:
     enable_audit: bool = flag(
         "Whether messages with a repeated message id are dropped.", default=True
     )
-    max_producers_to_audit: int = count(
-        64, "Number of producers that the audit remembers.", minimum=1
-    )
-    max_audit_depth: int = count(
-        10_000, "Number of messages of each producer that a topic's audit remembers.", minimum=1
-    )
-    max_queue_audit_depth: int = count(
-        10_000, "Number of messages of each producer that a queue's audit remembers.", minimum=1
-    )
+    max_producers_to_audit: int = audited_producers(64)
+    max_audit_depth: int = audit_depth(10_000, "a topic's audit")
+    max_queue_audit_depth: int = audit_depth(10_000, "a queue's audit")
     pending_queue_policy: PendingQueuePolicy = attribute(
         "storeCursor",
         "Cursor of queues; pending messages that exceed memory are on disk; vmQueueCursor: never.",

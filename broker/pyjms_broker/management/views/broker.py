@@ -14,7 +14,7 @@ from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
 from pyjms_broker.management.host import Managed, ManagedBroker
-from pyjms_broker.management.model import Attribute, ViewKind, table
+from pyjms_broker.management.model import Attribute, ViewKind, view_kind
 from pyjms_broker.management.views.broker_operations import OPERATIONS
 from pyjms_broker.management.views.clients import clients, producer_name, producers
 from pyjms_broker.management.views.counters import size_attributes, totals
@@ -235,6 +235,6 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     _producers("DynamicDestinationProducers", "producers without a destination", dynamic=True),
 )
 
-BROKER: Final[ViewKind[Any]] = ViewKind(
-    "org.apache.activemq.broker.jmx.BrokerView", "The broker.", table(*_ATTRIBUTES), OPERATIONS
+BROKER: Final[ViewKind[Any]] = view_kind(
+    "org.apache.activemq.broker.jmx.BrokerView", "The broker.", _ATTRIBUTES, OPERATIONS
 )

@@ -18,7 +18,7 @@ from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagedBroker
 from pyjms_broker.management.messages import browse
-from pyjms_broker.management.model import Operation, Parameter, table
+from pyjms_broker.management.model import Operation, Parameter
 from pyjms_broker.management.queries import query_destinations
 from pyjms_broker.management.views.counters import reset_statistics
 from pyjms_broker.management.views.destination import TOPIC
@@ -176,7 +176,7 @@ def _query(kind: str) -> Callable[..., object]:
 
 _NAME: Final = Parameter("name", STRING)
 _URI: Final = Parameter("discoveryAddress", STRING)
-OPERATIONS: Final[dict[str, list[Operation[Any]]]] = table(
+OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "resetStatistics",
         "void",

@@ -16,7 +16,7 @@ from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.connector.openwire.connection_state import ConnectionState
 from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
 from pyjms_broker.management.host import Managed, ManagementContext
-from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, view_kind
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.management.views.sessions import SESSION_ATTRIBUTE, SESSION_OPERATION
 
@@ -103,10 +103,10 @@ def _oldest_transaction(c: _Connection) -> int | None:
     return int((_clock.now() - min(began)) * 1000) if began else None
 
 
-CONNECTOR: Final[ViewKind[Any]] = ViewKind(
+CONNECTOR: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.ConnectorView",
     "A connector.",
-    table(
+    [
         Attribute(
             "Started",
             BOOLEAN,
@@ -144,20 +144,20 @@ CONNECTOR: Final[ViewKind[Any]] = ViewKind(
             "Whether a new connection may take over a client id in use.",
             lambda c: c.it.allow_link_stealing,
         ),
-    ),
-    table(
+    ],
+    [
         Operation("start", "void", "Accept connections.", lambda c: c.it.start()),
         Operation("stop", "void", "Close all connections.", lambda c: c.it.stop()),
         Operation(
             "connectionCount", INT, "Number of connections.", lambda c: len(c.it.connections)
         ),
-    ),
+    ],
 )
 
-CONNECTION: Final[ViewKind[Any]] = ViewKind(
+CONNECTION: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.ConnectionView",
     "A JMS connection.",
-    table(
+    [
         Attribute(
             "RemoteAddress",
             STRING,
@@ -207,17 +207,17 @@ CONNECTION: Final[ViewKind[Any]] = ViewKind(
         SESSION_ATTRIBUTE,
         Attribute("Consumers", _NAMES, "Object names of the consumers.", _consumer_names),
         Attribute("Producers", _NAMES, "Object names of the producers.", _producer_names),
-    ),
-    table(
+    ],
+    [
         Operation("stop", "void", "Close the connection.", lambda c: c.it.transport.stop_soon()),
         SESSION_OPERATION,
-    ),
+    ],
 )
 
-PRODUCER: Final[ViewKind[Any]] = ViewKind(
+PRODUCER: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.ProducerView",
     "A producer.",
-    table(
+    [
         Attribute("ProducerId", STRING, "The producer's id.", lambda p: str(p.it.info.producer_id)),
         Attribute("ClientId", STRING, "The client id.", lambda p: p.it.context.client_id),
         Attribute(
@@ -265,8 +265,8 @@ PRODUCER: Final[ViewKind[Any]] = ViewKind(
             lambda p: p.it.info.window_size,
         ),
         Attribute("UserName", STRING, "The login name.", lambda p: p.it.context.user_name),
-    ),
-    table(
+    ],
+    [
         Operation(
             "resetFlowControlStats",
             "void",
@@ -274,5 +274,5 @@ PRODUCER: Final[ViewKind[Any]] = ViewKind(
             _reset_blocked,
         ),
         Operation("resetStatistics", "void", "Reset all counters.", _reset_producer),
-    ),
+    ],
 )

@@ -15,7 +15,7 @@ from pyjms_broker.management.conversion import BOOLEAN, DOUBLE, FLOAT, INT, LONG
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed
 from pyjms_broker.management.messages import browse, text_message
-from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, view_kind
 from pyjms_broker.management.views.counters import minimum, size_attributes
 from pyjms_broker.policy.slow_consumers import AbortSlowConsumerAttributes
 from pyjms_broker.region.base_destination import BaseDestination
@@ -329,6 +329,6 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     ),
 )
 
-TOPIC: Final[ViewKind[Any]] = ViewKind(
-    "org.apache.activemq.broker.jmx.TopicView", "A topic.", table(*ATTRIBUTES), table(*OPERATIONS)
+TOPIC: Final[ViewKind[Any]] = view_kind(
+    "org.apache.activemq.broker.jmx.TopicView", "A topic.", ATTRIBUTES, OPERATIONS
 )

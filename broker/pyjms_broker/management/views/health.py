@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pyjms_broker.management.conversion import STRING
 from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
-from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, view_kind
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.flow.system_usage import STORE_LIMIT
 
@@ -101,15 +101,15 @@ def _rows(h: _Health) -> list[dict[str, object]]:
     ]
 
 
-HEALTH: Final[ViewKind[_Health]] = ViewKind(
+HEALTH: Final[ViewKind[_Health]] = view_kind(
     "org.apache.activemq.broker.jmx.HealthView",
     "Warnings about conditions that need an operator's attention.",
-    table(Attribute("CurrentStatus", STRING, '"Good", or all warnings as one text.', _status)),
-    table(
+    [Attribute("CurrentStatus", STRING, '"Good", or all warnings as one text.', _status)],
+    [
         Operation(
             "health", "javax.management.openmbean.TabularData", "Return the warnings.", _rows
         ),
         Operation("healthList", "java.util.List", "Return the warnings.", _rows),
         Operation("healthStatus", STRING, "Return CurrentStatus.", _status),
-    ),
+    ],
 )

@@ -10,7 +10,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.management.conversion import INT, STRING
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, view_kind
 from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
 
 __all__ = ["JOB_SCHEDULER"]
@@ -78,10 +78,10 @@ def _remove_at(s: _Jobs, time: str) -> Completion:
 _RANGE: Final = (Parameter("start", STRING), Parameter("finish", STRING))
 _JOB_ID: Final = Parameter("jobId", STRING)
 
-JOB_SCHEDULER: Final[ViewKind[_Jobs]] = ViewKind(
+JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
     "org.apache.activemq.broker.jmx.JobSchedulerView",
     "The scheduler's jobs.",
-    table(
+    [
         Attribute("AllJobs", _TABLE, "All jobs, ordered by time.", lambda s: _rows(s.it.jobs())),
         Attribute("NextScheduleJobs", _TABLE, "The jobs with the earliest due time.", _next_jobs),
         Attribute(
@@ -97,8 +97,8 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = ViewKind(
             lambda s: sum(job.delay > 0 for job in s.it.jobs()),
         ),
         Attribute("ScheduledMessageCount", INT, "Number of jobs.", lambda s: len(s.it)),
-    ),
-    table(
+    ],
+    [
         Operation(
             "getAllJobs",
             _TABLE,
@@ -135,5 +135,5 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = ViewKind(
             _remove_at,
             (Parameter("time", STRING),),
         ),
-    ),
+    ],
 )

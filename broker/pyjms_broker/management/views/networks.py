@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, view_kind
 from pyjms_broker.network import NetworkBridge, NetworkConnector
 
 __all__ = ["NETWORK_BRIDGE", "NETWORK_CONNECTOR"]
@@ -25,10 +25,10 @@ def _option(name: str, key: str, kind: str, description: str) -> Attribute[_Conn
     return Attribute(name, kind, description, lambda c: read(c.it.attributes))
 
 
-NETWORK_CONNECTOR: Final[ViewKind[Any]] = ViewKind(
+NETWORK_CONNECTOR: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.NetworkConnectorView",
     "A network connector.",
-    table(
+    [
         _option("Name", "name", STRING, "The connector's name."),
         _option(
             "MessageTTL", "messages_hops", INT, "Maximum number of brokers that a message may pass."
@@ -101,11 +101,11 @@ NETWORK_CONNECTOR: Final[ViewKind[Any]] = ViewKind(
             STRING,
             "The user name at the remote broker; null: UserName.",
         ),
-    ),
-    table(
+    ],
+    [
         Operation("start", "void", "Connect to the remote brokers.", lambda c: c.it.start()),
         Operation("stop", "void", "Close all bridges.", lambda c: c.it.stop()),
-    ),
+    ],
 )
 
 
@@ -113,10 +113,10 @@ def _of(name: str, kind: str, description: str, get: Callable[[_Bridge], object]
     return Attribute(name, kind, description, get)
 
 
-NETWORK_BRIDGE: Final[ViewKind[Any]] = ViewKind(
+NETWORK_BRIDGE: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.NetworkBridgeView",
     "A bridge to another broker.",
-    table(
+    [
         _of("LocalAddress", STRING, "The address at this broker.", lambda b: b.it.local_address),
         _of(
             "RemoteAddress",
@@ -152,6 +152,6 @@ NETWORK_BRIDGE: Final[ViewKind[Any]] = ViewKind(
             "Whether the bridge belongs to a duplex connector of the remote broker.",
             lambda b: b.it.created_by_duplex,
         ),
-    ),
-    table(Operation("resetStats", "void", "Reset the counters.", lambda b: b.it.reset_counts())),
+    ],
+    [Operation("resetStats", "void", "Reset the counters.", lambda b: b.it.reset_counts())],
 )

@@ -12,7 +12,7 @@ from pyjms_broker.api.message import MessageReference
 from pyjms_broker.management.conversion import BOOLEAN, INT, MAP, STRING
 from pyjms_broker.management.host import Managed
 from pyjms_broker.management.messages import as_item, original_destination
-from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, view_kind
 from pyjms_broker.management.transfer import (
     UNLIMITED,
     copy,
@@ -231,9 +231,9 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     ),
 )
 
-QUEUE: Final[ViewKind[Any]] = ViewKind(
+QUEUE: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.QueueView",
     "A queue.",
-    table(*ATTRIBUTES, *_QUEUE_ATTRIBUTES),
-    table(*OPERATIONS, *_QUEUE_OPERATIONS),
+    [*ATTRIBUTES, *_QUEUE_ATTRIBUTES],
+    [*OPERATIONS, *_QUEUE_OPERATIONS],
 )

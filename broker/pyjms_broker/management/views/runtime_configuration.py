@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from pyjms_broker.management.conversion import LONG, STRING
 from pyjms_broker.management.host import Managed, RuntimeUpdates
-from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, view_kind
 
 __all__ = ["RUNTIME_CONFIGURATION"]
 
@@ -24,10 +24,10 @@ async def _update(u: _Updates) -> str:
     return u.it.status
 
 
-RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = ViewKind(
+RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = view_kind(
     "org.apache.activemq.plugin.jmx.RuntimeConfigurationView",
     "The configuration file, which is reloaded while the broker is running.",
-    table(
+    [
         Attribute("Url", STRING, "The configuration file.", lambda u: u.it.origin),
         Attribute(
             "Modified", STRING, "The time of the last applied changes; null: never.", _modified
@@ -44,6 +44,6 @@ RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = ViewKind(
             "The changes that the last update could not apply, or its error; empty: none.",
             lambda u: u.it.status,
         ),
-    ),
-    table(Operation("updateNow", STRING, "Reload the file; return Status.", _update)),
+    ],
+    [Operation("updateNow", STRING, "Reload the file; return Status.", _update)],
 )

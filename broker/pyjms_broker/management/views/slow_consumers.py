@@ -11,7 +11,7 @@ from pyjms.errors import InvalidDestinationException
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.management.conversion import BOOLEAN, LONG, STRING
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, view_kind
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.policy.slow_consumers import ObservedWatch
 from pyjms_broker.region.slow_consumers import WatchedStrategy
@@ -100,16 +100,16 @@ _OPERATIONS: Final[tuple[Operation[_Strategy], ...]] = tuple(
     for kind in (STRING, _OBJECT_NAME)
 )
 
-SLOW_CONSUMERS: Final[ViewKind[_Strategy]] = ViewKind(
+SLOW_CONSUMERS: Final[ViewKind[_Strategy]] = view_kind(
     "org.apache.activemq.broker.jmx.AbortSlowConsumerStrategyView",
     "A strategy that aborts slow consumers.",
-    table(*_ATTRIBUTES),
-    table(*_OPERATIONS),
+    _ATTRIBUTES,
+    _OPERATIONS,
 )
-SLOW_ACK_CONSUMERS: Final[ViewKind[_Strategy]] = ViewKind(
+SLOW_ACK_CONSUMERS: Final[ViewKind[_Strategy]] = view_kind(
     "org.apache.activemq.broker.jmx.AbortSlowAckConsumerStrategyView",
     "A strategy that aborts consumers that acknowledge too slowly.",
-    table(
+    [
         *_ATTRIBUTES,
         _time(
             "MaxTimeSinceLastAck",
@@ -128,6 +128,6 @@ SLOW_ACK_CONSUMERS: Final[ViewKind[_Strategy]] = ViewKind(
             BOOLEAN,
             "Whether consumers of network bridges are never aborted.",
         ),
-    ),
-    table(*_OPERATIONS),
+    ],
+    _OPERATIONS,
 )

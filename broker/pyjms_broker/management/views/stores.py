@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from pyjms_broker.management.conversion import LONG, STRING
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import Attribute, ViewKind, table
+from pyjms_broker.management.model import Attribute, ViewKind, view_kind
 from pyjms_broker.store.api import PersistenceAdapter
 
 __all__ = ["PERSISTENCE_ADAPTER", "store_name"]
@@ -39,10 +39,10 @@ def _transactions(s: _Store) -> str:
     return f"[{';'.join(str(xid) for xid in prepared)}]"
 
 
-PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = ViewKind(
+PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = view_kind(
     "org.apache.activemq.broker.jmx.PersistenceAdapterView",
     "The message store.",
-    table(
+    [
         Attribute(
             "Name", STRING, "The kind and directory of the store.", lambda s: store_name(s.it)
         ),
@@ -50,5 +50,5 @@ PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = ViewKind(
         Attribute("Data", STRING, "The numbers of the journal's files.", _segments),
         Attribute("Transactions", STRING, "The prepared transactions.", _transactions),
         Attribute("Statistics", STRING, "Always empty.", lambda _: "{}"),
-    ),
+    ],
 )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +19,7 @@ from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.management.conversion import BOOLEAN, BYTE, INT, LONG, STRING
 from pyjms_broker.management.host import Managed
 from pyjms_broker.management.messages import as_item, browse_limit
-from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, Parameter, ViewKind, view_kind
 from pyjms_broker.management.views.counters import cursor_attributes
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
@@ -312,27 +313,26 @@ _TOPIC_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     ),
 )
 
-SUBSCRIPTION: Final[ViewKind[Any]] = ViewKind(
+SUBSCRIPTION: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.SubscriptionView",
     "A consumer of a queue.",
-    table(*_ATTRIBUTES),
-    table(*_OPERATIONS),
+    _ATTRIBUTES,
+    _OPERATIONS,
 )
-TOPIC_SUBSCRIPTION: Final[ViewKind[Any]] = ViewKind(
+TOPIC_SUBSCRIPTION: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.TopicSubscriptionView",
     "A consumer of a topic.",
-    table(*_ATTRIBUTES, *_TOPIC_ATTRIBUTES),
-    table(*_OPERATIONS),
+    [*_ATTRIBUTES, *_TOPIC_ATTRIBUTES],
+    _OPERATIONS,
 )
-DURABLE: Final[ViewKind[Any]] = ViewKind(
+DURABLE: Final[ViewKind[Any]] = view_kind(
     "org.apache.activemq.broker.jmx.DurableSubscriptionView",
     "A durable subscription with a consumer.",
-    table(*_ATTRIBUTES, *_DURABLE_ATTRIBUTES),
-    table(*_OPERATIONS, *_DURABLE_OPERATIONS),
+    [*_ATTRIBUTES, *_DURABLE_ATTRIBUTES],
+    [*_OPERATIONS, *_DURABLE_OPERATIONS],
 )
-INACTIVE_DURABLE: Final[ViewKind[Any]] = ViewKind(
-    "org.apache.activemq.broker.jmx.InactiveDurableSubscriptionView",
-    "A durable subscription without a consumer.",
-    DURABLE.attributes,
-    DURABLE.operations,
+INACTIVE_DURABLE: Final[ViewKind[Any]] = replace(
+    DURABLE,
+    java_class="org.apache.activemq.broker.jmx.InactiveDurableSubscriptionView",
+    description="A durable subscription without a consumer.",
 )

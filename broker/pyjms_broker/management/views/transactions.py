@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from pyjms.wire.openwire.commands import XATransactionId
 from pyjms_broker.management.conversion import INT
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import Attribute, Operation, ViewKind, table
+from pyjms_broker.management.model import Attribute, Operation, ViewKind, view_kind
 
 __all__ = ["XA_TRANSACTION"]
 
@@ -21,10 +21,10 @@ def _bytes(data: bytes | None) -> list[int]:
     return [byte - 256 if byte > 127 else byte for byte in data or b""]
 
 
-XA_TRANSACTION: Final[ViewKind[_Branch]] = ViewKind(
+XA_TRANSACTION: Final[ViewKind[_Branch]] = view_kind(
     "org.apache.activemq.broker.jmx.RecoveredXATransactionView",
     "A prepared XA transaction that waits for its transaction manager.",
-    table(
+    [
         Attribute("FormatId", INT, "The format id of the Xid.", lambda t: t.it.format_id),
         Attribute(
             "GlobalTransactionId",
@@ -38,8 +38,8 @@ XA_TRANSACTION: Final[ViewKind[_Branch]] = ViewKind(
             "The branch qualifier of the Xid.",
             lambda t: _bytes(t.it.branch_qualifier),
         ),
-    ),
-    table(
+    ],
+    [
         Operation(
             "heuristicCommit",
             "void",
@@ -52,5 +52,5 @@ XA_TRANSACTION: Final[ViewKind[_Branch]] = ViewKind(
             "Roll back the branch without its transaction manager.",
             lambda t: t.tree.host.broker.rollback_transaction(t.tree.client, t.it),
         ),
-    ),
+    ],
 )

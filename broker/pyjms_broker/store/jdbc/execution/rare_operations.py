@@ -129,12 +129,8 @@ def _set_prioritized(x: BatchExecution, op: operations.SetPrioritized) -> None:
 
 
 def _values(row: Any) -> dict[str, Any]:
-    return {
-        "sub_dest": row.sub_dest,
-        "selector": row.selector,
-        "last_acked_id": row.last_acked_id,
-        "priority": row.priority,
-    }
+    names = ("sub_dest", "selector", "last_acked_id", "priority")
+    return {name: getattr(row, name) for name in names}
 
 
 def _split(x: BatchExecution, key: operations.SubscriberKey) -> None:

@@ -6,7 +6,6 @@ destination, IDs are in commit order. (activemq-persistence J2, J3, J4)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -60,32 +59,26 @@ class Tables:
             _column("TIME", BigInteger()),
             _column("BROKER_NAME", _NAME),
         )
-        self.state = self._table(
-            "PYJMS_STATE",
-            _column("NAME", _NAME, primary_key=True),
-            *_numbers("VALUE"),
-        )
-        self.destinations = self._table(
-            "PYJMS_DESTINATIONS",
-            _column("CONTAINER", _NAME, primary_key=True),
-            *_numbers("EPOCH", "LAST_ID", "MSG_COUNT", "MSG_SIZE"),
+        self.state = self._named("PYJMS_STATE", "NAME", "VALUE")
+        self.destinations = self._named(
+            "PYJMS_DESTINATIONS", "CONTAINER", "EPOCH", "LAST_ID", "MSG_COUNT", "MSG_SIZE"
         )
         self.acked = self._acked()
         self.no_local = self._table(
             "PYJMS_NO_LOCAL", *_subscription_columns(), _key("CONTAINER", "CLIENT_ID", "SUB_NAME")
         )
-        self.producers = self._table(
-            "PYJMS_PRODUCERS",
-            _column("MSGID_PROD", _NAME, primary_key=True),
-            *_numbers("MSGID_SEQ", "LAST_USED"),
-        )
+        self.producers = self._named("PYJMS_PRODUCERS", "MSGID_PROD", "MSGID_SEQ", "LAST_USED")
         self.duplicates = self._table(
             "PYJMS_DUPLICATES",
             _column("CONTAINER", _NAME, nullable=False),
-            *_numbers("ID"),
+            _number("ID"),
             _column("DUPLICATE_ID", Text(), nullable=False),
             _key("CONTAINER", "ID"),
         )
+
+    def _named(self, table: str, key: str, *numbers: str) -> Table:
+        """Return a table of numbers by a name."""
+        return self._table(table, _column(key, _NAME, primary_key=True), *map(_number, numbers))
 
     def _messages(self, name: str) -> Table:
         table = self._table(
@@ -164,8 +157,8 @@ def _column(
     )
 
 
-def _numbers(*names: str) -> Iterable[Column[Any]]:
-    return (_column(name, BigInteger(), nullable=False) for name in names)
+def _number(name: str) -> Column[Any]:
+    return _column(name, BigInteger(), nullable=False)
 
 
 def _subscription_columns() -> tuple[Column[Any], ...]:
