@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
-from pyjms._forwarding import delegated
 from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Topic
@@ -23,7 +21,7 @@ from pyjms_broker.advisory.messages import AdvisoryProducer
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_for_destination
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.filter import BrokerFilter, intercepted
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.topic.subscription import TopicSubscription
 
@@ -36,9 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["EventAdvisories"]
 
 logger = get_logger(__name__)
-
-_B = TypeVar("_B")
-_P = ParamSpec("_P")
 
 _NOTHING: dict[str, object] = {}
 
@@ -59,19 +54,19 @@ def _discarding(
 
 
 def _advised(
-    event: Callable[Concatenate[_B, _P], None],
     topic_for: Callable[[Destination], Topic],
     properties: Callable[[MessageReference, Subscription | None], Mapping[str, object]],
-) -> Callable[Concatenate[Any, _P], None]:
-    """Return a method that passes an event on, and then sends an advisory about its message."""
-    pass_on = delegated(event, attrgetter("next"))
+) -> Callable[[EventAdvisories, tuple[Any, ...], Callable[[], None]], None]:
+    """Return a handler that passes an event on, and then sends an advisory about its message."""
 
-    def advise(self: EventAdvisories, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        pass_on(self, *args, **kwargs)
-        given: tuple[Any, ...] = (*cast("tuple[Any, ...]", args), *kwargs.values())
-        self.advise_of_message(topic_for, given[1], properties(*given[1:]))
+    def handle(
+        self: EventAdvisories, arguments: tuple[Any, ...], proceed: Callable[[], None]
+    ) -> None:
+        proceed()
+        _, reference, subscription = arguments
+        self.advise_of_message(topic_for, reference, properties(reference, subscription))
 
-    return advise
+    return handle
 
 
 class EventAdvisories(BrokerFilter):
@@ -85,9 +80,10 @@ class EventAdvisories(BrokerFilter):
         self._advisory_consumers = AdvisoryConsumers(policies)
 
     # messages
-    message_expired = _advised(Broker.message_expired, topics.expired_topic, _expiry)
-    message_discarded = _advised(
-        Broker.message_discarded, partial(topics.about, "MessageDiscarded"), _discarding
+    message_expired = intercepted(Broker.message_expired, _advised(topics.expired_topic, _expiry))
+    message_discarded = intercepted(
+        Broker.message_discarded,
+        _advised(partial(topics.about, "MessageDiscarded"), _discarding),
     )
 
     def send_to_dead_letter_queue(

@@ -8,8 +8,9 @@ raise a JMSException, which becomes the client's response. (activemq-broker B1 t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Concatenate, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.errors import IllegalStateException
@@ -20,9 +21,12 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.message import MessageReference
 
-__all__ = ["BrokerFilter", "BrokerPlugin", "InnermostBroker", "PluginFilter"]
+__all__ = ["BrokerFilter", "BrokerPlugin", "InnermostBroker", "PluginFilter", "intercepted"]
 
 _Plugin = TypeVar("_Plugin")
+_B = TypeVar("_B")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _NEXT: Final = attrgetter("next")
 _ONCE_A_MESSAGE: Final = (
@@ -33,6 +37,24 @@ _ONCE_A_MESSAGE: Final = (
     "message_dispatched",
     "message_delivered",
 )
+
+
+def intercepted(
+    method: Callable[Concatenate[_B, _P], _R],
+    handle: Callable[[Any, tuple[Any, ...], Callable[[], _R]], _R],
+) -> Callable[Concatenate[Any, _P], _R]:
+    """Return a filter's method with the name and the signature of `method`.
+
+    A call returns `handle(filter, arguments, proceed)`; `proceed` calls the next broker with the
+    same arguments. Calls that happen once for each message are better written out.
+    """
+    forward = delegated(method, _NEXT)
+
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        arguments = (*cast("tuple[Any, ...]", args), *kwargs.values())
+        return handle(self, arguments, lambda: forward(self, *args, **kwargs))
+
+    return call
 
 
 class BrokerPlugin(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,7 +18,7 @@ from pyjms_broker.management.management import Management
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.user import NOBODY, Access
 
-__all__ = ["Console"]
+__all__ = ["Console", "page_of"]
 
 
 class Console:
@@ -96,3 +97,15 @@ def _without_notice(request: Request) -> str:
     ]
     page = request.url.path.removeprefix(BASE).strip("/")
     return f"{page}?{urlencode(query)}" if query else page
+
+
+def page_of(
+    template: str, title: str, **values: Callable[[Console], object]
+) -> Callable[[Console, Request], Awaitable[Response]]:
+    """Return a page without parameters, whose values the functions read from the broker."""
+
+    async def show(console: Console, request: Request) -> Response:
+        read: dict[str, Any] = {name: value(console) for name, value in values.items()}
+        return console.page(request, template, title=title, **read)
+
+    return show

@@ -87,7 +87,12 @@ def view_kind(
     attributes: Iterable[Attribute[T]],
     operations: Iterable[Operation[T]] = (),
 ) -> ViewKind[T]:
-    """Return a kind of view; operations may be overloaded."""
+    """Return a kind of view; operations may be overloaded.
+
+    A `java_class` without a package is in that of ActiveMQ's views.
+    """
+    if "." not in java_class:
+        java_class = f"org.apache.activemq.broker.jmx.{java_class}"
     return ViewKind(java_class, description, _table(attributes), _table(operations))
 
 

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
 
-from pyjms.wire.openwire.commands import Throwable
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.filter import BrokerFilter, intercepted
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.api.subscription import Subscription
 
 __all__ = ["DeadLetterFilter"]
+
+
+def _decide(
+    self: DeadLetterFilter, arguments: tuple[Any, ...], proceed: Callable[[], bool]
+) -> bool:
+    return self.is_dead_letter(arguments[1]) and proceed()
 
 
 class DeadLetterFilter(BrokerFilter):
     """Passes on the dead letters that `is_dead_letter` allows; acknowledgement always continues."""
 
-    def send_to_dead_letter_queue(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-        cause: Throwable | None,
-    ) -> bool:
-        if not self.is_dead_letter(reference):
-            return False
-        return self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+    send_to_dead_letter_queue = intercepted(Broker.send_to_dead_letter_queue, _decide)
 
     @abstractmethod
     def is_dead_letter(self, reference: MessageReference) -> bool:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
-from pyjms._forwarding import delegated
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageAck, MessagePull
@@ -19,13 +17,11 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
-from pyjms_broker.api.filter import PluginFilter
+from pyjms_broker.api.filter import PluginFilter, intercepted
 from pyjms_broker.attribute import attribute
 
 __all__ = ["DestinationPathSeparatorPlugin"]
 
-_B = TypeVar("_B")
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
@@ -58,18 +54,12 @@ class _Command(Protocol):
     destination: Destination | None
 
 
-def _converted(method: Callable[Concatenate[_B, _P], _R]) -> Callable[Concatenate[Any, _P], _R]:
-    """Return a method that converts its second argument, a command, and forwards the call."""
-    forward = delegated(method, attrgetter("next"))
-
-    def convert_and_forward(
-        self: DestinationPathSeparatorBroker, /, *args: _P.args, **kwargs: _P.kwargs
-    ) -> _R:
-        given: tuple[Any, ...] = (*cast("tuple[Any, ...]", args), *kwargs.values())
-        self.convert(given[1])
-        return forward(self, *args, **kwargs)
-
-    return convert_and_forward
+def _convert(
+    self: DestinationPathSeparatorBroker, arguments: tuple[Any, ...], proceed: Callable[[], _R]
+) -> _R:
+    """Convert the second argument, a command, and proceed."""
+    self.convert(arguments[1])
+    return proceed()
 
 
 class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin]):
@@ -90,13 +80,13 @@ class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin
         self.convert(pull)
         self.next.message_pull(context, pull)
 
-    add_consumer = _converted(Broker.add_consumer)
-    remove_consumer = _converted(Broker.remove_consumer)
-    process_consumer_control = _converted(Broker.process_consumer_control)
-    add_producer = _converted(Broker.add_producer)
-    remove_producer = _converted(Broker.remove_producer)
-    add_destination_info = _converted(Broker.add_destination_info)
-    remove_destination_info = _converted(Broker.remove_destination_info)
+    add_consumer = intercepted(Broker.add_consumer, _convert)
+    remove_consumer = intercepted(Broker.remove_consumer, _convert)
+    process_consumer_control = intercepted(Broker.process_consumer_control, _convert)
+    add_producer = intercepted(Broker.add_producer, _convert)
+    remove_producer = intercepted(Broker.remove_producer, _convert)
+    add_destination_info = intercepted(Broker.add_destination_info, _convert)
+    remove_destination_info = intercepted(Broker.remove_destination_info, _convert)
 
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False

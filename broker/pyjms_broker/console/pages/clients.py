@@ -7,7 +7,7 @@ from itertools import groupby
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pyjms_broker.console.console import Console
+from pyjms_broker.console.console import Console, page_of
 from pyjms_broker.console.model.clients import (
     CONNECTION,
     CONSUMER,
@@ -37,26 +37,20 @@ async def subscribers_page(console: Console, request: Request) -> Response:
     )
 
 
-async def connections(console: Console, request: Request) -> Response:
-    """Show the connectors with their connections, and the network connectors."""
-    return console.page(
-        request,
-        "connections.html",
-        title="Connections",
-        connectors=connectors(console.management),
-        network_connectors=network_connectors(console.management),
-    )
-
-
-async def network(console: Console, request: Request) -> Response:
-    """Show the bridges to other brokers."""
-    return console.page(
-        request,
-        "network.html",
-        title="Network",
-        bridges=bridges(console.management),
-        has_connectors=bool(console.tree.host.networks.connectors),
-    )
+connections = page_of(
+    "connections.html",
+    "Connections",
+    connectors=lambda console: connectors(console.management),
+    network_connectors=lambda console: network_connectors(console.management),
+)
+"""The connectors with their connections, and the network connectors."""
+network = page_of(
+    "network.html",
+    "Network",
+    bridges=lambda console: bridges(console.management),
+    has_connectors=lambda console: bool(console.tree.host.networks.connectors),
+)
+"""The bridges to other brokers."""
 
 
 async def connection(console: Console, request: Request) -> Response:

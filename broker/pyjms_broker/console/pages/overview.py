@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from pyjms.errors import JMSException
 from pyjms_broker.console.chart import chart_of
-from pyjms_broker.console.console import Console
+from pyjms_broker.console.console import Console, page_of
 from pyjms_broker.console.model.problems import problems
 from pyjms_broker.console.model.search import Found, search
 from pyjms_broker.console.model.segments import kept_segments
@@ -42,15 +42,13 @@ async def home(console: Console, request: Request) -> Response:
     )
 
 
-async def warnings_page(console: Console, request: Request) -> Response:
-    """Show the findings for the operator, with reasons."""
-    return console.page(
-        request,
-        "warnings.html",
-        title="Warnings",
-        problems=problems(console.tree),
-        segments=kept_segments(console.tree),
-    )
+warnings_page = page_of(
+    "warnings.html",
+    "Warnings",
+    problems=lambda console: problems(console.tree),
+    segments=lambda console: kept_segments(console.tree),
+)
+"""The findings for the operator, with reasons."""
 
 
 async def search_page(console: Console, request: Request) -> Response:

@@ -235,6 +235,4 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
     _producers("DynamicDestinationProducers", "producers without a destination", dynamic=True),
 )
 
-BROKER: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.BrokerView", "The broker.", _ATTRIBUTES, OPERATIONS
-)
+BROKER: Final[ViewKind[Any]] = view_kind("BrokerView", "The broker.", _ATTRIBUTES, OPERATIONS)

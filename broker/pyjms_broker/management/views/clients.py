@@ -104,7 +104,7 @@ def _oldest_transaction(c: _Connection) -> int | None:
 
 
 CONNECTOR: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.ConnectorView",
+    "ConnectorView",
     "A connector.",
     [
         Attribute(
@@ -155,7 +155,7 @@ CONNECTOR: Final[ViewKind[Any]] = view_kind(
 )
 
 CONNECTION: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.ConnectionView",
+    "ConnectionView",
     "A JMS connection.",
     [
         Attribute(
@@ -215,7 +215,7 @@ CONNECTION: Final[ViewKind[Any]] = view_kind(
 )
 
 PRODUCER: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.ProducerView",
+    "ProducerView",
     "A producer.",
     [
         Attribute("ProducerId", STRING, "The producer's id.", lambda p: str(p.it.info.producer_id)),

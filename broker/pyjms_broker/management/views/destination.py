@@ -329,6 +329,4 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     ),
 )
 
-TOPIC: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.TopicView", "A topic.", ATTRIBUTES, OPERATIONS
-)
+TOPIC: Final[ViewKind[Any]] = view_kind("TopicView", "A topic.", ATTRIBUTES, OPERATIONS)

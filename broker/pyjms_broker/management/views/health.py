@@ -102,7 +102,7 @@ def _rows(h: _Health) -> list[dict[str, object]]:
 
 
 HEALTH: Final[ViewKind[_Health]] = view_kind(
-    "org.apache.activemq.broker.jmx.HealthView",
+    "HealthView",
     "Warnings about conditions that need an operator's attention.",
     [Attribute("CurrentStatus", STRING, '"Good", or all warnings as one text.', _status)],
     [

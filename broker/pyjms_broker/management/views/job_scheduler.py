@@ -79,7 +79,7 @@ _RANGE: Final = (Parameter("start", STRING), Parameter("finish", STRING))
 _JOB_ID: Final = Parameter("jobId", STRING)
 
 JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
-    "org.apache.activemq.broker.jmx.JobSchedulerView",
+    "JobSchedulerView",
     "The scheduler's jobs.",
     [
         Attribute("AllJobs", _TABLE, "All jobs, ordered by time.", lambda s: _rows(s.it.jobs())),

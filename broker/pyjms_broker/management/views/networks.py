@@ -26,7 +26,7 @@ def _option(name: str, key: str, kind: str, description: str) -> Attribute[_Conn
 
 
 NETWORK_CONNECTOR: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.NetworkConnectorView",
+    "NetworkConnectorView",
     "A network connector.",
     [
         _option("Name", "name", STRING, "The connector's name."),
@@ -114,7 +114,7 @@ def _of(name: str, kind: str, description: str, get: Callable[[_Bridge], object]
 
 
 NETWORK_BRIDGE: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.NetworkBridgeView",
+    "NetworkBridgeView",
     "A bridge to another broker.",
     [
         _of("LocalAddress", STRING, "The address at this broker.", lambda b: b.it.local_address),

@@ -232,8 +232,5 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
 )
 
 QUEUE: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.QueueView",
-    "A queue.",
-    [*ATTRIBUTES, *_QUEUE_ATTRIBUTES],
-    [*OPERATIONS, *_QUEUE_OPERATIONS],
+    "QueueView", "A queue.", [*ATTRIBUTES, *_QUEUE_ATTRIBUTES], [*OPERATIONS, *_QUEUE_OPERATIONS]
 )

@@ -101,13 +101,13 @@ _OPERATIONS: Final[tuple[Operation[_Strategy], ...]] = tuple(
 )
 
 SLOW_CONSUMERS: Final[ViewKind[_Strategy]] = view_kind(
-    "org.apache.activemq.broker.jmx.AbortSlowConsumerStrategyView",
+    "AbortSlowConsumerStrategyView",
     "A strategy that aborts slow consumers.",
     _ATTRIBUTES,
     _OPERATIONS,
 )
 SLOW_ACK_CONSUMERS: Final[ViewKind[_Strategy]] = view_kind(
-    "org.apache.activemq.broker.jmx.AbortSlowAckConsumerStrategyView",
+    "AbortSlowAckConsumerStrategyView",
     "A strategy that aborts consumers that acknowledge too slowly.",
     [
         *_ATTRIBUTES,

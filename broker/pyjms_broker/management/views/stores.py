@@ -40,7 +40,7 @@ def _transactions(s: _Store) -> str:
 
 
 PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = view_kind(
-    "org.apache.activemq.broker.jmx.PersistenceAdapterView",
+    "PersistenceAdapterView",
     "The message store.",
     [
         Attribute(

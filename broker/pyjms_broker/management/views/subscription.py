@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -314,25 +313,23 @@ _TOPIC_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
 )
 
 SUBSCRIPTION: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.SubscriptionView",
-    "A consumer of a queue.",
-    _ATTRIBUTES,
-    _OPERATIONS,
+    "SubscriptionView", "A consumer of a queue.", _ATTRIBUTES, _OPERATIONS
 )
 TOPIC_SUBSCRIPTION: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.TopicSubscriptionView",
+    "TopicSubscriptionView",
     "A consumer of a topic.",
     [*_ATTRIBUTES, *_TOPIC_ATTRIBUTES],
     _OPERATIONS,
 )
 DURABLE: Final[ViewKind[Any]] = view_kind(
-    "org.apache.activemq.broker.jmx.DurableSubscriptionView",
+    "DurableSubscriptionView",
     "A durable subscription with a consumer.",
     [*_ATTRIBUTES, *_DURABLE_ATTRIBUTES],
     [*_OPERATIONS, *_DURABLE_OPERATIONS],
 )
-INACTIVE_DURABLE: Final[ViewKind[Any]] = replace(
-    DURABLE,
-    java_class="org.apache.activemq.broker.jmx.InactiveDurableSubscriptionView",
-    description="A durable subscription without a consumer.",
+INACTIVE_DURABLE: Final[ViewKind[Any]] = view_kind(
+    "InactiveDurableSubscriptionView",
+    "A durable subscription without a consumer.",
+    [*_ATTRIBUTES, *_DURABLE_ATTRIBUTES],
+    [*_OPERATIONS, *_DURABLE_OPERATIONS],
 )

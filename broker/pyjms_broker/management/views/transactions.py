@@ -22,7 +22,7 @@ def _bytes(data: bytes | None) -> list[int]:
 
 
 XA_TRANSACTION: Final[ViewKind[_Branch]] = view_kind(
-    "org.apache.activemq.broker.jmx.RecoveredXATransactionView",
+    "RecoveredXATransactionView",
     "A prepared XA transaction that waits for its transaction manager.",
     [
         Attribute("FormatId", INT, "The format id of the Xid.", lambda t: t.it.format_id),

@@ -207,22 +207,23 @@ class KahaDBMessageStore:
 
     # -- statistics
 
+    def _settled(self) -> DestinationIndex:
+        self.write_late()
+        return self._index
+
     @property
     def message_count(self) -> int:
-        self.write_late()
-        return self._index.count
+        return self._settled().count
 
     @property
     def message_size(self) -> int:
         """The size of all messages in bytes, as accounted in memory."""
-        self.write_late()
-        return self._index.size
+        return self._settled().size
 
     @property
     def last_arrival(self) -> int:
         """The highest arrival number ever assigned; 0 if none."""
-        self.write_late()
-        return self._index.last_arrival
+        return self._settled().last_arrival
 
     @property
     def epoch(self) -> int:
