@@ -141,6 +141,10 @@ def _reference(reference: MessageReference) -> tuple[object, ...]:
     return (_headers(reference.message),)
 
 
+def _slow_consumer(_: object, destination: Any, subscription: Any) -> tuple[object, ...]:
+    return (destination.destination, subscription.info.consumer_id)
+
+
 _Values: TypeAlias = Callable[..., tuple[object, ...]]
 
 
@@ -217,15 +221,7 @@ _EVENTS: Final = (
     _event("message_consumed", _CONSUMER, "Message consumed: %s", _MESSAGE),
     _event("message_delivered", _CONSUMER, "Message delivered: %s", _MESSAGE),
     _event("message_dispatched", _CONSUMER, "Message dispatched: %s", _MESSAGE),
-    _event(
-        "slow_consumer",
-        _CONSUMER,
-        "Slow consumer on %s: %s",
-        lambda _, destination, subscription: (
-            destination.destination,
-            subscription.info.consumer_id,
-        ),
-    ),
+    _event("slow_consumer", _CONSUMER, "Slow consumer on %s: %s", _slow_consumer),
     _event("add_producer", _PRODUCER, "Adding producer %s of %s", _PRODUCER_INFO),
     _event("remove_producer", _PRODUCER, "Removing producer %s of %s", _PRODUCER_INFO),
     _event(

@@ -65,6 +65,14 @@ def _convert(
 class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin]):
     """Replaces the separator in clients' destination names, except for temporary ones."""
 
+    add_consumer = intercepted(Broker.add_consumer, _convert)
+    remove_consumer = intercepted(Broker.remove_consumer, _convert)
+    process_consumer_control = intercepted(Broker.process_consumer_control, _convert)
+    add_producer = intercepted(Broker.add_producer, _convert)
+    remove_producer = intercepted(Broker.remove_producer, _convert)
+    add_destination_info = intercepted(Broker.add_destination_info, _convert)
+    remove_destination_info = intercepted(Broker.remove_destination_info, _convert)
+
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         destination = message.destination
         if destination is not None and self.plugin.path_separator in destination.physical_name:
@@ -79,14 +87,6 @@ class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin
     def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
         self.convert(pull)
         self.next.message_pull(context, pull)
-
-    add_consumer = intercepted(Broker.add_consumer, _convert)
-    remove_consumer = intercepted(Broker.remove_consumer, _convert)
-    process_consumer_control = intercepted(Broker.process_consumer_control, _convert)
-    add_producer = intercepted(Broker.add_producer, _convert)
-    remove_producer = intercepted(Broker.remove_producer, _convert)
-    add_destination_info = intercepted(Broker.add_destination_info, _convert)
-    remove_destination_info = intercepted(Broker.remove_destination_info, _convert)
 
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False

@@ -109,6 +109,10 @@ NETWORK_CONNECTOR: Final[ViewKind[Any]] = view_kind(
 )
 
 
+def _value(name: str, key: str, kind: str, description: str) -> Any:
+    return Attribute(name, kind, description, lambda b: getattr(b.it, key))
+
+
 def _of(name: str, kind: str, description: str, get: Callable[[_Bridge], object]) -> Any:
     return Attribute(name, kind, description, get)
 
@@ -117,40 +121,25 @@ NETWORK_BRIDGE: Final[ViewKind[Any]] = view_kind(
     "NetworkBridgeView",
     "A bridge to another broker.",
     [
-        _of("LocalAddress", STRING, "The address at this broker.", lambda b: b.it.local_address),
-        _of(
-            "RemoteAddress",
-            STRING,
-            "The address of the remote broker.",
-            lambda b: b.it.remote_address,
-        ),
+        _value("LocalAddress", "local_address", STRING, "The address at this broker."),
+        _value("RemoteAddress", "remote_address", STRING, "The address of the remote broker."),
         _of(
             "LocalBrokerName", STRING, "The name of this broker.", lambda b: b.tree.host.broker_name
         ),
-        _of(
-            "RemoteBrokerName", STRING, "The name of the remote broker.", lambda b: b.it.remote_name
-        ),
+        _value("RemoteBrokerName", "remote_name", STRING, "The name of the remote broker."),
         _of(
             "RemoteBrokerId", STRING, "The id of the remote broker.", lambda b: str(b.it.remote_id)
         ),
-        _of(
-            "EnqueueCounter",
-            LONG,
-            "Messages received for forwarding.",
-            lambda b: b.it.enqueue_count,
+        _value("EnqueueCounter", "enqueue_count", LONG, "Messages received for forwarding."),
+        _value("DequeueCounter", "dequeue_count", LONG, "Messages forwarded."),
+        _value(
+            "ReceivedCounter", "received_count", LONG, "Messages received from the remote broker."
         ),
-        _of("DequeueCounter", LONG, "Messages forwarded.", lambda b: b.it.dequeue_count),
-        _of(
-            "ReceivedCounter",
-            LONG,
-            "Messages received from the remote broker.",
-            lambda b: b.it.received_count,
-        ),
-        _of(
+        _value(
             "CreatedByDuplex",
+            "created_by_duplex",
             BOOLEAN,
             "Whether the bridge belongs to a duplex connector of the remote broker.",
-            lambda b: b.it.created_by_duplex,
         ),
     ],
     [Operation("resetStats", "void", "Reset the counters.", lambda b: b.it.reset_counts())],
