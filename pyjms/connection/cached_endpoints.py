@@ -7,10 +7,9 @@ from operator import attrgetter
 from typing import Final
 
 from pyjms._forwarding import DelegatedAttribute
-from pyjms.connection.producer_handle import ProducerHandle
+from pyjms.connection.producer_handle import Forget, ProducerHandle
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import (
-    Closeable,
     CompletionListener,
     MessageAvailableListener,
     MessageConsumer,
@@ -24,15 +23,14 @@ from pyjms.jms.message import Message
 __all__ = ["CachedConsumer", "CachedProducer"]
 
 
+Touch = Callable[[], object]
+"""Records that the session may have work to roll back."""
+
+
 class CachedProducer(ProducerHandle):
     """A producer with separate quality of service; `close` restores the target's hints."""
 
-    def __init__(
-        self,
-        target: MessageProducer,
-        touch: Callable[[], object],
-        forget: Callable[[Closeable], None],
-    ) -> None:
+    def __init__(self, target: MessageProducer, touch: Touch, forget: Forget) -> None:
         super().__init__(target, forget)
         self._touch = touch
         self._hints = (target.disable_message_id, target.disable_message_timestamp)
@@ -65,8 +63,8 @@ class CachedConsumer(DelegatingConsumer):
     def __init__(
         self,
         target: MessageConsumer,
-        touch: Callable[[], object],
-        forget: Callable[[Closeable], None],
+        touch: Touch,
+        forget: Forget,
         discard: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Receive from `target`; `discard` closes the target if a receive was interrupted."""

@@ -8,7 +8,7 @@ returns the session to the cache. A session that cannot be cleaned up is closed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, Unpack
 
 import anyio
 
@@ -17,6 +17,7 @@ from pyjms.connection.cached_endpoints import CachedConsumer, CachedProducer
 from pyjms.connection.session_handle import SessionHandle
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Closeable, Connection, MessageConsumer, MessageProducer, Session
+from pyjms.jms.api.session import PullOptions
 from pyjms.jms.destination import Destination, Topic
 
 __all__ = ["CachedSession", "SessionEntry"]
@@ -111,18 +112,14 @@ class CachedSession(SessionHandle[SessionEntry]):
         )
 
     async def create_pull_consumer(
-        self,
-        destination: Destination,
-        selector: str | None = None,
-        *,
-        no_local: bool = False,
-        timeout: float | None = None,
+        self, destination: Destination, selector: str | None = None, **options: Unpack[PullOptions]
     ) -> MessageConsumer:
         """Reuse the pull consumer with these arguments, or create one."""
         create = self._touched().session.create_pull_consumer
+        no_local = options.get("no_local", False)
         return await self._consumer(
             _ConsumerKey(destination, selector or None, no_local, None, pulls=True),
-            lambda: create(destination, selector, no_local=no_local, timeout=timeout),
+            lambda: create(destination, selector, **options),
         )
 
     async def create_durable_subscriber(

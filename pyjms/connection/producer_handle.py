@@ -15,13 +15,17 @@ from pyjms.jms.api.endpoints import destination_first
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 
-__all__ = ["ProducerHandle"]
+__all__ = ["Forget", "ProducerHandle"]
+
+
+Forget = Callable[[Closeable], None]
+"""Called with a handle that is closed."""
 
 
 class ProducerHandle(MessageProducer):
     """Sends through `target` with the handle's quality of service; `close` calls `forget`."""
 
-    def __init__(self, target: MessageProducer, forget: Callable[[Closeable], None]) -> None:
+    def __init__(self, target: MessageProducer, forget: Forget) -> None:
         self.target = target
         self._forget = forget
         self._closed = False

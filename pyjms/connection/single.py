@@ -282,24 +282,20 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> Session:
         """Create a session, or reuse a cached one."""
-        self._check_open()
-        connection = await self._sharing.current()
-        return await self._open_session(connection, transacted, acknowledge_mode)
+        return await self._open_session(await self._shared(), transacted, acknowledge_mode)
 
     async def create_connection_consumer(
         self, *arguments: Any, **options: Any
     ) -> ConnectionConsumer:
         """Create it on the shared connection, where it exists until the consumer is closed."""
-        self._check_open()
-        connection = await self._sharing.current()
+        connection = await self._shared()
         return await connection.create_connection_consumer(*arguments, **options)
 
     async def create_durable_connection_consumer(
         self, *arguments: Any, **options: Any
     ) -> ConnectionConsumer:
         """Create it on the shared connection, where it exists until the consumer is closed."""
-        self._check_open()
-        connection = await self._sharing.current()
+        connection = await self._shared()
         return await connection.create_durable_connection_consumer(*arguments, **options)
 
     async def start(self) -> None:
@@ -331,6 +327,11 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
         if self._listener is not None:
             self._sharing.exception_listeners.remove(self._listener)
             self._listener = None
+
+    async def _shared(self) -> Connection:
+        """Return the connection, which is opened if need be."""
+        self._check_open()
+        return await self._sharing.current()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from operator import attrgetter
+from typing import Any
 
 from pyjms.connection.delegating_factory import DelegatingConnection, WrappingConnectionFactory
 from pyjms.core.closing import close_quietly
@@ -90,6 +92,22 @@ class _TransactionAwareConnection(DelegatingConnection):
         return _ManagedSession(session)
 
 
+def _refused(call: str) -> Callable[[object], Coroutine[Any, Any, None]]:
+    async def refuse(_session: object) -> None:
+        """Refuse the call.
+
+        Raises:
+            TransactionInProgressException: always: the manager ends the transaction.
+        """
+        raise TransactionInProgressException(
+            f"{call} call not allowed within a managed transaction",
+            hint="the manager ends the transaction; to roll it back, call "
+            "status.set_rollback_only()",
+        )
+
+    return refuse
+
+
 class _ManagedSession(DelegatingSession):
     """The session of a transaction, which the transaction manager ends and closes."""
 
@@ -99,28 +117,8 @@ class _ManagedSession(DelegatingSession):
     def _target(self) -> Session:
         return self._session
 
-    async def commit(self) -> None:
-        """Refuse: the manager commits.
-
-        Raises:
-            TransactionInProgressException: always.
-        """
-        raise _managed("Commit")
-
-    async def rollback(self) -> None:
-        """Refuse: the manager rolls back.
-
-        Raises:
-            TransactionInProgressException: always.
-        """
-        raise _managed("Rollback")
+    commit = _refused("Commit")
+    rollback = _refused("Rollback")
 
     async def close(self) -> None:
         """Leave the session open: it is needed for the transaction's end."""
-
-
-def _managed(call: str) -> TransactionInProgressException:
-    return TransactionInProgressException(
-        f"{call} call not allowed within a managed transaction",
-        hint="the manager ends the transaction; to roll it back, call status.set_rollback_only()",
-    )

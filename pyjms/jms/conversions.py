@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyjms.errors import MessageFormatException
-from pyjms.jms.numbers import float32, float_text, parse_float, parse_float32, parse_integer
+from pyjms.jms.numbers import float32, parse_float, parse_float32, parse_integer, value_text
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 
 __all__ = [
@@ -128,7 +128,7 @@ def convert(
     if kind == "String":
         return _FROM_TEXT[target](str(value))
     if target == "String":
-        return _text(value)
+        return value_text(value)
     return _plain(value)
 
 
@@ -290,14 +290,6 @@ def _null(target: str, nulls: Mapping[str, object]) -> object:
     if isinstance(result, type) and issubclass(result, Exception):
         raise result(f"There is no value to read as {target}")
     return result
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return float_text(value, single=isinstance(value, Float))
-    return str(value)
 
 
 def _plain(value: object) -> object:

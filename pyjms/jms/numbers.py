@@ -7,7 +7,9 @@ import re
 import struct
 from decimal import Decimal
 
-__all__ = ["float32", "float_text", "parse_float", "parse_float32", "parse_integer"]
+from pyjms.jms.types import Float
+
+__all__ = ["float32", "float_text", "parse_float", "parse_float32", "parse_integer", "value_text"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -90,3 +92,12 @@ def _shortest32(value: float) -> str:
         if float32(float(text)) == value:
             return text
     return f"{value:.9g}"
+
+
+def value_text(value: object) -> str:
+    """Return a boolean, number or text as Java's toString does."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return float_text(value, single=isinstance(value, Float))
+    return str(value)

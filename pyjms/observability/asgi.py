@@ -25,7 +25,8 @@ __all__ = [
     "Scope",
     "Send",
     "answer_lifespan",
-    "respond_json",
+    "json_content",
+    "respond",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -75,7 +76,7 @@ class HealthApp:
     async def _answer(self, scope: Scope, send: Send) -> None:
         if scope["method"] not in {"GET", "HEAD"}:
             allowed = [(b"allow", b"GET, HEAD")]
-            return await _respond(scope, send, 405, _json({"status": "use GET"}), allowed)
+            return await respond(scope, send, 405, json_content({"status": "use GET"}), allowed)
         path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
         probe = self._probe if path in _PROBED else None
         health = self._health() if probe is None else await probe()
@@ -92,38 +93,31 @@ class HealthApp:
                 body = {"status": "up" if good else health.phase}
             elif path == "/health/started":
                 body = {"status": "started" if good else health.phase}
-            return await _respond(
-                scope, send, 200 if good else 503, _json(body), [] if good else _RETRY
+            return await respond(
+                scope, send, 200 if good else 503, json_content(body), [] if good else _RETRY
             )
         if path == "/metrics" and self._metrics is not None:
             headers = dict(scope.get("headers", ()))
             answer = self._metrics.exposition(headers.get(b"accept", b"").decode("latin-1"))
-            return await _respond(scope, send, 200, answer)
-        return await _respond(scope, send, 404, _json({"status": "there is nothing at this path"}))
+            return await respond(scope, send, 200, answer)
+        return await respond(
+            scope, send, 404, json_content({"status": "there is nothing at this path"})
+        )
 
 
-def _json(body: dict[str, Any]) -> tuple[str, bytes]:
+def json_content(body: dict[str, Any]) -> tuple[str, bytes]:
+    """Return the content type and the content of a JSON object."""
     return "application/json", json.dumps(body).encode()
 
 
-async def respond_json(
-    scope: Scope,
-    send: Send,
-    status: int,
-    body: dict[str, Any],
-    headers: list[tuple[bytes, bytes]] | None = None,
-) -> None:
-    """Send one JSON object as the response."""
-    await _respond(scope, send, status, _json(body), headers)
-
-
-async def _respond(
+async def respond(
     scope: Scope,
     send: Send,
     status: int,
     content: tuple[str, bytes],
     headers: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
+    """Send a response: its content type and content, and further headers."""
     kind, body = content
     await send(
         {

@@ -22,7 +22,15 @@ from urllib.parse import parse_qs
 from pyjms.errors import JMSException
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.registry import JmsListenerEndpointRegistry
-from pyjms.observability.asgi import ASGIApp, Receive, Scope, Send, answer_lifespan, respond_json
+from pyjms.observability.asgi import (
+    ASGIApp,
+    Receive,
+    Scope,
+    Send,
+    answer_lifespan,
+    json_content,
+    respond,
+)
 
 __all__ = ["PREFIX", "ControlApp", "with_control"]
 
@@ -62,8 +70,8 @@ class ControlApp:
             changed = await self._perform(scope)
         except _Refused as refused:
             body = {"error": str(refused)}
-            return await respond_json(scope, send, refused.status, body, refused.headers)
-        return await respond_json(scope, send, HTTPStatus.OK, {"listeners": changed})
+            return await respond(scope, send, refused.status, json_content(body), refused.headers)
+        return await respond(scope, send, HTTPStatus.OK, json_content({"listeners": changed}))
 
     def _check_token(self, scope: Scope) -> None:
         if self._token is None:

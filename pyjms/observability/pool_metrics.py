@@ -13,20 +13,20 @@ from pyjms.connection.pool.statistics import PoolStats, pool_statistics
 
 __all__ = ["PoolCollector"]
 
-_GAUGES: Final = {
-    "connections": "Open connections of the pool.",
-    "borrowed_connections": "Handles on connections that are not closed.",
-    "sessions": "Open sessions.",
-    "active_sessions": "Sessions in use.",
-}
-_COUNTERS: Final = {
-    "created_connections": "Connections that were opened.",
-    "expired_connections": "Connections closed because they were idle or too old.",
-    "failed_connections": "Connections closed because they reported an exception.",
-    "created_sessions": "Sessions that were opened.",
-    "discarded_sessions": "Sessions closed because they could not be cleaned up.",
-    "refused_sessions": "Requests for a session that failed because all were in use.",
-}
+_GAUGE: Final = GaugeMetricFamily
+_COUNTER: Final = CounterMetricFamily
+_METRICS: Final = (
+    (_GAUGE, "connections", "Open connections of the pool."),
+    (_GAUGE, "borrowed_connections", "Handles on connections that are not closed."),
+    (_GAUGE, "sessions", "Open sessions."),
+    (_GAUGE, "active_sessions", "Sessions in use."),
+    (_COUNTER, "created_connections", "Connections that were opened."),
+    (_COUNTER, "expired_connections", "Connections closed because they were idle or too old."),
+    (_COUNTER, "failed_connections", "Connections closed because they reported an exception."),
+    (_COUNTER, "created_sessions", "Sessions that were opened."),
+    (_COUNTER, "discarded_sessions", "Sessions closed because they could not be cleaned up."),
+    (_COUNTER, "refused_sessions", "Requests for a session that failed because all were in use."),
+)
 _WAIT: Final = "Seconds that requests for a session waited because all were in use."
 
 
@@ -44,12 +44,11 @@ class PoolCollector(Collector):
             pools.setdefault(stats.broker, []).append(stats)
         if not pools:
             return
-        for kind, texts in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
-            for name, text in texts.items():
-                family = kind(f"pyjms_pool_{name}", text, labels=["broker"])
-                for broker, members in pools.items():
-                    family.add_metric([broker], sum(getattr(s, name).count for s in members))
-                yield family
+        for kind, name, text in _METRICS:
+            family = kind(f"pyjms_pool_{name}", text, labels=["broker"])
+            for broker, members in pools.items():
+                family.add_metric([broker], sum(getattr(s, name).count for s in members))
+            yield family
         waits = SummaryMetricFamily("pyjms_pool_session_wait_seconds", _WAIT, labels=["broker"])
         for broker, members in pools.items():
             times = [stats.session_wait_time for stats in members]

@@ -14,7 +14,7 @@ import math
 from typing import Final
 
 from pyjms.jms.conversions import INTEGER_RANGES, type_of
-from pyjms.jms.numbers import float_text, parse_float, parse_integer
+from pyjms.jms.numbers import parse_float, parse_integer, value_text
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.selector.tree import Operator
 
@@ -159,8 +159,4 @@ def text_of(value: object) -> str | None:
     """Return the value as text, as Java's toString does; None for lists and maps."""
     if isinstance(value, (list, dict)):
         return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return float_text(value, single=isinstance(value, Float))
-    return str(value)
+    return value_text(value)

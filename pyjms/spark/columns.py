@@ -16,8 +16,7 @@ from pyjms._distribution import install_command
 from pyjms._logger import get_logger
 from pyjms.client.messages import CommandSource
 from pyjms.errors import ConfigurationException, MessageFormatException
-from pyjms.jms.numbers import float_text
-from pyjms.jms.types import Float
+from pyjms.jms.numbers import value_text
 from pyjms.wire.openwire import commands
 
 if TYPE_CHECKING:
@@ -199,11 +198,7 @@ def _text(value: object) -> str | None:
     """Return a property converted to text as JMS converts it to a String."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return float_text(value, single=isinstance(value, Float))
-    return str(value)
+    return value_text(value)
 
 
 def _json(value: object) -> str:

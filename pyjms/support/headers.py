@@ -124,15 +124,11 @@ class SimpleJmsHeaderMapper:
             logger.debug("Header %s cannot be sent as a JMS property: %s", name, error)
 
     def _property_name(self, name: str) -> str:
-        if name == CONTENT_TYPE:
-            return CONTENT_TYPE_PROPERTY
-        if self.outbound_prefix and not name.startswith(self.outbound_prefix):
-            return self.outbound_prefix + name
-        return name
+        return CONTENT_TYPE_PROPERTY if name == CONTENT_TYPE else _with(self.outbound_prefix, name)
 
     def _header_name(self, name: str) -> str:
-        if name == CONTENT_TYPE_PROPERTY:
-            return CONTENT_TYPE
-        if self.inbound_prefix and not name.startswith(self.inbound_prefix):
-            return self.inbound_prefix + name
-        return name
+        return CONTENT_TYPE if name == CONTENT_TYPE_PROPERTY else _with(self.inbound_prefix, name)
+
+
+def _with(prefix: str, name: str) -> str:
+    return name if name.startswith(prefix) else prefix + name

@@ -40,9 +40,13 @@ class PhysicalConnection:
         options: PoolOptions,
         stats: PoolStats,
         on_failure: Callable[[PhysicalConnection, JMSException], None],
+        *,
+        is_jms_11: bool,
     ) -> None:
         """Keep a connection; `on_failure` is called before the exception listeners."""
         self.connection = connection
+        self.is_jms_11 = is_jms_11
+        """Whether handles behave like those of ActiveMQ's pool."""
         self.references: int = 0
         self.has_failed: bool = False
         self.listeners: list[ExceptionListener] = []
@@ -103,7 +107,7 @@ class PhysicalConnection:
                 return await self.connection.create_session(transacted, acknowledge_mode)
 
             name = mode.name if isinstance(mode, AcknowledgeMode) else str(mode)
-            pool = SessionPool(open_session, self._options, self._stats, name)
+            pool = SessionPool(open_session, self._options, self._stats, name, self.is_jms_11)
             if self._is_open:
                 self._pools[mode] = pool
         return pool
@@ -145,17 +149,12 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
     def __init__(
         self,
         physical: PhysicalConnection,
-        options: PoolOptions,
         on_close: Callable[[PhysicalConnection], Awaitable[None]],
-        *,
-        is_jms_11: bool,
     ) -> None:
-        """Use `physical`, returned by `on_close`; `is_jms_11`: behave like ActiveMQ's pool."""
+        """Use `physical`, returned by `on_close`."""
         super().__init__(physical.interruptions)
         self._physical = physical
-        self._options = options
         self._on_close = on_close
-        self._is_jms_11 = is_jms_11
         self._is_stopped = False
         self._is_closed = False
         self._listener: ExceptionListener | None = None
@@ -221,14 +220,7 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
         self._usable()
         pool = self._physical.sessions(transacted, acknowledge_mode)
         physical = await pool.take()
-        session = PooledSession(
-            physical,
-            pool,
-            self._options,
-            self._temporaries,
-            self._sessions.discard,
-            is_jms_11=self._is_jms_11,
-        )
+        session = PooledSession(physical, pool, self._temporaries, self._sessions.discard)
         if self._is_closed:
             await session.close()
             raise ConnectionClosedException
@@ -242,7 +234,7 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
 
     async def stop(self) -> None:
         """Do nothing, as others use the connection; in ActiveMQ's pool, disable this handle."""
-        if self._is_jms_11:
+        if self._physical.is_jms_11:
             self._usable()
             self._is_stopped = True
 

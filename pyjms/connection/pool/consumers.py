@@ -7,14 +7,13 @@ from operator import attrgetter
 from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute
-from pyjms.jms.api import Closeable, MessageConsumer, MessageListener, QueueBrowser
+from pyjms.connection.producer_handle import Forget
+from pyjms.jms.api import MessageConsumer, MessageListener, QueueBrowser
 from pyjms.jms.api.delegating import DelegatingConsumer
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 
-__all__ = ["Forget", "PooledBrowser", "PooledConsumer"]
-
-Forget = Callable[[Closeable], None]
+__all__ = ["PooledBrowser", "PooledConsumer"]
 
 
 class PooledConsumer(DelegatingConsumer):

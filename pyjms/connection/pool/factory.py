@@ -104,7 +104,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.options.check()
         self._check_regularly()
         physical = await self._take(user_name, password)
-        return PooledConnection(physical, self.options, self._give_back, is_jms_11=self._IS_JMS_11)
+        return PooledConnection(physical, self._give_back)
 
     async def start(self) -> None:
         """Allow the use of the pool, and open a connection; a failure to open is only logged.
@@ -205,7 +205,9 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
             connection = await target.create_connection()
         else:
             connection = await target.create_connection(user_name, password)
-        return PhysicalConnection(connection, self.options, self.stats, self._failed)
+        return PhysicalConnection(
+            connection, self.options, self.stats, self._failed, is_jms_11=self._IS_JMS_11
+        )
 
     async def _give_back(self, physical: PhysicalConnection) -> None:
         physical.give_back()

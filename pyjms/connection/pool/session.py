@@ -8,10 +8,9 @@ import anyio
 
 from pyjms._forwarding import delegated_as
 from pyjms._logger import get_logger
-from pyjms.connection.pool.consumers import Forget, PooledBrowser, PooledConsumer
-from pyjms.connection.pool.options import PoolOptions
+from pyjms.connection.pool.consumers import PooledBrowser, PooledConsumer
 from pyjms.connection.pool.session_pool import PhysicalSession, SessionPool
-from pyjms.connection.producer_handle import ProducerHandle
+from pyjms.connection.producer_handle import Forget, ProducerHandle
 from pyjms.connection.session_handle import SessionHandle
 from pyjms.errors import (
     IllegalStateException,
@@ -138,19 +137,14 @@ class PooledSession(SessionHandle[PhysicalSession]):
         self,
         physical: PhysicalSession,
         pool: SessionPool,
-        options: PoolOptions,
         temporaries: set[TemporaryQueue | TemporaryTopic],
         on_close: Forget,
-        *,
-        is_jms_11: bool,
     ) -> None:
         """Use `physical`, returned to `pool` later; add temporary destinations to `temporaries`."""
         super().__init__(physical)
         self._pool = pool
-        self._options = options
         self._temporaries = temporaries
         self._on_close = on_close
-        self._is_jms_11 = is_jms_11
         self._open: set[Closeable] = set()
 
     def __repr__(self) -> str:
@@ -171,13 +165,13 @@ class PooledSession(SessionHandle[PhysicalSession]):
         """Create a handle on the session's producer, or a producer if they are not shared."""
         physical = self._use()
         session = physical.session
-        if self._options.use_anonymous_producers:
+        if self._pool.options.use_anonymous_producers:
             if destination is not None and not isinstance(destination, Destination):
                 raise InvalidDestinationException(f"{destination!r} is not a destination")
             if physical.anonymous is None:
                 physical.anonymous = await session.create_producer()
             target, owned = physical.anonymous, False
-        elif self._options.explicit_producer_cache_size:
+        elif self._pool.options.explicit_producer_cache_size:
             target, owned = await self._kept_producer(physical, destination), False
         else:
             target, owned = await session.create_producer(destination), True
@@ -187,7 +181,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
                 destination,
                 self._open.discard,
                 owns_target=owned,
-                is_jms_11=self._is_jms_11,
+                is_jms_11=self._pool.is_jms_11,
             )
         )
 
@@ -238,7 +232,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
         kept.move_to_end(destination)
         in_use = {p.target for p in self._open if isinstance(p, _PooledProducer)} | {target}
         unused = [each for each in kept if kept[each] not in in_use]
-        for oldest in unused[: max(0, len(kept) - self._options.explicit_producer_cache_size)]:
+        for oldest in unused[: max(0, len(kept) - self._pool.options.explicit_producer_cache_size)]:
             await kept.pop(oldest).close()
         return target
 

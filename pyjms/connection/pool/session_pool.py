@@ -49,9 +49,11 @@ class SessionPool:
     """Lends a limited number of sessions; further callers wait in first-in, first-out order."""
 
     _open_session: Callable[[], Awaitable[Session]]
-    _options: PoolOptions
+    options: PoolOptions
     _stats: PoolStats
     _mode: str
+    is_jms_11: bool
+    """Whether handles behave like those of ActiveMQ's pool."""
     _idle: deque[PhysicalSession] = field(default_factory=deque, init=False)
     _waiting: deque[_Turn] = field(default_factory=deque, init=False)
     _active: int = field(default=0, init=False)
@@ -70,22 +72,17 @@ class SessionPool:
         if self._idle:
             self._count_active(1)
             return self._idle.popleft()
-        limit = self._options.max_sessions_per_connection
+        limit = self.options.max_sessions_per_connection
         if limit < 0 or self._active < limit:
             self._count_active(1)
             return await self._open()
-        if not self._options.block_if_full:
+        if not self.options.block_if_full:
             raise self._refusal("")
-        return await self._wait_for_turn(self._options.block_if_full_timeout)
+        return await self._wait_for_turn(self.options.block_if_full_timeout)
 
     def put(self, physical: PhysicalSession) -> None:
         """Return a cleaned-up session; the next caller gets it."""
-        if self._failure is not None:
-            return
-        if self._waiting:
-            self._grant(physical)
-        else:
-            self._count_active(-1)
+        if self._failure is None and not self._passed_on(physical):
             self._idle.append(physical)
 
     async def discard(self, physical: PhysicalSession) -> None:
@@ -160,12 +157,16 @@ class SessionPool:
 
     def _vacate(self) -> None:
         """Free the slot of a session that was closed: another session may be opened."""
-        if self._failure is not None:
-            return
+        if self._failure is None:
+            self._passed_on(None)
+
+    def _passed_on(self, physical: PhysicalSession | None) -> bool:
+        """Return whether a caller waited for the session or slot, which is then in use."""
         if self._waiting:
-            self._grant(None)
-        else:
-            self._count_active(-1)
+            self._grant(physical)
+            return True
+        self._count_active(-1)
+        return False
 
     def _count_active(self, difference: int) -> None:
         self._active += difference
@@ -177,10 +178,10 @@ class SessionPool:
 
     def _refusal(self, waited: str) -> IllegalStateException:
         self._stats.refused_sessions.increment()
-        limit = self._options.max_sessions_per_connection
+        limit = self.options.max_sessions_per_connection
         return IllegalStateException(
             f"The session pool is full: all {limit} sessions of mode {self._mode} have been in use"
             f"{waited}",
             hint="close sessions after use, or raise max_sessions_per_connection"
-            + ("" if self._options.block_if_full else "; block_if_full waits for one"),
+            + ("" if self.options.block_if_full else "; block_if_full waits for one"),
         )

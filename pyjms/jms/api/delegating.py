@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from operator import methodcaller
 from typing import Any, Final
 
 from pyjms._forwarding import DelegatedAttribute, delegated
@@ -19,8 +20,8 @@ from pyjms.jms.destination import Destination
 __all__ = ["DelegatingConsumer", "DelegatingSession"]
 
 
-def _target_of(self: DelegatingSession) -> Session:
-    return self._target()
+_target_of = methodcaller("_target")
+_consumer_of = methodcaller("_consumer")
 
 
 class DelegatingSession(Session):
@@ -68,10 +69,6 @@ class DelegatingSession(Session):
     set_local_transaction_event_listener = delegated(
         Session.set_local_transaction_event_listener, _target_of
     )
-
-
-def _consumer_of(self: DelegatingConsumer) -> MessageConsumer:
-    return self._consumer()
 
 
 class DelegatingConsumer(MessageConsumer):

@@ -19,6 +19,11 @@ class SessionOperations(Closeable):
     is sent to the broker.
     """
 
+    @property
+    @abstractmethod
+    def transacted(self) -> bool:
+        """Whether the session is transacted: `commit` or `rollback` ends each transaction."""
+
     @abstractmethod
     def create_queue(self, name: str) -> Queue:
         """Return the queue `name`, which may have options: `orders?consumer.prefetchSize=1`.

@@ -44,11 +44,6 @@ class Session(SessionOperations):
 
     @property
     @abstractmethod
-    def transacted(self) -> bool:
-        """Whether the session is transacted: `commit` or `rollback` ends each transaction."""
-
-    @property
-    @abstractmethod
     def acknowledge_mode(self) -> AcknowledgeMode:
         """How messages are acknowledged; TRANSACTED in a transacted session."""
 

@@ -57,10 +57,10 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     def scheduled_consumer_count(self) -> int:
         """The number of consumers: active, idle or paused."""
 
-    @property
-    def is_auto_startup(self) -> bool:
-        """Whether an application or a registry starts this container by itself."""
-        return self.auto_startup
+    is_auto_startup: Final = Computed[bool](
+        attrgetter("auto_startup"),
+        "Whether an application or a registry starts this container by itself.",
+    )
 
     @property
     def is_recovering(self) -> bool:

@@ -28,10 +28,7 @@ from pyjms.listener.container.properties import (
     one_or_more,
     parse_concurrency,
 )
-from pyjms.listener.container.resources import (
-    ContainerConnection,
-    ResourceFactory,
-)
+from pyjms.listener.container.resources import ContainerConnection, ResourceFactory
 from pyjms.listener.container.scaling import check_range
 from pyjms.listener.container.state import ContainerEvent
 from pyjms.listener.retries import Retries
