@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from pyjms.annotation.marks import marking
+
 __all__ = ["configurer_order", "jms_listener_configurer"]
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -25,14 +27,9 @@ def jms_listener_configurer(*, order: float = 0) -> Callable[[F], F]:
     Raises:
         TypeError: the decorated object is not a function.
     """
-
-    def add_mark(function: F) -> F:
-        setattr(function, _ATTRIBUTE, order)
-        return function
-
     if callable(order):
         raise TypeError("@jms_listener_configurer needs parentheses: @jms_listener_configurer()")
-    return add_mark
+    return marking(_ATTRIBUTE, order)
 
 
 def configurer_order(function: object) -> float | None:

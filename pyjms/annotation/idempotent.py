@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pyjms.annotation.marks import marking
+
 __all__ = ["IdempotentMark", "idempotent", "idempotent_mark"]
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -39,13 +41,7 @@ def idempotent(
             name of an entry point in the group `pyjms.idempotency_stores`. None: a
             separate `MemoryIdempotencyStore` for this handler.
     """
-    mark = IdempotentMark(key, store)
-
-    def add_mark(function: F) -> F:
-        setattr(function, _ATTRIBUTE, mark)
-        return function
-
-    return add_mark
+    return marking(_ATTRIBUTE, IdempotentMark(key, store))
 
 
 def idempotent_mark(handler: object) -> IdempotentMark | None:

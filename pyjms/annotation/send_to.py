@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pyjms.annotation.destinations import destination_text
+from pyjms.annotation.marks import marking
 from pyjms.jms.destination import Destination
 
 __all__ = ["send_to", "send_to_destination"]
@@ -25,13 +26,7 @@ def send_to(destination: str | Destination) -> Callable[[T], T]:
     Raises:
         TypeError: there is no destination.
     """
-    text = destination_text(destination, "send_to")
-
-    def add_mark(target: T) -> T:
-        setattr(target, _ATTRIBUTE, text)
-        return target
-
-    return add_mark
+    return marking(_ATTRIBUTE, destination_text(destination, "send_to"))
 
 
 def send_to_destination(handler: object) -> str | None:

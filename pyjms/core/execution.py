@@ -7,11 +7,10 @@ from typing import TypeVar
 
 from pyjms.core import resources
 from pyjms.core.closing import call, close_quietly, using
-from pyjms.core.resources import BoundResource, SessionHolder
 from pyjms.core.settings import TemplateSettings
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import DestinationResolutionException, IllegalStateException
-from pyjms.jms.api import Connection, ConnectionFactory, MessageProducer, QueueBrowser, Session
+from pyjms.jms.api import Connection, MessageProducer, QueueBrowser, Session
 from pyjms.jms.destination import Destination, Queue
 
 __all__ = [
@@ -35,56 +34,40 @@ BrowserCallback = Callable[[Session, QueueBrowser], Awaitable[_T] | _T]
 
 
 class OperationSession:
-    """The session of one operation, in an `async with` block.
+    """The session of one operation of a template, in an `async with` block.
 
-    It is the session of `resource`, which is bound to the current task. Without one it is a new
-    session on a new connection; both are closed at the end of the block as by `using`, or, with
-    `synchronizations`, at the end of their transaction.
+    It is the session that is bound to the current task. Without one it is a new session on a new
+    connection; both are closed at the end of the block as by `using`, or, within the transaction
+    of another resource, at its end. `is_separate`: always a new session, outside transactions.
     """
 
-    __slots__ = (
-        "_connection",
-        "_factory",
-        "_mode",
-        "_resource",
-        "_session",
-        "_start",
-        "_synchronizations",
-        "_transacted",
-    )
+    __slots__ = ("_connection", "_is_separate", "_session", "_start", "_template")
 
     def __init__(
-        self,
-        factory: ConnectionFactory,
-        resource: BoundResource | None,
-        *,
-        start_connection: bool,
-        transacted: bool,
-        mode: AcknowledgeMode,
-        synchronizations: SessionHolder | None = None,
+        self, template: TemplateSettings, *, start_connection: bool, is_separate: bool = False
     ) -> None:
-        self._synchronizations = synchronizations
-        self._factory = factory
-        self._resource = resource
+        self._template = template
         self._start = start_connection
-        self._transacted = transacted
-        self._mode = mode
+        self._is_separate = is_separate
         self._connection: Connection | None = None
         self._session: Session | None = None
 
     async def __aenter__(self) -> Session:
-        resource = self._resource
-        if resource is None and self._synchronizations is not None:
-            resource = await self._synchronizations.open_session(
-                self._factory, self._transacted, self._mode
-            )
-        if resource is not None:
-            if self._start:
-                await resource.connection.start()
-            return resource.session
-        self._connection = connection = await self._factory.create_connection()
+        template = self._template
+        factory = template.connection_factory
+        transacted, mode = False, AcknowledgeMode.AUTO
+        if not self._is_separate:
+            transacted, mode = template.session_transacted, template.session_acknowledge_mode
+            resource = resources.bound(factory)
+            if resource is None and (transaction := resources.synchronizations()) is not None:
+                resource = await transaction.open_session(factory, transacted, mode)
+            if resource is not None:
+                if self._start:
+                    await resource.connection.start()
+                return resource.session
+        self._connection = connection = await factory.create_connection()
         try:
-            self._session = session = await connection.create_session(self._transacted, self._mode)
+            self._session = session = await connection.create_session(transacted, mode)
             if self._start:
                 await connection.start()
         except BaseException:
@@ -162,14 +145,7 @@ class TemplateExecution(TemplateSettings):
                 return await call(action, session, browser)
 
     def _session(self, *, start_connection: bool = False) -> OperationSession:
-        return OperationSession(
-            self.connection_factory,
-            resources.bound(self.connection_factory),
-            start_connection=start_connection,
-            transacted=self.session_transacted,
-            mode=self.session_acknowledge_mode,
-            synchronizations=resources.synchronizations(),
-        )
+        return OperationSession(self, start_connection=start_connection)
 
     async def _create_producer(
         self, session: Session, destination: Destination | None

@@ -147,8 +147,8 @@ class _ReplyQueue:
         queue: TemporaryQueue,
         consumer: MessageConsumer,
     ) -> None:
+        self._resources = (consumer, session, connection)
         self.session = session
-        self._connection = connection
         self._queue = queue
         self._consumer = consumer
         self._requests: list[_Request] = []
@@ -167,7 +167,7 @@ class _ReplyQueue:
 
     async def close(self) -> None:
         """Close the queue's session and connection, because the connection is lost."""
-        await close_quietly(self._consumer, self.session, self._connection)
+        await close_quietly(*self._resources)
 
     async def request(
         self, message: Message, send: SendRequest, timeout: float | None

@@ -36,7 +36,6 @@ from pyjms.core.sending import (
     qos_of,
 )
 from pyjms.core.settings import UNSET, Timeout
-from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
@@ -274,9 +273,7 @@ class JmsTemplate(TemplateReceiving):
         seconds = self.seconds_to_wait(timeout)
 
         factory = self.connection_factory
-        async with OperationSession(
-            factory, None, start_connection=True, transacted=False, mode=AcknowledgeMode.AUTO
-        ) as session:
+        async with OperationSession(self, start_connection=True, is_separate=True) as session:
             target = self.resolve(session, destination)
             request = await self._create(session, creator, post_processor, options)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
-from pyjms.errors import ConfigurationException
 from pyjms.listener.idempotency.stores import Claim
-from pyjms.outbox.inbox import Database, record
+from pyjms.outbox.inbox import Database, SqlStore, record
 
 __all__ = ["AsyncSqlIdempotencyStore"]
 
 
-class AsyncSqlIdempotencyStore:
+class AsyncSqlIdempotencyStore(SqlStore[AsyncSession]):
     """Like `SqlIdempotencyStore`, with AsyncSessions, for `async def` handlers.
 
     If the handler has an AsyncSession or AsyncConnection among its arguments, the key is inserted
@@ -27,13 +27,13 @@ class AsyncSqlIdempotencyStore:
         listener: the name of the handler, if several handlers use the same keys.
     """
 
-    after_commit = False
+    SESSION: ClassVar[str] = "AsyncSession"
+    MAKER: ClassVar[str] = "an async_sessionmaker"
 
     def __init__(
         self, sessions: Callable[[], AsyncSession] | None = None, *, listener: str = ""
     ) -> None:
-        self._sessions = sessions
-        self._listener = listener
+        super().__init__(sessions, listener=listener)
         self._open: dict[str, AsyncSession | None] = {}
 
     async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
@@ -53,15 +53,10 @@ class AsyncSqlIdempotencyStore:
                 if is_ours:  # the handler is not called, so nothing else would end it
                     await database.rollback()
                 return Claim.DUPLICATE
-        if self._sessions is None:
-            raise ConfigurationException(
-                "AsyncSqlIdempotencyStore: the handler has no AsyncSession among its arguments",
-                hint="pass an async_sessionmaker to the store",
-            )
         if key in self._open:
             return Claim.BUSY
+        session = self._new_session()
         self._open[key] = None  # seen by other tasks while this one waits for the database
-        session = self._sessions()
         is_new = False
         try:
             is_new = await self._is_new(session, key)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from sqlalchemy import Connection, delete
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OUTBOX_ID",
     "SqlIdempotencyStore",
+    "SqlStore",
     "key_of",
     "prune",
     "record",
@@ -48,6 +49,8 @@ OUTBOX_ID: Final = "pyjms_outbox_id"
 """The property with a message's id from its outbox, the same each time the message is sent."""
 
 Database = Session | Connection
+
+S = TypeVar("S")
 
 
 def key_of(message: Message) -> str:
@@ -157,7 +160,28 @@ def _handled(message: Message | str) -> Skip:
     return Skip(f"{message if isinstance(message, str) else key_of(message)} was handled before")
 
 
-class SqlIdempotencyStore:
+class SqlStore(Generic[S]):
+    """The common part of the stores of keys in the inbox table."""
+
+    after_commit = False
+    SESSION: ClassVar[str]
+    MAKER: ClassVar[str]
+    """What error messages call a session, and what creates sessions."""
+
+    def __init__(self, sessions: Callable[[], S] | None = None, *, listener: str = "") -> None:
+        self._sessions = sessions
+        self._listener = listener
+
+    def _new_session(self) -> S:
+        if self._sessions is None:
+            raise ConfigurationException(
+                f"{type(self).__name__}: the handler has no {self.SESSION} among its arguments",
+                hint=f"pass {self.MAKER} to the store",
+            )
+        return self._sessions()
+
+
+class SqlIdempotencyStore(SqlStore[Session]):
     """Stores the keys of `@idempotent` in the inbox table.
 
     If the handler has a Session or Connection among its arguments, the key is inserted in that
@@ -170,14 +194,14 @@ class SqlIdempotencyStore:
         listener: the name of the handler, if several handlers use the same keys.
     """
 
+    SESSION: ClassVar[str] = "SQLAlchemy Session"
+    MAKER: ClassVar[str] = "a sessionmaker"
     blocks = True
-    after_commit = False
 
     def __init__(
         self, sessions: Callable[[], Session] | None = None, *, listener: str = ""
     ) -> None:
-        self._sessions = sessions
-        self._listener = listener
+        super().__init__(sessions, listener=listener)
         self._open: dict[str, Session] = {}
 
     def claim(self, key: str, arguments: Sequence[object]) -> Claim:
@@ -197,14 +221,9 @@ class SqlIdempotencyStore:
                 if is_ours:  # the handler is not called, so nothing else would end it
                     database.rollback()
                 return Claim.DUPLICATE
-        if self._sessions is None:
-            raise ConfigurationException(
-                "SqlIdempotencyStore: the handler has no SQLAlchemy Session among its arguments",
-                hint="pass a sessionmaker to the store",
-            )
         if key in self._open:
             return Claim.BUSY
-        session = self._sessions()
+        session = self._new_session()
         try:
             is_new = record(session, key, listener=self._listener)
         except BaseException:

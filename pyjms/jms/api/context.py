@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import ParamSpec, TypeVar
 
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
@@ -18,6 +19,9 @@ from pyjms.jms.message import Message
 from pyjms.jms.metadata import ConnectionMetaData
 
 __all__ = ["JMSContext", "SharedByContexts"]
+
+P = ParamSpec("P")
+M = TypeVar("M", bound=Message)
 
 
 class SharedByContexts:
@@ -278,35 +282,33 @@ class JMSContext(SessionOperations):
 
     def create_message(self) -> Message:
         """Return a message without a body."""
-        self._check_open()
-        return Message()
+        return self._new(Message)
 
     def create_text_message(self, text: str | None = None) -> TextMessage:
         """Return a message with a text."""
-        self._check_open()
-        return TextMessage(text)
+        return self._new(TextMessage, text)
 
     def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
         """Return a message of bytes."""
-        self._check_open()
-        return BytesMessage(data)
+        return self._new(BytesMessage, data)
 
     def create_map_message(self, values: Mapping[str, object] | None = None) -> MapMessage:
         """Return a message of named values."""
-        self._check_open()
-        return MapMessage(values)
+        return self._new(MapMessage, values)
 
     def create_stream_message(self) -> StreamMessage:
         """Return a message of a sequence of values."""
-        self._check_open()
-        return StreamMessage()
+        return self._new(StreamMessage)
 
     def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
         """Return a message with a serialized Java object."""
-        self._check_open()
-        return ObjectMessage(data)
+        return self._new(ObjectMessage, data)
 
     # --- internals
+
+    def _new(self, kind: Callable[P, M], *body: P.args, **options: P.kwargs) -> M:
+        self._check_open()
+        return kind(*body, **options)
 
     async def _message_producer(self) -> MessageProducer:
         """Return the producer of the session through which all JMSProducers send."""

@@ -21,7 +21,12 @@ from pyjms.listener.container.delivery import Delivery
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.state import ContainerState, LifeCycle
 
-__all__ = ["AbstractMessageListenerContainer"]
+__all__ = ["PATIENCE", "THREAD_JOIN", "AbstractMessageListenerContainer"]
+
+PATIENCE: Final = 1.0
+"""Seconds that a container waits for its listeners unless it is told otherwise."""
+THREAD_JOIN: Final = 1.0
+"""Seconds that a container waits for a consumer's thread that has nothing more to do."""
 
 
 class AbstractMessageListenerContainer(ContainerProperties, ABC):
@@ -62,10 +67,9 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         "Whether an application or a registry starts this container by itself.",
     )
 
-    @property
-    def is_recovering(self) -> bool:
-        """Whether the connection is lost and not yet restored."""
-        return False
+    is_recovering: Computed[bool] = Computed(
+        lambda _container: False, "Whether the connection is lost and not yet restored."
+    )
 
     @property
     @abstractmethod

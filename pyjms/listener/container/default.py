@@ -47,7 +47,7 @@ from pyjms.enums import CacheLevel
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, Session
 from pyjms.listener.batches.execution import BatchExecution
-from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.base import PATIENCE, THREAD_JOIN, AbstractMessageListenerContainer
 from pyjms.listener.container.default_properties import DefaultContainerProperties, DefaultOptions
 from pyjms.listener.container.delivery import Delivery
 from pyjms.listener.container.execution import ListenerExecution
@@ -63,9 +63,6 @@ from pyjms.listener.retries import Retries
 __all__ = ["DefaultMessageListenerContainer", "DefaultOptions"]
 
 logger: Final = get_logger(__name__)
-
-_DEFAULT_PATIENCE = 1.0
-_THREAD_JOIN = 1.0
 
 
 class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessageListenerContainer):
@@ -135,7 +132,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         """Return whether the container itself ends the session's transaction. (spring-jms 1.8.7)"""
         return self._execution.locally_transacted(session)
 
-    is_recovering: Final = Computed[bool](
+    is_recovering: Computed[bool] = Computed(
         attrgetter("_recovery.in_progress"), "Whether the connection is lost and not yet restored."
     )
 
@@ -261,7 +258,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         for invoker in invokers:
             invoker.worker.close()
             if not invoker.worker.busy:
-                await invoker.worker.join(_THREAD_JOIN)
+                await invoker.worker.join(THREAD_JOIN)
 
     async def scale(self, lower: int, upper: int | None = None) -> None:
         """Change the number of consumers, at once if the container is running.
@@ -299,7 +296,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             return
         for invoker in self._pool.invokers():
             invoker.interrupt(abandon_threads=timeout is not None)
-        second = patience if timeout is None else _DEFAULT_PATIENCE
+        second = patience if timeout is None else PATIENCE
         if await self._pool.wait_inactive(second):
             return
         logger.warning(
@@ -309,12 +306,12 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         )
         for invoker in self._pool.invokers():
             invoker.interrupt(abandon_threads=True)
-        await self._pool.wait_inactive(_DEFAULT_PATIENCE)
+        await self._pool.wait_inactive(PATIENCE)
 
     def _patience(self) -> float | None:
         if self.accept_messages_while_stopping or self.receive_timeout is None:
             return None
-        return self.receive_timeout or _DEFAULT_PATIENCE
+        return self.receive_timeout or PATIENCE
 
     async def _on_inactive(self) -> None:
         """Close the resources of a stopped container when its last consumer becomes inactive."""

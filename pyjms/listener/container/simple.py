@@ -20,7 +20,7 @@ from pyjms.core.workers import Worker
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
-from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.base import PATIENCE, THREAD_JOIN, AbstractMessageListenerContainer
 from pyjms.listener.container.delivery import Delivery, log_abandoned
 from pyjms.listener.container.execution import ListenerExecution
 from pyjms.listener.container.properties import (
@@ -37,9 +37,6 @@ from pyjms.listener.task_executor import AsyncTaskExecutor
 __all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]
 
 logger: Final = get_logger(__name__)
-
-_PATIENCE = 1.0
-_THREAD_JOIN = 1.0
 
 
 class SimpleOptions(ContainerOptions, total=False):
@@ -193,7 +190,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         """Stop for good, give running listeners `timeout` seconds (None: 1), close everything."""
         self._life_cycle.advance(ContainerEvent.SHUT_DOWN)
         await end_tasks(self._reconnects)
-        deadline = _clock.now() + (_PATIENCE if timeout is None else timeout)
+        deadline = _clock.now() + (PATIENCE if timeout is None else timeout)
         async with self._lock:
             with _clock.timeout(deadline - _clock.now()):  # also waits for running listeners
                 await self._connection.stop()
@@ -204,7 +201,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             await self._connection.release()
         for worker in workers:
             if not worker.busy:
-                await worker.join(_THREAD_JOIN)
+                await worker.join(THREAD_JOIN)
 
     async def scale(self, lower: int, upper: int | None = None) -> None:
         """Change the number of consumers to `upper`, at once if consumers exist.
@@ -305,7 +302,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         for scope, delivery in list(self._handling.items()):
             log_abandoned(logger, self, delivery)
             scope.cancel()
-        if not await self._become_quiet(_PATIENCE):
+        if not await self._become_quiet(PATIENCE):
             logger.warning(
                 "Shutdown does not wait any longer for %d listeners of destination '%s'",
                 self._busy,
