@@ -41,7 +41,7 @@ class OperationSession:
     of another resource, at its end. `is_separate`: always a new session, outside transactions.
     """
 
-    __slots__ = ("_connection", "_is_separate", "_session", "_start", "_template")
+    __slots__ = ("_is_separate", "_opened", "_start", "_template")
 
     def __init__(
         self, template: TemplateSettings, *, start_connection: bool, is_separate: bool = False
@@ -49,8 +49,7 @@ class OperationSession:
         self._template = template
         self._start = start_connection
         self._is_separate = is_separate
-        self._connection: Connection | None = None
-        self._session: Session | None = None
+        self._opened: tuple[Connection, Session] | None = None
 
     async def __aenter__(self) -> Session:
         template = self._template
@@ -65,20 +64,21 @@ class OperationSession:
                 if self._start:
                     await resource.connection.start()
                 return resource.session
-        self._connection = connection = await factory.create_connection()
+        connection, session = await factory.create_connection(), None
         try:
-            self._session = session = await connection.create_session(transacted, mode)
+            session = await connection.create_session(transacted, mode)
             if self._start:
                 await connection.start()
         except BaseException:
-            await close_quietly(self._session, connection)
+            await close_quietly(session, connection)
             raise
+        self._opened = connection, session
         return session
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        connection, session = self._connection, self._session
-        if connection is None or session is None:
+        if self._opened is None:
             return
+        connection, session = self._opened
         if error is not None:
             await close_quietly(session, connection)
             return
