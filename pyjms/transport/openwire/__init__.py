@@ -1,11 +1,12 @@
 """OpenWire's filters around a transport: negotiation, keep-alive, response correlation.
 
-Names that need TLS are imported on first use, so that a client of `tcp:` URLs starts without TLS.
+Names that need sockets or TLS are imported on first use: a client of `vm:` URLs starts without
+sockets, and one of `tcp:` URLs without TLS.
 """
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import names_of
+from pyjms._forwarding import homes_of, names_of
 from pyjms.transport.base import Transport
 from pyjms.transport.openwire.correlator import (
     Correlator,
@@ -13,8 +14,6 @@ from pyjms.transport.openwire.correlator import (
     RequestTransport,
     ResponseCorrelator,
 )
-from pyjms.transport.openwire.factory import client_transport, tcp_transport
-from pyjms.transport.openwire.inactivity import InactivityMonitor
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.options import (
     OpenWireOptions,
@@ -31,6 +30,8 @@ from pyjms.wire.openwire.commands import Command
 
 if TYPE_CHECKING:
     from pyjms.transport.openwire.accepted import accepted_transport
+    from pyjms.transport.openwire.factory import client_transport, tcp_transport
+    from pyjms.transport.openwire.inactivity import InactivityMonitor
     from pyjms.transport.openwire.ssl_factory import ssl_transport
 
 __all__ = [
@@ -58,8 +59,12 @@ OpenWireTransport = Transport[Command]
 
 __getattr__, __dir__ = names_of(
     globals(),
-    {
-        "accepted_transport": "pyjms.transport.openwire.accepted",
-        "ssl_transport": "pyjms.transport.openwire.ssl_factory",
-    },
+    homes_of(
+        {
+            "pyjms.transport.openwire.accepted": "accepted_transport",
+            "pyjms.transport.openwire.factory": "client_transport tcp_transport",
+            "pyjms.transport.openwire.inactivity": "InactivityMonitor",
+            "pyjms.transport.openwire.ssl_factory": "ssl_transport",
+        }
+    ),
 )
