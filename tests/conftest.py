@@ -6,6 +6,7 @@ import gc
 from collections.abc import Generator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from pyjms.testing.spark_names import run_pipeline, spark
@@ -35,6 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     keep_temporary_folders_in_memory()
+    # no test asserts wall-clock times, and the machine may be busy
+    hypothesis.settings.register_profile(
+        "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("busy machine")
 
 
 @pytest.hookimpl(wrapper=True)
