@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSAttribute
@@ -17,9 +17,17 @@ from pyjms.wire.openwire.frame_budget import UnfinishedFrame
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsContext
 
-__all__ = ["accepted_tcp"]
+__all__ = ["StreamDetails", "accepted_tcp"]
 
 C = TypeVar("C")
+
+
+class StreamDetails(TypedDict, total=False):
+    """What a connector may say of an accepted stream; see `accepted_tcp`."""
+
+    tls: TlsContext | None
+    layered: UnfinishedFrame | None
+    unsent_budget: UnsentBudget | None
 
 
 class _AcceptedTransport(TcpTransport[C]):
@@ -36,9 +44,9 @@ def accepted_tcp(
     scheme: str,
     timeout: float | None,
     unfinished: UnfinishedFrame | None = None,
+    discard: Callable[[], object] | None = None,
     tls: TlsContext | None = None,
     layered: UnfinishedFrame | None = None,
-    discard: Callable[[], object] | None = None,
     unsent_budget: UnsentBudget | None = None,
 ) -> TcpTransport[C]:
     """Return a transport of an accepted connection, not started.

@@ -89,7 +89,7 @@ def _found_by(agent: TransportURI, uri: TransportURI, create: CreateTransport) -
     for each in brokers.priorities():
         create(each)
     connector = Connector(brokers, options, create)
-    return DiscoveryTransport(connector, options, brokers, discovery_agent(agent))
+    return DiscoveryTransport(connector, options, discovery_agent(agent))
 
 
 def finds_brokers(uri: TransportURI) -> bool:
@@ -142,14 +142,10 @@ class DiscoveryTransport(FailoverTransport):
     """Connects to a broker that an agent finds, and to another one if that broker is lost."""
 
     def __init__(
-        self,
-        connector: Connector,
-        options: FailoverOptions,
-        brokers: BrokerList,
-        agent: DiscoveryAgent,
+        self, connector: Connector, options: FailoverOptions, agent: DiscoveryAgent
     ) -> None:
         super().__init__(connector, options)
-        self._brokers = brokers
+        self._brokers = connector.brokers
         self._agent = agent
         self._services: dict[str, None] = {}
         self._has_found = anyio.Event()

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from anyio.abc import ByteStream
 
-from pyjms.transport.accepted import accepted_tcp
+from pyjms.transport.accepted import StreamDetails, accepted_tcp
 from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.openwire.factory import negotiated_transport
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.options import TcpOptions
-from pyjms.transport.unsent import UnsentBudget
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
-
-if TYPE_CHECKING:
-    from pyjms.transport.tls import TlsContext
 
 __all__ = ["accepted_transport"]
 
@@ -28,10 +24,9 @@ def accepted_transport(
     tcp_options: TcpOptions,
     options: OpenWireOptions,
     frame_budget: FrameBudget | None = None,
-    tls: TlsContext | None = None,
+    *,
     scheme: str | None = None,
-    layered: UnfinishedFrame | None = None,
-    unsent_budget: UnsentBudget | None = None,
+    **stream_details: Unpack[StreamDetails],
 ) -> Transport[Command]:
     """Return a broker's transport for a connection that it accepted, not started.
 
@@ -45,11 +40,9 @@ def accepted_transport(
         accepted_tcp,
         stream,
         tcp_options=tcp_options,
-        scheme=scheme or ("tcp" if tls is None else "ssl"),
+        scheme=scheme or ("ssl" if stream_details.get("tls") else "tcp"),
         timeout=options.connect_attempt_timeout,
-        tls=tls,
-        layered=layered,
-        unsent_budget=unsent_budget,
+        **stream_details,
     )
     if options.other_format is not None:
         return _StartedFirst(accept(options.other_format()))

@@ -92,12 +92,7 @@ def negotiated_transport(
     """
     monitor: InactivityMonitor | None = None
     if options.use_inactivity_monitor:
-        monitor = InactivityMonitor(
-            tcp,
-            tcp,
-            use_keep_alive=options.use_keep_alive,
-            keep_alive_response_required=options.keep_alive_response_required,
-        )
+        monitor = InactivityMonitor(tcp, tcp, options)
 
     def negotiated(settings: NegotiatedSettings) -> None:
         tcp.set_tcp_no_delay(settings.tcp_no_delay_enabled)

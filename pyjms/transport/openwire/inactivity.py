@@ -10,6 +10,7 @@ from __future__ import annotations
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import Transport, TransportFilter
+from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.silence import Checks, MonitoredTransport, wait_for_silence
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo
 from pyjms.wire.openwire.format import NegotiatedSettings
@@ -26,14 +27,11 @@ class InactivityMonitor(TransportFilter[Command]):
         self,
         next_transport: Transport[Command],
         monitored: MonitoredTransport,
-        *,
-        use_keep_alive: bool = True,
-        keep_alive_response_required: bool = False,
+        options: OpenWireOptions,
     ) -> None:
         super().__init__(next_transport)
         self._monitored = monitored
-        self._use_keep_alive = use_keep_alive
-        self._response_required = keep_alive_response_required
+        self._options = options
         self._task: BackgroundTask | None = None
 
     @property
@@ -90,5 +88,6 @@ class InactivityMonitor(TransportFilter[Command]):
         )
 
     def _send_keep_alive(self) -> None:
-        if self._use_keep_alive:
-            self.next.oneway(KeepAliveInfo(0, response_required=self._response_required))
+        if self._options.use_keep_alive:
+            required = self._options.keep_alive_response_required
+            self.next.oneway(KeepAliveInfo(0, response_required=required))

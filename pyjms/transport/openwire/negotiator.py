@@ -35,6 +35,9 @@ _MAX_WAITING = 1000  # commands sent before the handshake is complete; a client 
 class WireFormatNegotiator(TransportFilter[Command]):
     """Agrees with the peer on version, encoding, frame size and keep-alive."""
 
+    _ready = False
+    _error: Exception | None = None
+
     def __init__(
         self,
         next_transport: Transport[Command],
@@ -49,10 +52,8 @@ class WireFormatNegotiator(TransportFilter[Command]):
         self._timeout = timeout
         self._minimum_version = minimum_version
         self._on_negotiated = on_negotiated
-        self._ready = False
         self._waiting: list[Command] = []
         self._decided = anyio.Event()
-        self._error: Exception | None = None
 
     async def start(self) -> None:
         """Start the transport below, send our WireFormatInfo and wait for the peer's.

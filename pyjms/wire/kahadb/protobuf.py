@@ -25,10 +25,7 @@ __all__ = [
     "to_signed",
 ]
 
-VARINT: Final = 0
-FIXED64: Final = 1
-LENGTH_DELIMITED: Final = 2
-FIXED32: Final = 5
+VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 
 _FIXED_SIZES: Final = {FIXED64: 8, FIXED32: 4}
 _COUNTED: Final = (LENGTH_DELIMITED, VARINT)

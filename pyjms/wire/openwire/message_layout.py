@@ -30,8 +30,6 @@ __all__ = [
     "pack_tail",
 ]
 
-# type, commandId, responseRequired, correlationId
-RESPONSE: Final = struct.Struct(">Bi?i")
 # generated: structs of a message
 # producerSequenceId to type, nullable fields as their flags
 MIDDLE: Final = struct.Struct(">qqBBiB?qbBqB")
@@ -47,6 +45,8 @@ PERSISTENT_EXPIRATION_PRIORITY_SIZE: Final = 10
 TIMESTAMP: Final = struct.Struct(">q")
 TIMESTAMP_SIZE: Final = 8
 # end generated
+# type, commandId, responseRequired, correlationId
+RESPONSE: Final = struct.Struct(">Bi?i")
 
 
 def is_plain_id(value: MessageId | None) -> bool:

@@ -44,7 +44,7 @@ class OpenWireConnector(ProtocolConnector):
             self._tcp_options,
             self._wire_format,
             self.host.frame_budget,
-            self._tls,
+            tls=self._tls,
             unsent_budget=self.host.unsent_budget,
         )
         serve(self.host, self, transport)

@@ -8,6 +8,7 @@ from pyjms.errors import ConnectionFailedException
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import MockTransport, RecordingListener
 from pyjms.transport.openwire.inactivity import InactivityMonitor
+from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.wire.openwire.commands import KeepAliveInfo, ShutdownInfo
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 
@@ -32,7 +33,7 @@ class Rig:
     def __init__(self, clock: VirtualClock, **options: bool) -> None:
         self.clock = clock
         self.socket = Counted(respond=lambda _: ())
-        self.monitor = InactivityMonitor(self.socket, self.socket, **options)
+        self.monitor = InactivityMonitor(self.socket, self.socket, OpenWireOptions(**options))
         self.heard = self.monitor.listener = RecordingListener()
 
     async def begin(self, duration: float = 30.0, delay: float = 10.0) -> None:
