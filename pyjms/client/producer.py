@@ -9,11 +9,13 @@ after every 256 KiB. (JMS 1.1, section 4.6; activemq-edges N2 to N5)
 from __future__ import annotations
 
 from threading import get_ident
+from typing import TypeVar
 
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms._clock import FOR_EVER, check_seconds
+from pyjms._forwarding import Checked
 from pyjms.client.completion_listeners import checked_listener
 from pyjms.client.interfaces import ClientConnection, ClientSession
 from pyjms.client.messages import delay_delivery, to_command
@@ -25,21 +27,20 @@ from pyjms.client.options.destination_options import (
 from pyjms.client.producer_window import ProducerWindow
 from pyjms.client.transformers import transformed_send
 from pyjms.enums import DeliveryMode
-from pyjms.errors import (
-    IllegalStateException,
-    JMSException,
-    UnsupportedOperationException,
-)
+from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
 from pyjms.jms import api
 from pyjms.jms.api import AsyncCallback, CompletionListener, MessageTransformer, destination_first
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.management.jms_stats import JMSProducerStats
+from pyjms.transport.options import camel_case
 from pyjms.wire.openwire.commands import MessageId, ProducerId, ProducerInfo
 from pyjms.wire.openwire.message_size import message_size
 
 __all__ = ["ActiveMQMessageProducer"]
+
+V = TypeVar("V")
 
 _YIELD_BYTES = 256 * 1024  # of asynchronous sending between two checkpoints
 
@@ -47,6 +48,41 @@ _FIRST_VERSION_WITH_PRODUCER_ACK = 3
 
 _PERSISTENT = DeliveryMode.PERSISTENT
 _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
+
+
+class _Default(Checked[V]):
+    """A default of sends, which can be set while the producer is open."""
+
+    def _write(self, instance: object, value: V) -> None:
+        assert isinstance(instance, ActiveMQMessageProducer)
+        instance.check_open()
+        super()._write(instance, value)
+
+
+def _known_mode(name: str, value: DeliveryMode) -> DeliveryMode:
+    del name
+    if value not in tuple(DeliveryMode):
+        raise _unknown_mode(value)
+    return DeliveryMode(value)
+
+
+def _in_range(name: str, value: int) -> int:
+    if not 0 <= value <= 9:
+        raise IllegalStateException(f"default {name} must be a value between 0 and 9: {value}")
+    return value
+
+
+def _not_negative(name: str, value: float) -> float:
+    check_seconds(name, value, least=None)
+    if value < 0:
+        raise IllegalStateException(f"cannot set a negative {camel_case(name)}: {value}")
+    return value
+
+
+def _limit(name: str, value: float | None) -> float | None:
+    if value is not None:
+        check_seconds(name, value, otherwise=FOR_EVER)
+    return value or None
 
 
 class ActiveMQMessageProducer(api.MessageProducer):
@@ -90,59 +126,47 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     @property
     def destination(self) -> Destination | None:
-        self._check_open()
+        self.check_open()
         return self._destination
 
-    @property
-    def delivery_mode(self) -> DeliveryMode:
+    delivery_mode = _Default[DeliveryMode](
+        _known_mode,
         """The default delivery mode of sends.
 
         Raises:
             IllegalStateException: on setting, the producer is closed or the mode unknown.
-        """
-        return self._delivery_mode
-
-    @delivery_mode.setter
-    def delivery_mode(self, value: DeliveryMode) -> None:
-        self._check_open()
-        if value not in tuple(DeliveryMode):
-            raise _unknown_mode(value)
-        self._delivery_mode = DeliveryMode(value)
-
-    @property
-    def priority(self) -> int:
+        """,
+    )
+    priority = _Default[int](
+        _in_range,
         """The default priority of sends, 0 to 9.
 
         Raises:
             IllegalStateException: on setting, the producer is closed or the value out of range.
-        """
-        return self._priority
-
-    @priority.setter
-    def priority(self, value: int) -> None:
-        self._check_open()
-        if not 0 <= value <= 9:
-            raise IllegalStateException(
-                f"default priority must be a value between 0 and 9: {value}"
-            )
-        self._priority = value
-
-    @property
-    def time_to_live(self) -> float:
+        """,
+    )
+    time_to_live = _Default[float](
+        _not_negative,
         """The default time to live of sends in seconds; 0: messages never expire.
 
         Raises:
             IllegalStateException: on setting, the producer is closed or the value negative.
-        """
-        return self._time_to_live
+        """,
+    )
+    send_timeout = _Default[float | None](
+        _limit,
+        """Seconds that a send waits for the broker's response; None: no limit.
 
-    @time_to_live.setter
-    def time_to_live(self, value: float) -> None:
-        self._check_open()
-        check_seconds("time_to_live", value, least=None)
-        if value < 0:
-            raise IllegalStateException(f"cannot set a negative timeToLive: {value}")
-        self._time_to_live = value
+        With a limit every send waits for a response. The default is the connection factory's
+        (`jms.sendTimeout`); setting 0 means None. A send with a completion listener has no limit.
+        ActiveMQ: ActiveMQMessageProducer.setSendTimeout.
+
+        Raises:
+            IllegalStateException: on setting, the producer is closed.
+            TypeError: on setting, the value is not a number.
+            ValueError: on setting, the value is negative or not finite.
+        """,
+    )
 
     @property
     def delivery_delay(self) -> float:
@@ -155,33 +179,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     @delivery_delay.setter
     def delivery_delay(self, value: float) -> None:
-        self._check_open()
-        check_seconds("delivery_delay", value, least=None)
-        if value < 0:
-            raise IllegalStateException(f"cannot set a negative deliveryDelay: {value}")
-        self._delay = round(value * 1000)
-
-    @property
-    def send_timeout(self) -> float | None:
-        """Seconds that a send waits for the broker's response; None: no limit.
-
-        With a limit every send waits for a response. The default is the connection factory's
-        (`jms.sendTimeout`); setting 0 means None. A send with a completion listener has no limit.
-        ActiveMQ: ActiveMQMessageProducer.setSendTimeout.
-
-        Raises:
-            IllegalStateException: on setting, the producer is closed.
-            TypeError: on setting, the value is not a number.
-            ValueError: on setting, the value is negative or not finite.
-        """
-        return self._send_timeout
-
-    @send_timeout.setter
-    def send_timeout(self, value: float | None) -> None:
-        self._check_open()
-        if value is not None:
-            check_seconds("send_timeout", value, otherwise=FOR_EVER)
-        self._send_timeout = value or None
+        self.check_open()
+        self._delay = round(_not_negative("delivery_delay", value) * 1000)
 
     async def send(
         self,
@@ -212,7 +211,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         window = self.window
         if window is not None:
             await window.wait_for_space()
-            self._check_open()
+            self.check_open()
         session = self.session
         mode = self._delivery_mode if delivery_mode is None else delivery_mode
         if not isinstance(mode, int):  # the text "persistent" must not mean NON_PERSISTENT
@@ -363,10 +362,11 @@ class ActiveMQMessageProducer(api.MessageProducer):
             message.expiration = now + round(time_to_live * 1000)
 
     def _check_usable(self) -> None:
-        self._check_open()
+        self.check_open()
         self._use.check("send()")
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise if the producer is closed or its connection has failed."""
         if self._failure is not None:
             raise self.session.connection.failed_error()
         if self._is_closed:
