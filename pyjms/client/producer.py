@@ -25,7 +25,7 @@ from pyjms.client.options.destination_options import (
     set_destination_options,
 )
 from pyjms.client.producer_window import ProducerWindow
-from pyjms.client.transformers import transformed_send
+from pyjms.client.transformers import transformed
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
 from pyjms.jms import api
@@ -312,7 +312,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     def _transformed(self, message: Message, listener: CompletionListener | None) -> Message:
         assert self.transformer is not None
-        message = transformed_send(self.transformer, self.session, self, message)
+        message = transformed(self.transformer, self.session, self, message)
         if listener is not None:
             self.session.completions.check_sendable(message)
         return message

@@ -8,39 +8,31 @@ from pyjms.client.interfaces import ClientSession
 from pyjms.jms.api import MessageConsumer, MessageProducer, MessageTransformer, Session
 from pyjms.jms.message import Message
 
-__all__ = ["transformed_delivery", "transformed_send"]
+__all__ = ["transformed"]
 
 
-def transformed_send(
+def transformed(
     transformer: MessageTransformer,
     session: ClientSession,
-    producer: MessageProducer,
+    user: MessageProducer | MessageConsumer,
     message: Message,
 ) -> Message:
-    """Return the transformed message to send, or `message` if the transformer returns None.
+    """Return what a transformer makes of a message that `user` sends or delivers.
+
+    It is `message` itself if the transformer returns None. A message that is delivered instead is
+    acknowledged like the original.
 
     Raises:
         TypeError: the transformer returned anything else.
     """
-    result = transformer.producer_transform(cast("Session", session), producer, message)
-    return message if result is None else _checked(transformer, "producer_transform", result)
-
-
-def transformed_delivery(
-    transformer: MessageTransformer,
-    session: ClientSession,
-    consumer: MessageConsumer,
-    message: Message,
-) -> Message:
-    """Return the transformed message to deliver, or `message` if the transformer returns None.
-
-    Raises:
-        TypeError: the transformer returned anything else.
-    """
-    result = transformer.consumer_transform(cast("Session", session), consumer, message)
-    if result is None or result is message:
+    caller = cast("Session", session)
+    if isinstance(user, MessageProducer):
+        sent = transformer.producer_transform(caller, user, message)
+        return message if sent is None else _checked(transformer, "producer_transform", sent)
+    delivered = transformer.consumer_transform(caller, user, message)
+    if delivered is None or delivered is message:
         return message
-    replacement = _checked(transformer, "consumer_transform", result)
+    replacement = _checked(transformer, "consumer_transform", delivered)
     replacement.acknowledger = message.acknowledger
     replacement.provider_delivery = message.provider_delivery
     return replacement

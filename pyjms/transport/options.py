@@ -49,8 +49,6 @@ __all__ = [
 
 logger: Final = get_logger(__name__)
 
-_INTERNET = (socket.AF_INET, socket.AF_INET6)
-
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 """Option name in the URL -> (attribute, function that converts the text)."""
 
@@ -336,6 +334,9 @@ def set_of_stream(stream: ByteStream, level: int, option: int, value: int | byte
     raw = stream.extra(SocketAttribute.raw_socket, None)
     if raw is not None:
         set_option(raw, level, option, value)
+
+
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def set_option(raw: socket.socket, level: int, option: int, value: int | bytes) -> None:

@@ -32,7 +32,7 @@ from pyjms.client.duplicates import MessageAudit, own_queue
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.client.transformers import transformed_delivery
+from pyjms.client.transformers import transformed
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
 from pyjms.jms.blob import BlobMessage
@@ -246,7 +246,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.ledger.before_delivery(dispatch)
         try:
             if self.transformer is not None:
-                message = transformed_delivery(self.transformer, self.session, self, message)
+                message = transformed(self.transformer, self.session, self, message)
             result = listener(message)
             if result is not None:
                 await result
@@ -293,7 +293,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if self._check is not None or self.transformer is not None:
             try:
                 if self.transformer is not None:
-                    message = transformed_delivery(self.transformer, self.session, self, message)
+                    message = transformed(self.transformer, self.session, self, message)
                 if self._check is not None:
                     self._check(message)
             except BaseException:
