@@ -41,7 +41,6 @@ _T = TypeVar("_T")
 class Unit(Enum):
     """The unit of a value in configuration files."""
 
-    NONE = auto()
     BYTES = auto()
     """`64mb`; a number of bytes."""
     LIMIT = auto()
@@ -58,14 +57,14 @@ class Attribute:
     Args:
         description: one line, used in config/broker.yaml and the JSON Schema.
         uri_name: ActiveMQ's name in broker URIs; None: it cannot be set in URIs.
-        unit: the unit in configuration files.
+        unit: the unit in configuration files; None: a plain value.
         minimum: the lowest value allowed in configuration files.
         maximum: the highest value allowed in configuration files.
     """
 
     description: str
     uri_name: str | None = None
-    unit: Unit = Unit.NONE
+    unit: Unit | None = None
     minimum: int | None = None
     maximum: int | None = None
 
@@ -86,7 +85,7 @@ class Attribute:
             Unit.SECONDS: Duration,
             Unit.PATH: Path,
         }
-        read_as = readers.get(self.unit)
+        read_as = None if self.unit is None else readers[self.unit]
         if read_as is not None:
             kind = read_as | None if NoneType in get_args(kind) else read_as
         if self.minimum is None and self.maximum is None:
@@ -115,7 +114,7 @@ def attribute(
     default: _T,
     description: str,
     uri_name: str | None = None,
-    unit: Unit = Unit.NONE,
+    unit: Unit | None = None,
     *,
     minimum: int | None = None,
     maximum: int | None = None,

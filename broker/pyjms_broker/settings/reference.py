@@ -361,7 +361,7 @@ def _yaml_of(value: object, field: FieldInfo) -> str:
     return _duration(value) if unit is Unit.SECONDS else str(value)
 
 
-def _unit_of(field: FieldInfo) -> Unit:
+def _unit_of(field: FieldInfo) -> Unit | None:
     attribute = _attribute_of(field)
     if attribute is not None:
         return attribute.unit
@@ -371,7 +371,7 @@ def _unit_of(field: FieldInfo) -> Unit:
     for unit, alias in ((Unit.BYTES, Bytes), (Unit.SECONDS, Duration)):
         if any(each in metadata for each in _metadata_of(alias)):
             return unit
-    return Unit.NONE
+    return None
 
 
 def _metadata_of(alias: Any) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import ADVISORY_PREFIX, DEFAULT_DEAD_LETTER_QUEUE, Destination
-from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
 from pyjms_broker.console.model.paging import Page, page_of
 from pyjms_broker.management.counters import DestinationCounters
 from pyjms_broker.management.host import Managed, ManagementContext
@@ -55,12 +55,27 @@ class DestinationRow(DestinationCounters):
         return "topic" if self.is_topic else "queue"
 
 
+_COUNTERS: Final[dict[str, Callable[[DestinationStatistics], int]]] = {
+    "pending": lambda s: s.messages,
+    "in_flight": lambda s: s.inflight,
+    "consumers": lambda s: s.consumers,
+    "producers": lambda s: s.producers,
+    "enqueued": lambda s: s.enqueues,
+    "dequeued": lambda s: s.dequeues,
+    "expired": lambda s: s.expired,
+}
+
+
+def _of_destination(
+    counter: Callable[[DestinationStatistics], int],
+) -> Callable[[RegionDestination], int]:
+    return lambda destination: counter(destination.statistics)
+
+
+_SORTABLE: Final = ("pending", "consumers", "enqueued", "dequeued")
 COLUMNS: Final[dict[str, Callable[[RegionDestination], int | str]]] = {
     "name": lambda d: d.destination.physical_name.lower(),
-    "pending": lambda d: d.statistics.messages,
-    "consumers": lambda d: d.statistics.consumers,
-    "enqueued": lambda d: d.statistics.enqueues,
-    "dequeued": lambda d: d.statistics.dequeues,
+    **{name: _of_destination(_COUNTERS[name]) for name in _SORTABLE},
 }
 """The columns by which tables can be sorted."""
 
@@ -79,13 +94,7 @@ def row_of(destination: RegionDestination) -> DestinationRow:
         name=name.physical_name,
         is_topic=name.is_topic,
         is_temporary=name.is_temporary,
-        pending=counters.messages,
-        in_flight=counters.inflight,
-        consumers=counters.consumers,
-        producers=counters.producers,
-        enqueued=counters.enqueues,
-        dequeued=counters.dequeues,
-        expired=counters.expired,
+        **{column: counter(counters) for column, counter in _COUNTERS.items()},
         memory=destination.memory.used,
         paused=isinstance(destination, Queue) and destination.dispatcher.is_paused,
         is_dead_letter_queue=_is_dead_letter_queue(destination),

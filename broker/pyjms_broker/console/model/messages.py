@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyjms import _clock
 from pyjms.errors import InvalidDestinationException, JMSException
@@ -14,9 +13,10 @@ from pyjms.jms.properties import FAILURE_CAUSE
 from pyjms.selector import selector_or_none
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.console.model.bodies import Body, read_body, type_name
+from pyjms_broker.console.model.bodies import read_body, type_name
 from pyjms_broker.console.model.destinations import find_destination
 from pyjms_broker.console.model.paging import Page
+from pyjms_broker.console.model.rows import Event, MessageRow, WholeMessage
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.messages import is_selected, original_destination
 from pyjms_broker.management.transfer import find
@@ -24,10 +24,7 @@ from pyjms_broker.region.queue.queue import Queue
 
 __all__ = [
     "MOST_EXAMINED",
-    "Event",
-    "MessageRow",
     "Scan",
-    "WholeMessage",
     "browse_page",
     "queue_named",
     "row_of",
@@ -39,51 +36,6 @@ MOST_EXAMINED: Final = 20_000
 """The maximum number of messages examined for a page; later ones need a selector."""
 _AT_ONCE: Final = 500
 _PREVIEW: Final = 80
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRow:
-    """A message in a table."""
-
-    message_id: str
-    kind: str
-    correlation_id: str
-    persistent: bool
-    priority: int
-    redeliveries: int
-    reply_to: str
-    sent: str
-    """JMSTimestamp as UTC time."""
-    type: str
-    group: str
-    size: int
-    preview: str
-    in_flight: bool
-    original_destination: str
-    cause: str
-    """The reason why it is a dead letter; empty if it is not one, or unknown."""
-
-
-class Event(NamedTuple):
-    """An event in the history of a message."""
-
-    what: str
-    when: str
-    """Time in UTC; empty: unknown."""
-    details: str
-
-
-@dataclass(frozen=True, slots=True)
-class WholeMessage:
-    """A message with all data of its page."""
-
-    row: MessageRow
-    headers: tuple[tuple[str, str], ...]
-    properties: tuple[tuple[str, str, str], ...]
-    """Name, type and value."""
-    properties_note: str
-    body: Body
-    journey: tuple[Event, ...]
 
 
 def queue_named(context: ManagementContext, name: str) -> Queue:

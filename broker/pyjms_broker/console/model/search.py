@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyjms_broker.console.model.destinations import DestinationRow, row_of
-from pyjms_broker.console.model.messages import MessageRow, Scan
+from pyjms_broker.console.model.messages import Scan
 from pyjms_broker.console.model.messages import row_of as message_row
+from pyjms_broker.console.model.rows import MessageRow
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.views.clients import clients
 from pyjms_broker.region.queue.queue import Queue

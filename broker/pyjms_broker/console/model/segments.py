@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from pyjms_broker.console.model.rows import KeeperRow, SegmentRow
 from pyjms_broker.management.host import ManagementContext
 
-__all__ = ["KeeperRow", "SegmentRow", "kept_segments"]
+__all__ = ["kept_segments"]
 
 _MOST: Final = 50
-
-
-@dataclass(frozen=True, slots=True)
-class KeeperRow:
-    """A destination whose messages keep a file, and its oldest message, if known."""
-
-    name: str
-    is_topic: bool
-    messages: int
-    oldest: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentRow:
-    """A journal file that is kept, with the reasons."""
-
-    name: str
-    reasons: tuple[str, ...]
-    keepers: tuple[KeeperRow, ...]
 
 
 def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:

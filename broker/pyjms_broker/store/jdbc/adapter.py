@@ -32,8 +32,8 @@ from pyjms_broker.store.jdbc.execution.writer import Writer
 from pyjms_broker.store.jdbc.locker import DatabaseLock, acquire, make_locker
 from pyjms_broker.store.jdbc.schema.numbering import base_of, destination_number
 from pyjms_broker.store.jdbc.settings import JDBCSettings
-from pyjms_broker.store.jdbc.stores.context import StoreContext
-from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore, StoredDestination
+from pyjms_broker.store.jdbc.stores.context import StoreContext, StoredDestination
+from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore
 from pyjms_broker.store.jdbc.stores.prepared import recover_prepared
 from pyjms_broker.store.jdbc.stores.topic_store import JDBCTopicMessageStore
 from pyjms_broker.store.jdbc.stores.transactions import JDBCTransactionStore

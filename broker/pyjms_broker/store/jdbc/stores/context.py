@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from pyjms.jms.destination import Destination
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.frames import decode_message
@@ -25,7 +26,7 @@ from pyjms_broker.store.jdbc.schema.statements import Statements
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 from pyjms_broker.store.jdbc.stores.audit import MessageAudit
 
-__all__ = ["StoreContext", "UnitWriter", "duplicate_id", "split_id"]
+__all__ = ["StoreContext", "StoredDestination", "UnitWriter", "duplicate_id", "split_id"]
 
 _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
@@ -49,6 +50,16 @@ class UnitWriter(Protocol):
         Raises:
             JMSException: the database has failed.
         """
+
+
+class StoredDestination(NamedTuple):
+    """The arguments for the creation of a message store."""
+
+    destination: Destination
+    prioritized: bool
+    base: int
+    """The ID before that of the destination's first message."""
+    epoch: int
 
 
 class StoreContext:

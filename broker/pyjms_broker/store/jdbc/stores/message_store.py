@@ -6,33 +6,22 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import encode_message
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import OperationContext, Position, Positions, StoredMessage
 from pyjms_broker.store.jdbc.execution.operations import AddMessage, RemoveAll, UpdateMessage
-from pyjms_broker.store.jdbc.stores.context import StoreContext, split_id
+from pyjms_broker.store.jdbc.stores.context import StoreContext, StoredDestination, split_id
 from pyjms_broker.store.jdbc.stores.overlay import Overlay
 from pyjms_broker.store.jdbc.stores.work import Addition, Removal, Work, WorkQueue
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["JDBCMessageStore", "PageQuery", "StoredDestination"]
+__all__ = ["JDBCMessageStore", "PageQuery"]
 
 _SMALLEST_PAGE: Final = 100
 _HIGHEST_PRIORITY: Final = 9
-
-
-class StoredDestination(NamedTuple):
-    """The arguments for the creation of a message store."""
-
-    destination: Destination
-    prioritized: bool
-    base: int
-    """The ID before that of the destination's first message."""
-    epoch: int
 
 
 class PageQuery(NamedTuple):

@@ -23,11 +23,10 @@ from pyjms_broker.store.jdbc.execution.operations import (
     RemoveSubscription,
     SetPrioritized,
 )
-from pyjms_broker.store.jdbc.stores.context import StoreContext
+from pyjms_broker.store.jdbc.stores.context import StoreContext, StoredDestination
 from pyjms_broker.store.jdbc.stores.message_store import (
     JDBCMessageStore,
     PageQuery,
-    StoredDestination,
 )
 from pyjms_broker.store.jdbc.stores.work import Acknowledgement, Subscriber, WorkQueue
 
