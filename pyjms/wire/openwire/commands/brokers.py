@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-class JournalTopicAck(DataStructure):
+class JournalTopicAck(DataStructure, code=50):
     """Journal: a topic acknowledgement."""
 
     # generated: JournalTopicAck
@@ -31,7 +31,6 @@ class JournalTopicAck(DataStructure):
         "client_id", "destination", "message_id", "message_sequence_id", "subscription_name",
         "transaction_id",
     )
-    TYPE: ClassVar[int] = 50
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("destination", kinds.NESTED, 1, "Destination"),
         Field("message_id", kinds.NESTED, 1, "MessageId"),
@@ -55,13 +54,12 @@ class JournalTopicAck(DataStructure):
     # end generated
 
 
-class JournalQueueAck(DataStructure):
+class JournalQueueAck(DataStructure, code=52):
     """Journal: a queue acknowledgement."""
 
     # generated: JournalQueueAck
     # fmt: off
     __slots__ = ("destination", "message_ack")
-    TYPE: ClassVar[int] = 52
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("destination", kinds.NESTED, 1, "Destination"),
         Field("message_ack", kinds.NESTED, 1, "MessageAck"),
@@ -76,13 +74,12 @@ class JournalQueueAck(DataStructure):
     # end generated
 
 
-class JournalTrace(DataStructure):
+class JournalTrace(DataStructure, code=53):
     """Journal: a line of text."""
 
     # generated: JournalTrace
     # fmt: off
     __slots__ = ("message",)
-    TYPE: ClassVar[int] = 53
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("message", kinds.STRING, 1),)
 
     def __init__(self, message: str | None = None) -> None:
@@ -91,13 +88,12 @@ class JournalTrace(DataStructure):
     # end generated
 
 
-class JournalTransaction(DataStructure):
+class JournalTransaction(DataStructure, code=54):
     """Journal: a transaction's step."""
 
     # generated: JournalTransaction
     # fmt: off
     __slots__ = ("transaction_id", "type", "was_prepared")
-    TYPE: ClassVar[int] = 54
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("transaction_id", kinds.NESTED, 1, "TransactionId"), Field("type", kinds.BYTE, 1),
         Field("was_prepared", kinds.BOOLEAN, 1),
@@ -114,7 +110,7 @@ class JournalTransaction(DataStructure):
     # end generated
 
 
-class SubscriptionInfo(DataStructure):
+class SubscriptionInfo(DataStructure, code=55):
     """A durable subscription."""
 
     # generated: SubscriptionInfo
@@ -123,7 +119,6 @@ class SubscriptionInfo(DataStructure):
         "client_id", "destination", "no_local", "selector", "subscribed_destination",
         "subscription_name",
     )
-    TYPE: ClassVar[int] = 55
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("client_id", kinds.STRING, 1),
         Field("destination", kinds.CACHED, 1, "Destination"),
@@ -147,13 +142,12 @@ class SubscriptionInfo(DataStructure):
     # end generated
 
 
-class DiscoveryEvent(DataStructure):
+class DiscoveryEvent(DataStructure, code=40):
     """A broker found by a discovery agent."""
 
     # generated: DiscoveryEvent
     # fmt: off
     __slots__ = ("broker_name", "service_name")
-    TYPE: ClassVar[int] = 40
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("service_name", kinds.STRING, 1), Field("broker_name", kinds.STRING, 1),
     )
@@ -167,13 +161,12 @@ class DiscoveryEvent(DataStructure):
     # end generated
 
 
-class BrokerSubscriptionInfo(BaseCommand):
+class BrokerSubscriptionInfo(BaseCommand, code=92):
     """The durable subscriptions of a broker, for its bridges."""
 
     # generated: BrokerSubscriptionInfo
     # fmt: off
     __slots__ = ("broker_id", "broker_name", "subscription_infos")
-    TYPE: ClassVar[int] = 92
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("broker_id", kinds.NESTED, 12, "BrokerId"),
         Field("broker_name", kinds.STRING, 12),

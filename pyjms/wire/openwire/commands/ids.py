@@ -24,13 +24,12 @@ __all__ = [
 ]
 
 
-class BrokerId(ValueIdentifier):
+class BrokerId(ValueIdentifier, code=124):
     """A broker."""
 
     # generated: BrokerId
     # fmt: off
     __slots__ = ("value",)
-    TYPE: ClassVar[int] = 124
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
     def __init__(self, value: str | None = None) -> None:
@@ -44,13 +43,12 @@ class BrokerId(ValueIdentifier):
         return self.value or ""
 
 
-class ConnectionId(ValueIdentifier):
+class ConnectionId(ValueIdentifier, code=120):
     """A connection: `ID:host-port-millis-n:1`."""
 
     # generated: ConnectionId
     # fmt: off
     __slots__ = ("value",)
-    TYPE: ClassVar[int] = 120
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
     def __init__(self, value: str | None = None) -> None:
@@ -64,13 +62,12 @@ class ConnectionId(ValueIdentifier):
         return self.value or ""
 
 
-class SessionId(ValueIdentifier):
+class SessionId(ValueIdentifier, code=121):
     """A session of a connection, from 1; -1 is the one that needs no SessionInfo."""
 
     # generated: SessionId
     # fmt: off
     __slots__ = ("connection_id", "value")
-    TYPE: ClassVar[int] = 121
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("value", kinds.LONG, 1),
     )
@@ -87,13 +84,12 @@ class SessionId(ValueIdentifier):
         return f"{self.connection_id}:{self.value}"
 
 
-class ConsumerId(ValueIdentifier):
+class ConsumerId(ValueIdentifier, code=122):
     """A consumer of a session."""
 
     # generated: ConsumerId
     # fmt: off
     __slots__ = ("connection_id", "session_id", "value")
-    TYPE: ClassVar[int] = 122
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("session_id", kinds.LONG, 1),
         Field("value", kinds.LONG, 1),
@@ -114,13 +110,12 @@ class ConsumerId(ValueIdentifier):
         return f"{self.connection_id}:{self.session_id}:{self.value}"
 
 
-class ProducerId(ValueIdentifier):
+class ProducerId(ValueIdentifier, code=123):
     """A producer of a session."""
 
     # generated: ProducerId
     # fmt: off
     __slots__ = ("connection_id", "session_id", "value")
-    TYPE: ClassVar[int] = 123
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("value", kinds.LONG, 1),
         Field("session_id", kinds.LONG, 1),
@@ -141,7 +136,7 @@ class ProducerId(ValueIdentifier):
         return f"{self.connection_id}:{self.session_id}:{self.value}"
 
 
-class MessageId(Identifier):
+class MessageId(Identifier, code=110):
     """A message: its producer and that producer's sequence number, from 1."""
 
     # generated: MessageId
@@ -149,7 +144,6 @@ class MessageId(Identifier):
     __slots__ = (
         "_hash", "broker_sequence_id", "producer_id", "producer_sequence_id", "text_view",
     )
-    TYPE: ClassVar[int] = 110
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("text_view", kinds.STRING, 10),
         Field("producer_id", kinds.CACHED, 1, "ProducerId"),
@@ -191,13 +185,12 @@ class TransactionId(ValueIdentifier):
     __slots__ = ()
 
 
-class LocalTransactionId(TransactionId):
+class LocalTransactionId(TransactionId, code=111):
     """A transaction of one connection, from 1."""
 
     # generated: LocalTransactionId
     # fmt: off
     __slots__ = ("connection_id", "value")
-    TYPE: ClassVar[int] = 111
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("value", kinds.LONG, 1), Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
     )
@@ -214,13 +207,12 @@ class LocalTransactionId(TransactionId):
         return f"TX:{self.connection_id}:{self.value}"
 
 
-class XATransactionId(TransactionId):
+class XATransactionId(TransactionId, code=112):
     """A branch of a distributed transaction."""
 
     # generated: XATransactionId
     # fmt: off
     __slots__ = ("branch_qualifier", "format_id", "global_transaction_id")
-    TYPE: ClassVar[int] = 112
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("format_id", kinds.INT, 1), Field("global_transaction_id", kinds.BYTES, 1),
         Field("branch_qualifier", kinds.BYTES, 1),

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class BrokerInfo(BaseCommand):
+class BrokerInfo(BaseCommand, code=2):
     """Describes a broker; a network bridge sends it to introduce itself."""
 
     # generated: BrokerInfo
@@ -38,7 +38,6 @@ class BrokerInfo(BaseCommand):
         "duplex_connection", "fault_tolerant_configuration", "master_broker",
         "network_connection", "network_properties", "peer_broker_infos", "slave_broker",
     )
-    TYPE: ClassVar[int] = 2
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("broker_id", kinds.CACHED, 1, "BrokerId"),
         Field("broker_url", kinds.STRING, 1),
@@ -79,7 +78,7 @@ class BrokerInfo(BaseCommand):
     # end generated
 
 
-class ConnectionInfo(BaseCommand):
+class ConnectionInfo(BaseCommand, code=3):
     """Opens a connection, with its ids and credentials."""
 
     # generated: ConnectionInfo
@@ -89,7 +88,6 @@ class ConnectionInfo(BaseCommand):
         "connection_id", "failover_reconnect", "fault_tolerant", "manageable", "password",
         "user_name",
     )
-    TYPE: ClassVar[int] = 3
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
         Field("client_id", kinds.STRING, 1), Field("password", kinds.STRING, 1),
@@ -125,13 +123,12 @@ class ConnectionInfo(BaseCommand):
     # end generated
 
 
-class SessionInfo(BaseCommand):
+class SessionInfo(BaseCommand, code=4):
     """Opens a session."""
 
     # generated: SessionInfo
     # fmt: off
     __slots__ = ("session_id",)
-    TYPE: ClassVar[int] = 4
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("session_id", kinds.CACHED, 1, "SessionId"),
     )
@@ -147,13 +144,12 @@ class SessionInfo(BaseCommand):
     # end generated
 
 
-class NetworkBridgeFilter(DataStructure):
+class NetworkBridgeFilter(DataStructure, code=91):
     """Limits the messages and consumers that a network bridge forwards."""
 
     # generated: NetworkBridgeFilter
     # fmt: off
     __slots__ = ("consumer_ttl", "message_ttl", "network_broker_id")
-    TYPE: ClassVar[int] = 91
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("network_broker_id", kinds.CACHED, 1, "BrokerId"),
         Field("message_ttl", kinds.INT, 10), Field("consumer_ttl", kinds.INT, 10),
@@ -177,7 +173,7 @@ class NetworkBridgeFilter(DataStructure):
     # end generated
 
 
-class ConsumerInfo(BaseCommand):
+class ConsumerInfo(BaseCommand, code=5):
     """Opens a consumer."""
 
     # generated: ConsumerInfo
@@ -189,7 +185,6 @@ class ConsumerInfo(BaseCommand):
         "optimized_acknowledge", "prefetch_size", "priority", "retroactive", "selector",
         "subscription_name",
     )
-    TYPE: ClassVar[int] = 5
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("consumer_id", kinds.CACHED, 1, "ConsumerId"),
         Field("browser", kinds.BOOLEAN, 1),
@@ -247,13 +242,12 @@ class ConsumerInfo(BaseCommand):
     # end generated
 
 
-class ProducerInfo(BaseCommand):
+class ProducerInfo(BaseCommand, code=6):
     """Opens a producer; without a destination it is anonymous."""
 
     # generated: ProducerInfo
     # fmt: off
     __slots__ = ("broker_path", "destination", "dispatch_async", "producer_id", "window_size")
-    TYPE: ClassVar[int] = 6
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("producer_id", kinds.CACHED, 1, "ProducerId"),
         Field("destination", kinds.CACHED, 1, "Destination"),
@@ -277,13 +271,12 @@ class ProducerInfo(BaseCommand):
     # end generated
 
 
-class DestinationInfo(BaseCommand):
+class DestinationInfo(BaseCommand, code=8):
     """Adds (operation_type 0) or removes (1) a destination."""
 
     # generated: DestinationInfo
     # fmt: off
     __slots__ = ("broker_path", "connection_id", "destination", "operation_type", "timeout")
-    TYPE: ClassVar[int] = 8
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
         Field("destination", kinds.CACHED, 1, "Destination"),
@@ -308,13 +301,12 @@ class DestinationInfo(BaseCommand):
     # end generated
 
 
-class RemoveInfo(BaseCommand):
+class RemoveInfo(BaseCommand, code=12):
     """Removes the connection, session, consumer or producer `object_id`."""
 
     # generated: RemoveInfo
     # fmt: off
     __slots__ = ("last_delivered_sequence_id", "object_id")
-    TYPE: ClassVar[int] = 12
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("object_id", kinds.CACHED, 1, "any"),
         Field("last_delivered_sequence_id", kinds.LONG, 5),
@@ -333,13 +325,12 @@ class RemoveInfo(BaseCommand):
     # end generated
 
 
-class RemoveSubscriptionInfo(BaseCommand):
+class RemoveSubscriptionInfo(BaseCommand, code=9):
     """Deletes a durable subscription."""
 
     # generated: RemoveSubscriptionInfo
     # fmt: off
     __slots__ = ("client_id", "connection_id", "subscription_name")
-    TYPE: ClassVar[int] = 9
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
         Field("subscription_name", kinds.STRING, 1), Field("client_id", kinds.STRING, 1),
