@@ -168,19 +168,17 @@ class BrokerStores:
         await store.start()
 
     async def _open_job_store(self, is_volatile: bool, on_state: StateListener) -> None:
-        # imported only when needed, as above
-        from pyjms_broker.store.jobs import (  # noqa: PLC0415
-            KahaDBJobSchedulerStore,
-            MemoryJobSchedulerStore,
-        )
-
         config, usage = self._configuration, self._usage.job_scheduler
         store: JobSchedulerStore
         if is_volatile:
+            from pyjms_broker.store.jobs import MemoryJobSchedulerStore  # noqa: PLC0415
+
             store = MemoryJobSchedulerStore()
             limits = (usage.limit, self._usage.memory.limit)
             usage.limit = min((limit for limit in limits if limit), default=0)
         else:
+            from pyjms_broker.store.jobs import KahaDBJobSchedulerStore  # noqa: PLC0415
+
             directory = config.scheduler_directory or self._broker_directory / "scheduler"
             store = KahaDBJobSchedulerStore(Path(directory))
 
