@@ -1,24 +1,32 @@
-"""The application's settings: application.yaml, profiles, environment. (decisions D10)"""
+"""The application's settings: application.yaml, profiles, environment. (decisions D10)
+
+The module of a name is imported when the name is first used: a broker uses the settings of TLS.
+"""
 
 from __future__ import annotations
 
-from pyjms.settings.blobs import BlobTransferSettings
-from pyjms.settings.broker import ActiveMQSettings, EmbeddedSettings
-from pyjms.settings.delivery import PrefetchSettings, RedeliverySettings
-from pyjms.settings.failover import FailoverSettings
-from pyjms.settings.model import (
-    CacheSettings,
-    ConverterSettings,
-    JmsSettings,
-    ListenerOverride,
-    ListenerSettings,
-    PyjmsSettings,
-    TemplateSettings,
-)
-from pyjms.settings.pool import PoolSettings
-from pyjms.settings.sources import load_settings, settings_schema
-from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings
-from pyjms.settings.tls import TlsSettings
+from typing import TYPE_CHECKING
+
+from pyjms._forwarding import homes_of, names_of
+
+if TYPE_CHECKING:
+    from pyjms.settings.blobs import BlobTransferSettings
+    from pyjms.settings.broker import ActiveMQSettings, EmbeddedSettings
+    from pyjms.settings.delivery import PrefetchSettings, RedeliverySettings
+    from pyjms.settings.failover import FailoverSettings
+    from pyjms.settings.model import (
+        CacheSettings,
+        ConverterSettings,
+        JmsSettings,
+        ListenerOverride,
+        ListenerSettings,
+        PyjmsSettings,
+        TemplateSettings,
+    )
+    from pyjms.settings.pool import PoolSettings
+    from pyjms.settings.sources import load_settings, settings_schema
+    from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings
+    from pyjms.settings.tls import TlsSettings
 
 __all__ = [
     "ActiveMQSettings",
@@ -42,3 +50,21 @@ __all__ = [
     "load_settings",
     "settings_schema",
 ]
+
+__getattr__, __dir__ = names_of(
+    globals(),
+    homes_of(
+        {
+            "pyjms.settings.blobs": "BlobTransferSettings",
+            "pyjms.settings.broker": "ActiveMQSettings EmbeddedSettings",
+            "pyjms.settings.delivery": "PrefetchSettings RedeliverySettings",
+            "pyjms.settings.failover": "FailoverSettings",
+            "pyjms.settings.model": "CacheSettings ConverterSettings JmsSettings "
+            "ListenerOverride ListenerSettings PyjmsSettings TemplateSettings",
+            "pyjms.settings.pool": "PoolSettings",
+            "pyjms.settings.sources": "load_settings settings_schema",
+            "pyjms.settings.spark": "PipelineSettings RestartSettings SparkSettings",
+            "pyjms.settings.tls": "TlsSettings",
+        }
+    ),
+)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination, Queue, Topic
@@ -26,12 +26,14 @@ from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.management.host import ManagementContext
-from pyjms_broker.management.management import Management
 from pyjms_broker.management.views.counters import minimum, reset_statistics, totals
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
+
+if TYPE_CHECKING:
+    from pyjms_broker.management.host import ManagementContext
+    from pyjms_broker.management.management import Management
 
 __all__ = ["MOST_REPLIES", "StatisticsBroker", "StatisticsBrokerPlugin"]
 
@@ -228,7 +230,7 @@ def _subscription(subscription: Subscription) -> _Values:
     }
 
 
-_Request = Callable[[ManagementContext, Destination, _Values], Iterator[_Values]]
+_Request: TypeAlias = "Callable[[ManagementContext, Destination, _Values], Iterator[_Values]]"
 _REQUESTS: Final[dict[str, _Request]] = {
     _BROKER: _broker,
     _SUBSCRIPTION: _subscriptions,

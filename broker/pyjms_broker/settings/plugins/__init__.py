@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from pydantic import model_validator
 
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.filter import BrokerFilter, BrokerPlugin
-from pyjms_broker.management import Management, StatisticsBrokerPlugin
+from pyjms_broker.management import StatisticsBrokerPlugin
 from pyjms_broker.plugins.broker_path import TraceBrokerPathPlugin
 from pyjms_broker.plugins.datagram_trace import MulticastTraceBrokerPlugin, UDPTraceBrokerPlugin
 from pyjms_broker.plugins.destination_list import DEFAULT_FILE, DestinationsPlugin
@@ -38,6 +38,9 @@ from pyjms_broker.settings.plugins.security import (
     SimpleAuthenticationSettings,
 )
 from pyjms_broker.settings.values import DestinationName, Section, arguments_of, check_by
+
+if TYPE_CHECKING:
+    from pyjms_broker.management import Management
 
 __all__ = ["BUILT_IN_PLUGINS", "RedeliveryPolicySettings"]
 

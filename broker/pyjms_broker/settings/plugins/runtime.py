@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from pyjms._yaml import Duration
 from pyjms.errors import ConfigurationException
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.management import Management
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.runtime.filter import RuntimeConfigurationBroker
+
+if TYPE_CHECKING:
+    from pyjms_broker.management import Management
 
 __all__ = ["RuntimeConfigurationSettings"]
 
