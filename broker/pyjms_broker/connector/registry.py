@@ -12,7 +12,7 @@ from pyjms.transport.uri import TransportURI
 from pyjms_broker import entry_points
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 
-__all__ = ["ConnectorFactory", "create_connector", "known_schemes"]
+__all__ = ["BUILT_IN_SCHEMES", "ConnectorFactory", "create_connector", "known_schemes"]
 
 ConnectorFactory = Callable[[BrokerHost, TransportURI, "str | None"], TransportConnector]
 """`factory(host, uri, name)`, usually a class, returns a connector that is not started."""
@@ -40,6 +40,8 @@ _BUILT_IN: Final[dict[str, str]] = {
     "stomp+nio+ssl": _STOMP,
 }
 """Scheme to factory, written as in an entry point and imported for the scheme's first connector."""
+BUILT_IN_SCHEMES: Final = frozenset(_BUILT_IN)
+"""The schemes that need no search among the installed packages."""
 
 
 def known_schemes() -> list[str]:

@@ -12,10 +12,10 @@ override the keys of a mapping; a list can contain the same plug-in twice.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, TypeGuard, get_args
 
 from pydantic import BaseModel, Field, create_model
 
@@ -24,7 +24,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, did_you_mean
 from pyjms_broker import entry_points
-from pyjms_broker.connector.registry import known_schemes
+from pyjms_broker.connector.registry import BUILT_IN_SCHEMES, known_schemes
 from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.persistence import BUILT_IN_TYPES
 from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
@@ -93,8 +93,7 @@ def model_for(document: Document, problems: Problems) -> type[BrokerSettings]:
         fields["policies"] = (tuple[policy, ...], ())
     persistence = document.values.get("persistence")
     kind = persistence.get("type") if isinstance(persistence, dict) else None
-    stores = entry_points.installed(entry_points.STORES)
-    if isinstance(kind, str) and kind in stores and kind not in BUILT_IN_TYPES:
+    if _is_installed(kind, entry_points.STORES, BUILT_IN_TYPES):
         used: dict[str, _Path] = {kind: ("persistence", "type")}
         for store in _load_all(document, used, entry_points.STORES, problems):
             fields["persistence"] = (store, ...)
@@ -124,7 +123,6 @@ def _plugin_types(document: Document, problems: Problems) -> dict[str, _Path]:
 
 def _policy_model(document: Document, problems: Problems) -> type[PolicySettings]:
     """Return the model of policies, including the installed recovery policies in use."""
-    known = entry_points.installed(entry_points.RECOVERY_POLICIES)
     used: dict[str, _Path] = {}
     policies = document.values.get("policies")
     for index, policy in enumerate(policies if isinstance(policies, list) else ()):
@@ -134,7 +132,7 @@ def _policy_model(document: Document, problems: Problems) -> type[PolicySettings
         kind, path = recovery.get("type"), ("policies", index, _RECOVERY_KEY)
         if kind == "query_based":
             _check_query(document, recovery.get("query"), (*path, "query"), problems)
-        elif kind in known and kind not in BUILT_IN_RECOVERY_POLICIES:
+        elif _is_installed(kind, entry_points.RECOVERY_POLICIES, BUILT_IN_RECOVERY_POLICIES):
             used.setdefault(kind, (*path, "type"))
     models = _load_all(document, used, entry_points.RECOVERY_POLICIES, problems)
     if not models:
@@ -198,6 +196,11 @@ def _known(group: str) -> list[str]:
     return [*built_in, *entry_points.installed(group)]
 
 
+def _is_installed(name: object, group: str, built_in: Container[str]) -> TypeGuard[str]:
+    """Return whether a type is an installed one, without a search if it is built in."""
+    return isinstance(name, str) and name not in built_in and name in entry_points.installed(group)
+
+
 def _union(models: Sequence[type[BaseModel]]) -> Any:
     if len(models) == 1:
         return models[0]
@@ -210,20 +213,19 @@ def _members(models: Sequence[type[BaseModel]]) -> Any:
 
 def _check_connectors(document: Document, problems: Problems) -> None:
     connectors = document.values.get("connectors")
-    known = known_schemes()
     for index, connector in enumerate(connectors if isinstance(connectors, list) else ()):
         uri = connector.get("uri") if isinstance(connector, dict) else None
         if not isinstance(uri, str):
             continue  # the model reports it
         where = ("connectors", index, "uri")
         try:
-            _check_scheme(TransportURI.parse(uri).scheme, known)
+            _check_scheme(TransportURI.parse(uri).scheme)
         except ConfigurationException as error:
             problems.add_at(where, document.problem(where, error.reason, hint=error.hint))
 
 
-def _check_scheme(scheme: str, known: Sequence[str]) -> None:
-    if scheme in known:
+def _check_scheme(scheme: str) -> None:
+    if scheme in BUILT_IN_SCHEMES or scheme in (known := known_schemes()):
         return
     if scheme in UNSUPPORTED:
         refusal = UNSUPPORTED[scheme]
