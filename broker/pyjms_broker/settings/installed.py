@@ -25,9 +25,9 @@ from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, did_you_mean
 from pyjms_broker import entry_points
 from pyjms_broker.connector.registry import BUILT_IN_SCHEMES, known_schemes
+from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.persistence import BUILT_IN_TYPES
-from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import PolicySettings
 from pyjms_broker.settings.recovery import (
     BUILT_IN_RECOVERY_POLICIES,
@@ -170,8 +170,8 @@ def _load_all(
 
 
 def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseModel]:
-    if group == entry_points.PLUGINS and name in BUILT_IN_PLUGINS:
-        return BUILT_IN_PLUGINS[name]
+    if name in (built_in := _built_in(group)):
+        return built_in[name]
     method, expected = _EXPECTED[group]
     try:
         loaded = entry_points.load(group, name)
@@ -192,8 +192,17 @@ def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseMo
 
 def _known(group: str) -> list[str]:
     """Return the names of a group, built-in ones first."""
-    built_in = BUILT_IN_PLUGINS if group == entry_points.PLUGINS else {}
-    return [*built_in, *entry_points.installed(group)]
+    return [*_built_in(group), *entry_points.installed(group)]
+
+
+def _built_in(group: str) -> dict[str, type[PluginSettings]]:
+    """Return the built-in plug-ins; of other groups, `BrokerSettings` has the built-in types."""
+    if group != entry_points.PLUGINS:
+        return {}
+    # imported for the first plug-in: many configurations have none
+    from pyjms_broker.settings.plugins.built_in import BUILT_IN_PLUGINS  # noqa: PLC0415
+
+    return BUILT_IN_PLUGINS
 
 
 def _is_installed(name: object, group: str, built_in: Container[str]) -> TypeGuard[str]:

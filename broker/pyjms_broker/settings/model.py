@@ -19,7 +19,6 @@ from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttribu
 from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.persistence import PersistenceSettings
-from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import PolicySettings
 from pyjms_broker.settings.servers.connectors import ConnectorSettings
 from pyjms_broker.settings.servers.network import NetworkConnectorSettings
@@ -34,6 +33,9 @@ class _PluginsSchema:
     """The JSON Schema of `plugins`: built-in plug-ins with their settings, others with any keys."""
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        # imported for the schema only: installed.py loads the models of the plug-ins in use
+        from pyjms_broker.settings.plugins.built_in import BUILT_IN_PLUGINS  # noqa: PLC0415
+
         known = {
             name: settings.__get_pydantic_json_schema__(settings.__pydantic_core_schema__, handler)
             for name, settings in BUILT_IN_PLUGINS.items()

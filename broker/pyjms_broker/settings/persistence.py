@@ -59,8 +59,9 @@ def _check_type(value: object) -> object:
             f"{name} stores were removed from ActiveMQ in 5.17 and do not exist here; "
             "use type: kahadb"
         )
-    others = entry_points.installed(entry_points.STORES)
-    if others and isinstance(kind, str) and kind not in BUILT_IN_TYPES:
+    if not isinstance(kind, str) or kind in BUILT_IN_TYPES:
+        return value
+    if others := entry_points.installed(entry_points.STORES):
         raise ValueError(f"there is no store {kind!r}; installed: {', '.join(_types(others))}")
     return value
 

@@ -21,7 +21,7 @@ from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.settings.jdbc import JournaledJDBCPersistenceSettings
 from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
 from pyjms_broker.settings.model import BrokerSettings
-from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
+from pyjms_broker.settings.plugins.built_in import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import IndividualDeadLetterSettings, PolicySettings
 from pyjms_broker.settings.servers.connectors import ConnectorSettings, ConnectorTlsSettings
 from pyjms_broker.settings.servers.network import NetworkConnectorSettings

@@ -40,7 +40,7 @@ from pyjms_broker.settings import (
 )
 from pyjms_broker.settings import policies as policy_models
 from pyjms_broker.settings import virtual as virtual_models
-from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
+from pyjms_broker.settings.plugins.built_in import BUILT_IN_PLUGINS
 from pyjms_broker.settings.reference import broker_reference
 from pyjms_broker.settings.values import Section
 from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from pyjms_broker.conversion.sections import Lost, Spec
-from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS, RedeliveryPolicySettings
 from pyjms_broker.settings.plugins.authorization import AccessSettings, AuthorizationEntrySettings
+from pyjms_broker.settings.plugins.built_in import BUILT_IN_PLUGINS, RedeliveryPolicySettings
 from pyjms_broker.settings.plugins.security import UserSettings
 
 __all__ = [
