@@ -4,21 +4,25 @@ An entry point is a function (one command, its docstring is the help) or a `type
 commands). Group `pyjms.cli` adds it to `pyjms` itself, `pyjms.cli.broker` below `pyjms broker`, and
 so on for every group of commands. A command that cannot be loaded is still listed, and
 calling it reports the reason; the other commands are not affected.
+
+`only_named` limits what typer builds to the command that is run.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Final, cast
 
 import typer
+from typer.models import CommandInfo
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 
-__all__ = ["GROUP", "mount_commands"]
+__all__ = ["GROUP", "mount_commands", "only_named"]
 
 logger: Final = get_logger(__name__)
 
@@ -32,6 +36,25 @@ def mount_commands(app: typer.Typer, installed: EntryPoints | None = None) -> No
     """
     found = cast(EntryPoints, entry_points()) if installed is None else installed
     _mount(app, GROUP, found)
+
+
+def only_named(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """Return `app` with only the command that `words`, the command line, name; groups likewise.
+
+    typer builds every command of every group before it runs one, which takes longer than most
+    commands. Where the words name no command, as for help and completion, all remain.
+    """
+    name = words[0] if words else ""
+    commands = [each for each in app.registered_commands if _name_of(each) == name]
+    groups = [copy(each) for each in app.registered_groups if each.name == name]
+    if not commands and not groups:
+        return app
+    for group in groups:
+        if group.typer_instance is not None:
+            group.typer_instance = only_named(group.typer_instance, words[1:])
+    named = copy(app)
+    named.registered_commands, named.registered_groups = commands, groups
+    return named
 
 
 def _mount(app: typer.Typer, group: str, installed: EntryPoints) -> None:
@@ -92,10 +115,12 @@ def _distribution(entry: EntryPoint) -> str:
 
 
 def _names_of(app: typer.Typer) -> list[str]:
-    commands = [info.name or _command_name(info.callback) for info in app.registered_commands]
+    commands = [_name_of(info) for info in app.registered_commands]
     groups = [info.name for info in app.registered_groups if info.name]
     return [*commands, *groups]
 
 
-def _command_name(function: Callable[..., Any] | None) -> str:
-    return "" if function is None else function.__name__.lower().replace("_", "-")
+def _name_of(command: CommandInfo) -> str:
+    function: Callable[..., Any] | None = command.callback
+    own = "" if function is None else function.__name__.lower().replace("_", "-")
+    return command.name or own

@@ -17,7 +17,7 @@ import typer
 from pyjms._logger import get_logger
 from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
 from pyjms.cli.documents import docs
-from pyjms.cli.extensions import mount_commands
+from pyjms.cli.extensions import mount_commands, only_named
 from pyjms.cli.logs import LogFormat
 from pyjms.cli.messages.commands import browse, receive, send
 from pyjms.cli.messages.outbox import outbox_app
@@ -249,7 +249,7 @@ def main() -> None:
 
     mount_commands(app)
     try:
-        app(prog_name="pyjms")
+        only_named(app, sys.argv[1:])(prog_name="pyjms")
     except UserCodeFailed as failed:
         typer.echo(failed.report, err=True, nl=False)
         sys.exit(1)

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pyjms.cli.extensions import mount_commands
+from pyjms.cli.extensions import mount_commands, only_named
 from pyjms.errors import ConfigurationException
 
 
@@ -119,3 +119,35 @@ def test_the_commands_of_pyjms_are_never_replaced(caplog: pytest.LogCaptureFixtu
     assert run(app, "builtin-command").output == "builtin\n"
     assert len(caplog.messages) == 2
     assert "is ignored: pyjms has a command of that name" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "commands", "groups"),
+    [
+        (["builtin-command", "--help"], ["builtin_command"], []),
+        (["nested", "deep", "x"], [], ["nested"]),
+        (["--help"], ["builtin_command", "hello"], ["nested", "more"]),
+        (["nestd"], ["builtin_command", "hello"], ["nested", "more"]),
+        ([], ["builtin_command", "hello"], ["nested", "more"]),
+    ],
+)
+def test_only_the_command_that_the_words_name_is_built(
+    words: list[str], commands: list[str], groups: list[str]
+) -> None:
+    app = mounted(
+        ("hello", "acme_commands:hello", "pyjms.cli"),
+        ("more", "acme_commands:group", "pyjms.cli"),
+        ("deep", "acme_commands:hello", "pyjms.cli.nested"),
+        ("deeper", "acme_commands:hello", "pyjms.cli.nested"),
+    )
+    named = only_named(app, words)
+    assert [
+        each.callback.__name__ for each in named.registered_commands if each.callback
+    ] == commands
+    assert [each.name for each in named.registered_groups] == groups
+    inner = named.registered_groups[0].typer_instance if groups else None
+    if words[1:2] == ["deep"]:
+        assert inner is not None
+        assert [each.name for each in inner.registered_commands] == ["deep"]
+        assert run(named, "nested", "deep", "--name", "you").output == "hello you\n"
+    assert len(app.registered_commands) == len(app.registered_groups) == 2
