@@ -50,6 +50,11 @@ TargetArgument = Annotated[
 ]
 
 
+CheckedArgument = Annotated[
+    str | None, typer.Argument(metavar="[MODULE[:APP]]", help="The application to check.")
+]
+
+
 def _read_duration(text: str) -> float:
     from pyjms._yaml.durations import read_duration
 
@@ -194,9 +199,7 @@ def run(
 
 @app.command()
 def check(
-    target: Annotated[
-        str | None, typer.Argument(metavar="[MODULE[:APP]]", help="The application to check.")
-    ] = None,
+    target: CheckedArgument = None,
     config: ConfigOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
