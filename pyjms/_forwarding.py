@@ -25,6 +25,7 @@ from typing import (
     Any,
     Concatenate,
     Generic,
+    Never,
     ParamSpec,
     Self,
     TypeVar,
@@ -75,6 +76,16 @@ def names_of(
 class TypedProperty(property, Generic[V]):
     """A property with a known type of its values; the base of properties of several classes."""
 
+    def __init__(
+        self,
+        get: Callable[[Any], V],
+        set: Callable[[Any, Any], None] | None = None,  # noqa: A002 - what it does
+        *,
+        doc: str,
+    ) -> None:
+        super().__init__(get, set, doc=doc)
+        self.__doc__ = doc  # otherwise, in Python 3.11, it is the docstring of the class
+
     if TYPE_CHECKING:
 
         @overload
@@ -82,6 +93,7 @@ class TypedProperty(property, Generic[V]):
         @overload
         def __get__(self, instance: object, owner: type | None = None) -> V: ...
         def __get__(self, instance: object | None, owner: type | None = None) -> Self | V: ...
+        def __set__(self, instance: object, value: Never) -> None: ...
 
 
 class Computed(TypedProperty[V]):

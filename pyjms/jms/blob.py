@@ -87,7 +87,7 @@ class _OfBody(TypedProperty[str | None]):
 
     if TYPE_CHECKING:
 
-        def __set__(self, message: BlobMessage, value: str | None) -> None: ...
+        def __set__(self, instance: object, value: str | None) -> None: ...
 
 
 class BlobMessage(Message):

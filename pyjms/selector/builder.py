@@ -66,7 +66,7 @@ class Builder:
     def negation(self, children: list[Any]) -> Node:
         at = children[0].start_pos
         operand = _condition(children[1], at)
-        return Not(operand, _depth(at, operand))
+        return Not(operand, depth=_depth(at, operand))
 
     def equality(self, children: list[Any]) -> Node:
         left, operator, right = children
@@ -82,7 +82,7 @@ class Builder:
         ):
             hint = "write the condition alone"
             raise SelectorSyntaxError("TRUE and FALSE compare with booleans only", at, hint)
-        return Compare(operator.value, left, right, _depth(at, left, right))
+        return Compare(operator.value, left, right, depth=_depth(at, left, right))
 
     def order(self, children: list[Any]) -> Node:
         left, operator, right = children
@@ -92,12 +92,14 @@ class Builder:
         operand, negated, keyword, low, _and, high = children
         at = keyword.start_pos
         bounds = (_order(">=", operand, low, at), _order("<=", operand, high, at))
-        return _negated(negated, AllOf(bounds, _depth(at, *bounds)), at)
+        return _negated(negated, AllOf(bounds, depth=_depth(at, *bounds)), at)
 
     def is_null(self, children: list[Any]) -> Node:
         operand, *negated, keyword = children
         at = keyword.start_pos
-        return _negated(negated[0] if negated else None, IsNull(operand, _depth(at, operand)), at)
+        return _negated(
+            negated[0] if negated else None, IsNull(operand, depth=_depth(at, operand)), at
+        )
 
     def like(self, children: list[Any]) -> Node:
         operand, negated, keyword, pattern, escape = children
@@ -106,7 +108,7 @@ class Builder:
         if escape is not None and len(character) != 1:
             hint = "write for instance ESCAPE '!'"
             raise SelectorSyntaxError("ESCAPE takes a single character", escape.start_pos, hint)
-        test = Like(operand, _unquoted(pattern), character, _depth(at, operand))
+        test = Like(operand, _unquoted(pattern), character, depth=_depth(at, operand))
         return _negated(negated, test, at)
 
     def in_list(self, children: list[Any]) -> Node:
@@ -120,7 +122,7 @@ class Builder:
     def arithmetic(self, children: list[Any]) -> Node:
         left, operator, right = children
         depth = _depth(operator.start_pos, left, right)
-        return Arithmetic(operator.value, left, right, depth)
+        return Arithmetic(operator.value, left, right, depth=depth)
 
     def signed(self, children: list[Any]) -> Node:
         sign, operand = children
@@ -128,7 +130,7 @@ class Builder:
             return cast("Node", operand)
         if isinstance(operand, Literal) and _is_number(operand.value):
             return Literal(-operand.value)  # type: ignore[operator]
-        return Negate(operand, _depth(sign.start_pos, operand))
+        return Negate(operand, depth=_depth(sign.start_pos, operand))
 
     def xml(self, children: list[Any]) -> Node:
         keyword = children[0]
@@ -152,7 +154,7 @@ class Builder:
             raise SelectorSyntaxError(f"{name} takes values, not conditions", at, usage)
         if problem := check_call(name, arguments):
             raise SelectorSyntaxError(problem, at, usage)
-        return Call(name, tuple(arguments), _depth(at, *arguments), at)
+        return Call(name, tuple(arguments), at, depth=_depth(at, *arguments))
 
     def string(self, children: list[Any]) -> Node:
         return Literal(_unquoted(children[0]))
@@ -178,11 +180,11 @@ def _join(kind: type[AllOf | AnyOf], children: list[Any]) -> Node:
     keywords = children[1::2]
     positions = [keywords[0].start_pos, *(keyword.start_pos for keyword in keywords)]
     operands = tuple(map(_condition, children[::2], positions))
-    return kind(operands, _depth(positions[0], *operands))
+    return kind(operands, depth=_depth(positions[0], *operands))
 
 
 def _negated(keyword: object, test: Node, at: int) -> Node:
-    return test if keyword is None else Not(test, _depth(at, test))
+    return test if keyword is None else Not(test, depth=_depth(at, test))
 
 
 def _order(operator: Any, left: Node, right: Node, at: int) -> Node:
@@ -190,7 +192,7 @@ def _order(operator: Any, left: Node, right: Node, at: int) -> Node:
         if not _has_order(side):
             hint = "strings and booleans can be compared with = and <> only"
             raise SelectorSyntaxError(f"only numbers can be compared with {operator}", at, hint)
-    return Compare(operator, left, right, _depth(at, left, right))
+    return Compare(operator, left, right, depth=_depth(at, left, right))
 
 
 def _has_order(node: Node) -> bool:
@@ -201,7 +203,7 @@ def _has_order(node: Node) -> bool:
 
 def _condition(node: Node, at: int) -> Node:
     if isinstance(node, Property):
-        return Truth(node, _depth(at, node))
+        return Truth(node, depth=_depth(at, node))
     if isinstance(node, _CONDITIONS):
         return node
     if isinstance(node, Literal) and (node.value is None or isinstance(node.value, bool)):

@@ -6,7 +6,7 @@ walks it recursively.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from typing import Literal as OneOf
 
@@ -33,116 +33,96 @@ Operator = OneOf["+", "-", "*", "/", "%"]
 _Sign = TypeVar("_Sign")
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+@dataclass(frozen=True)
+class _Node:
+    depth: int = field(default=1, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Literal(_Node):
     """A number, a string, TRUE, FALSE or NULL (None)."""
 
     value: object
-    depth: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+@dataclass(frozen=True)
+class Property(_Node):
     """A header or property by its name."""
 
     name: str
-    depth: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _OfOne:
+@dataclass(frozen=True)
+class _OfOne(_Node):
     operand: Node
-    depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class _OfSeveral:
+@dataclass(frozen=True)
+class _OfSeveral(_Node):
     operands: tuple[Node, ...]
-    depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class _OfTwo(Generic[_Sign]):
+@dataclass(frozen=True)
+class _OfTwo(_Node, Generic[_Sign]):
     operator: _Sign
     left: Node
     right: Node
-    depth: int
 
 
 class Truth(_OfOne):
     """A value used as a condition: TRUE only if it is the boolean true."""
 
-    __slots__ = ()
-
 
 class Not(_OfOne):
     """NOT of a condition."""
-
-    __slots__ = ()
 
 
 class AllOf(_OfSeveral):
     """Conditions joined by AND; also BETWEEN, as two comparisons."""
 
-    __slots__ = ()
-
 
 class AnyOf(_OfSeveral):
     """Conditions joined by OR."""
-
-    __slots__ = ()
 
 
 class Compare(_OfTwo[Comparison]):
     """A comparison of two values."""
 
-    __slots__ = ()
-
 
 class IsNull(_OfOne):
     """Whether a value is NULL."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Like:
+@dataclass(frozen=True)
+class Like(_OfOne):
     """Whether a text matches a pattern of `_` and `%`."""
 
-    operand: Node
     pattern: str
     escape: str
-    depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class In:
+@dataclass(frozen=True)
+class In(_Node):
     """Whether a string property is one of several strings."""
 
     name: str
     values: frozenset[str]
-    depth: int = 1
 
 
 class Negate(_OfOne):
     """A minus before a value."""
 
-    __slots__ = ()
-
 
 class Arithmetic(_OfTwo[Operator]):
     """A calculation with two values."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
+@dataclass(frozen=True)
+class Call(_Node):
     """A call of one of ActiveMQ's functions."""
 
     name: str
     arguments: tuple[Node, ...]
-    depth: int
     position: int = 0
     """Where it is in the text, for errors."""
 

@@ -85,7 +85,7 @@ def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = 
     """
     found = {name: getattr(settings, name, None) for name in names}
     for kind in reversed(settings.__mro__[:-1]):
-        found |= vars(kind) | dict.fromkeys(kind.__annotations__)
+        found |= dict.fromkeys(kind.__annotations__) | vars(kind)
     members: dict[str, Any] = {"__slots__": (), "__doc__": settings.__doc__}
     for name, member in found.items():
         if name.startswith("_") or name.isupper():

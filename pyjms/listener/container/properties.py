@@ -113,7 +113,7 @@ class _OfTopic(TypedProperty[bool]):
 
     if TYPE_CHECKING:
 
-        def __set__(self, properties: ContainerProperties, value: bool) -> None: ...
+        def __set__(self, instance: object, value: bool) -> None: ...
 
 
 class ContainerProperties:

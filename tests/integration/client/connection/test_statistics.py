@@ -12,9 +12,11 @@ from pyjms import ConnectionFactory as BlockingFactory
 from pyjms.aio import (
     CachingConnectionFactory,
     ConnectionFactory,
+    CountStatistic,
     PooledConnectionFactory,
     Queue,
     Statistics,
+    TimeStatistic,
     Topic,
     add_metrics_observer,
     remove_metrics_observer,
@@ -48,6 +50,24 @@ def recorder() -> Iterator[Recorder]:
     yield recorder
     remove_metrics_observer(recorder)
     remove_metrics_observer(recorder)
+
+
+class HandlerStats(Statistics):
+    KIND = "handler"
+    handled: CountStatistic
+    took: TimeStatistic
+
+
+def test_statistics_of_a_class_are_its_annotated_attributes() -> None:
+    total = HandlerStats("all")
+    one = HandlerStats("one", total)
+    one.handled.increment(2)
+    one.took.add_time(0.5)
+    assert HandlerStats.NAMES == ("handled", "took")
+    assert total.as_dict() == one.as_dict()
+    assert (one.handled.count, one.took.total_time) == (2, 0.5)
+    one.reset()
+    assert (one.handled.count, total.handled.count) == (0, 2)
 
 
 async def test_off_by_default_and_without_cost(client: Any) -> None:
