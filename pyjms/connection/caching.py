@@ -9,6 +9,7 @@ from pyjms.connection.single import SingleConnectionFactory
 from pyjms.core.closing import quietly
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, Session
+from pyjms.jms.api.factory import check_least
 
 __all__ = ["CachingConnectionFactory"]
 
@@ -55,8 +56,7 @@ class CachingConnectionFactory(SingleConnectionFactory):
             exception_listener=exception_listener,
             reconnect_on_exception=reconnect_on_exception,
         )
-        if session_cache_size < 1:
-            raise ValueError(f"session_cache_size must be 1 or higher, not {session_cache_size}")
+        check_least("session_cache_size", session_cache_size, 1)
         self.session_cache_size = session_cache_size
         self.cache_producers = cache_producers
         self.cache_consumers = cache_consumers

@@ -14,6 +14,7 @@ from pyjms.core.closing import close_quietly
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import Closeable, Connection, MessageListener, ServerSession, Session
+from pyjms.jms.api.factory import check_least
 
 __all__ = ["SimpleServerSessionPool"]
 
@@ -48,8 +49,7 @@ class SimpleServerSessionPool(Closeable):
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> None:
-        if size < 1:
-            raise ValueError(f"size must be 1 or higher, not {size}")
+        check_least("size", size, 1)
         self._connection = connection
         self._create_listener = create_listener
         self._transacted = transacted

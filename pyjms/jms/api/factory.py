@@ -10,7 +10,7 @@ from pyjms.jms.api.connection import Connection
 from pyjms.jms.api.context import JMSContext, SharedByContexts
 from pyjms.jms.api.context_producer import BodyConverter
 
-__all__ = ["ConnectionFactory", "check_factory"]
+__all__ = ["ConnectionFactory", "check_factory", "check_least"]
 
 _METHODS: Final = (
     "create_connection",
@@ -71,6 +71,16 @@ class ConnectionFactory(ABC):
         except BaseException:
             await connection.close()
             raise
+
+
+def check_least(name: str, value: int, least: int) -> None:
+    """Check a number that an argument gives.
+
+    Raises:
+        ValueError: it is less than `least`.
+    """
+    if value < least:
+        raise ValueError(f"{name} must be {least} or higher, not {value}")
 
 
 def check_factory(factory: object, user: str) -> None:

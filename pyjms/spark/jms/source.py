@@ -11,14 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    InputPartition,
-)
+from pyspark.sql import datasource
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -45,7 +38,7 @@ logger: Final = get_logger(__name__)
 _Reader: TypeAlias = RangeStreamReader | SpoolStreamReader
 
 
-class JmsDataSource(DataSource):
+class JmsDataSource(datasource.DataSource):
     """The destinations of an OpenWire broker, for Spark."""
 
     @classmethod
@@ -55,14 +48,14 @@ class JmsDataSource(DataSource):
     def schema(self) -> str:
         return ddl(MESSAGE_COLUMNS)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         options = read_options(self.options, "source")
         return RangeReader(options) if options.mode == "ranges" else BrowseReader(options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:
         return JmsStreamReader(read_options(self.options, "source"))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
         options = read_options(self.options, "sink")
         if overwrite:
             raise ConfigurationException(
@@ -72,14 +65,16 @@ class JmsDataSource(DataSource):
         check_sink(options, schema, streaming=False)
         return JmsBatchWriter(options)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    def streamWriter(
+        self, schema: StructType, overwrite: bool
+    ) -> datasource.DataSourceStreamWriter:
         options = read_options(self.options, "sink")
         # `overwrite` means output mode `complete` here, which sends all rows with each batch
         check_sink(options, schema, streaming=True)
         return JmsStreamWriter(options)
 
 
-class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JmsStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a queue or a durable subscription, by ranges or through a spool."""
 
     def __init__(self, options: JmsOptions) -> None:
@@ -106,10 +101,12 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return None if self._reader is None else self._reader.reportLatestOffset()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> Sequence[datasource.InputPartition]:
         return self._open(end).partitions(start, end)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, RangePartition):
             return read_range(self._options, partition)
         if isinstance(partition, RowsPartition):
