@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import anyio
+from pyjms.transport.writer import SpaceWaiters
 
 __all__ = ["ProducerWindow"]
 
@@ -13,14 +13,12 @@ class ProducerWindow:
     def __init__(self, size: int) -> None:
         self.size = size
         self.usage: int = 0
-        self._space: anyio.Event | None = None
+        self._space = SpaceWaiters()
 
     async def wait_for_space(self) -> None:
         """Wait while the window is full. If it is cancelled, nothing is sent."""
-        while self.usage >= self.size > 0:
-            if self._space is None:
-                self._space = anyio.Event()
-            await self._space.wait()
+        if self.usage >= self.size > 0:
+            await self._space.wait_while(lambda: self.usage >= self.size > 0)
 
     def increase(self, size: int) -> None:
         """Count `size` bytes as sent."""
@@ -34,6 +32,4 @@ class ProducerWindow:
 
     def open(self) -> None:
         """Wake all waiting sends: the window no longer applies."""
-        space, self._space = self._space, None
-        if space is not None:
-            space.set()
+        self._space.wake()

@@ -18,6 +18,7 @@ from anyio.lowlevel import checkpoint
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation
+from pyjms.transport.writer import SpaceWaiters
 
 __all__ = ["HIGH_WATER", "LOW_WATER", "Inbox"]
 
@@ -46,7 +47,7 @@ class Inbox(Generic[T]):
         self._stopped = False
         self._wake = anyio.Event()
         self._resumed: anyio.Event | None = None
-        self._space: anyio.Event | None = None
+        self._space = SpaceWaiters()
         self._name = name
         self._task: BackgroundTask | None = None
 
@@ -82,10 +83,7 @@ class Inbox(Generic[T]):
 
     async def drained(self) -> None:
         """Wait until the queue is below the low-water mark, or delivery has ended."""
-        while self.congested and not self._stopped:
-            if self._space is None:
-                self._space = anyio.Event()
-            await self._space.wait()
+        await self._space.wait_while(lambda: self.congested and not self._stopped)
 
     def pause(self) -> None:
         """Stop delivering after the current item."""
@@ -106,12 +104,7 @@ class Inbox(Generic[T]):
     def _close(self) -> None:
         self._stopped = True
         self._queue.clear()
-        self._notify_space()
-
-    def _notify_space(self) -> None:
-        if self._space is not None:
-            self._space.set()
-            self._space = None
+        self._space.wake()
 
     async def _run(self) -> None:
         queue = self._queue
@@ -125,10 +118,10 @@ class Inbox(Generic[T]):
                 left -= 1
                 if left <= 0:
                     left = _BURST
-                    if self._space is not None and len(queue) <= LOW_WATER:
-                        self._notify_space()
+                    if self._space.event is not None and len(queue) <= LOW_WATER:
+                        self._space.wake()
                     await checkpoint()
-            self._notify_space()
+            self._space.wake()
             if self._end is not None:
                 self._close()
                 self._on_end(self._end)

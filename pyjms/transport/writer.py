@@ -19,7 +19,7 @@ low-water mark. The gap between them keeps a producer from being woken for every
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import anyio
@@ -27,12 +27,35 @@ from anyio.abc import ByteSendStream
 
 from pyjms.transport.unsent import UnsentParts
 
-__all__ = ["HIGH_WATER", "LOW_WATER", "CoalescingWriter"]
+__all__ = ["HIGH_WATER", "LOW_WATER", "CoalescingWriter", "SpaceWaiters"]
 
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 _CHUNK: Final = 256 * 1024
 """Bytes of a long value that are passed to a stream at a time."""
+
+
+class SpaceWaiters:
+    """The tasks that wait until a queue has space. Belongs to one loop."""
+
+    __slots__ = ("event",)
+
+    def __init__(self) -> None:
+        self.event: anyio.Event | None = None
+        """Set when there is space; None: nobody waits."""
+
+    async def wait_while(self, is_full: Callable[[], bool]) -> None:
+        """Wait until `is_full()` is false, which is checked at each `wake`. Cancellable."""
+        while is_full():
+            if self.event is None:
+                self.event = anyio.Event()
+            await self.event.wait()
+
+    def wake(self) -> None:
+        """Let the waiting tasks look for space."""
+        event, self.event = self.event, None
+        if event is not None:
+            event.set()
 
 
 class CoalescingWriter:
@@ -54,7 +77,7 @@ class CoalescingWriter:
         self._closing = False
         self._dead = False
         self._wake = anyio.Event()
-        self._space: anyio.Event | None = None
+        self._space = SpaceWaiters()
 
     @property
     def congested(self) -> bool:
@@ -129,16 +152,12 @@ class CoalescingWriter:
 
     async def drained(self) -> None:
         """Wait until no more than the low-water mark is queued, or the writer was abandoned."""
-        while self.congested and not self._dead:
-            if self._space is None:
-                self._space = anyio.Event()
-            await self._space.wait()
+        await self._space.wait_while(lambda: self.congested and not self._dead)
 
     def _notify_space(self) -> None:
         left = len(self.buffer) + self.unsent.size
-        if self._space is not None and left <= self._low_water:
-            self._space.set()
-            self._space = None
+        if self._space.event is not None and left <= self._low_water:
+            self._space.wake()
 
     def finish(self) -> None:
         """Make `run` return once the buffer is empty."""
@@ -150,6 +169,4 @@ class CoalescingWriter:
         self._dead = True
         self.buffer.clear()
         self.unsent.clear()
-        if self._space is not None:
-            self._space.set()
-            self._space = None
+        self._space.wake()
