@@ -35,6 +35,7 @@ logger: Final = get_logger(__name__)
 MAXIMUM_FOUND: Final = 100
 """Brokers that a client is connected to because an agent has found them."""
 _QUOTED: Final = 200
+"""Characters of a service, or of the reason why it is not used, that are logged."""
 _LATE: Final = 3.0
 """Seconds until the log says that there are too few brokers."""
 

@@ -6,7 +6,7 @@ the file. `repr` omits message bodies. (activemq-persistence K7, K8, K30)
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
 from pyjms.wire.kahadb.structures import (
     BOOL,
@@ -52,24 +52,22 @@ _JobId = Annotated[str, Number(2, STRING)]
 
 
 @dataclass(slots=True)
-class KahaTraceCommand(KahaCommand):
+class KahaTraceCommand(KahaCommand, code=0):
     """A remark, which ActiveMQ skips: the only record where other brokers may keep text.
 
     (activemq-persistence K32)
     """
 
-    CODE: ClassVar[int] = 0
     message: Annotated[str, Number(1, STRING)]
 
 
 @dataclass(slots=True)
-class KahaAddMessageCommand(KahaCommand):
+class KahaAddMessageCommand(KahaCommand, code=1):
     """Adds a message to a destination, as a loose OpenWire frame with its size.
 
     An absent `priority` means 4. Priorities determine the order only with `priority_supported`.
     """
 
-    CODE: ClassVar[int] = 1
     destination: _SecondDestination
     message_id: _MessageId
     message: Annotated[bytes, Number(4, BYTES)] = field(repr=False)
@@ -79,14 +77,13 @@ class KahaAddMessageCommand(KahaCommand):
 
 
 @dataclass(slots=True)
-class KahaRemoveMessageCommand(KahaCommand):
+class KahaRemoveMessageCommand(KahaCommand, code=2):
     """Removes a message from a queue or, with `subscription_key`, acknowledges it on a topic.
 
     `ack` is the MessageAck as a loose frame with its size; empty if there was none.
     (activemq-persistence K31)
     """
 
-    CODE: ClassVar[int] = 2
     destination: _SecondDestination
     message_id: _MessageId
     ack: Annotated[bytes | None, Number(4, BYTES)] = field(default=None, repr=False)
@@ -99,43 +96,38 @@ class _OfTransaction(KahaCommand):
     transaction_info: _OwnTransaction
 
 
-class KahaPrepareCommand(_OfTransaction):
+class KahaPrepareCommand(_OfTransaction, code=3):
     """Prepares an XA transaction."""
 
     __slots__ = ()
-    CODE: ClassVar[int] = 3
 
 
-class KahaCommitCommand(_OfTransaction):
+class KahaCommitCommand(_OfTransaction, code=4):
     """Commits a transaction: its records take effect here."""
 
     __slots__ = ()
-    CODE: ClassVar[int] = 4
 
 
-class KahaRollbackCommand(_OfTransaction):
+class KahaRollbackCommand(_OfTransaction, code=5):
     """Rolls a transaction back: its records have no effect."""
 
     __slots__ = ()
-    CODE: ClassVar[int] = 5
 
 
 @dataclass(slots=True)
-class KahaRemoveDestinationCommand(KahaCommand):
+class KahaRemoveDestinationCommand(KahaCommand, code=6):
     """Removes a destination with all its messages."""
 
-    CODE: ClassVar[int] = 6
     destination: _Destination
 
 
 @dataclass(slots=True)
-class KahaSubscriptionCommand(KahaCommand):
+class KahaSubscriptionCommand(KahaCommand, code=7):
     """Adds a durable subscription, or removes it if `subscription_info` is absent.
 
     The info is a SubscriptionInfo as a loose frame with its size.
     """
 
-    CODE: ClassVar[int] = 7
     destination: _Destination
     subscription_key: Annotated[str, Number(2, STRING)]
     retroactive: Annotated[bool | None, Number(3, BOOL)] = None
@@ -143,32 +135,29 @@ class KahaSubscriptionCommand(KahaCommand):
 
 
 @dataclass(slots=True)
-class KahaProducerAuditCommand(KahaCommand):
+class KahaProducerAuditCommand(KahaCommand, code=8):
     """The last sequence number of each producer, Java-serialised: kept, never read.
 
     (activemq-persistence K28)
     """
 
-    CODE: ClassVar[int] = 8
     audit: Annotated[bytes, Number(1, BYTES)] = field(repr=False)
 
 
 @dataclass(slots=True)
-class KahaAckMessageFileMapCommand(KahaCommand):
+class KahaAckMessageFileMapCommand(KahaCommand, code=9):
     """The segments that each segment's acks refer to, Java-serialised: kept, never read.
 
     (activemq-persistence K28)
     """
 
-    CODE: ClassVar[int] = 9
     ack_message_file_map: Annotated[bytes, Number(1, BYTES)] = field(repr=False)
 
 
 @dataclass(slots=True)
-class KahaUpdateMessageCommand(KahaCommand):
+class KahaUpdateMessageCommand(KahaCommand, code=10):
     """Replaces a message of a destination."""
 
-    CODE: ClassVar[int] = 10
     message: Annotated[KahaAddMessageCommand, Number(1, STRUCTURE)]
 
 
@@ -183,10 +172,9 @@ class _OfJob(_OfScheduler):
 
 
 @dataclass(slots=True)
-class KahaAddScheduledJobCommand(_OfJob):
+class KahaAddScheduledJobCommand(_OfJob, code=11):
     """Adds a job to a scheduler; `payload` is the message as a loose frame with its size."""
 
-    CODE: ClassVar[int] = 11
     start_time: Annotated[int, Number(3, INT64)]
     cron_entry: Annotated[str, Number(4, STRING)]
     delay: Annotated[int, Number(5, INT64)]
@@ -197,47 +185,41 @@ class KahaAddScheduledJobCommand(_OfJob):
 
 
 @dataclass(slots=True)
-class KahaRescheduleJobCommand(_OfJob):
+class KahaRescheduleJobCommand(_OfJob, code=12):
     """Records that a job was sent, and when it is due next."""
 
-    CODE: ClassVar[int] = 12
     execution_time: Annotated[int, Number(3, INT64)]
     next_execution_time: Annotated[int, Number(4, INT64)]
     rescheduled_count: Annotated[int, Number(5, INT32)]
 
 
 @dataclass(slots=True)
-class KahaRemoveScheduledJobCommand(_OfJob):
+class KahaRemoveScheduledJobCommand(_OfJob, code=13):
     """Removes a job."""
 
-    CODE: ClassVar[int] = 13
     next_execution_time: Annotated[int, Number(3, INT64)]
 
 
 @dataclass(slots=True)
-class KahaRemoveScheduledJobsCommand(_OfScheduler):
+class KahaRemoveScheduledJobsCommand(_OfScheduler, code=14):
     """Removes the jobs due from `start_time` to `end_time`, both included."""
 
-    CODE: ClassVar[int] = 14
     start_time: Annotated[int, Number(2, INT64)]
     end_time: Annotated[int, Number(3, INT64)]
 
 
 @dataclass(slots=True)
-class KahaDestroySchedulerCommand(_OfScheduler):
+class KahaDestroySchedulerCommand(_OfScheduler, code=15):
     """Removes a scheduler with its jobs."""
-
-    CODE: ClassVar[int] = 15
 
 
 @dataclass(slots=True)
-class KahaRewrittenDataFileCommand(KahaCommand):
+class KahaRewrittenDataFileCommand(KahaCommand, code=16):
     """Precedes the acks that ack compaction moved from segment `source_data_file_id`.
 
     (activemq-persistence K18)
     """
 
-    CODE: ClassVar[int] = 16
     source_data_file_id: Annotated[int, Number(1, INT32)]
     rewrite_type: Annotated[int | None, Number(2, INT32)] = None
     skip_if_source_exists: Annotated[bool | None, Number(3, BOOL)] = None

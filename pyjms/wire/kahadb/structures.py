@@ -62,6 +62,11 @@ class KahaCommand(KahaStructure):
     __slots__ = ()
     CODE: ClassVar[int] = -1
 
+    def __init_subclass__(cls, *, code: int | None = None) -> None:
+        super().__init_subclass__()
+        if code is not None:  # a dataclass with slots is created twice, first with the code
+            cls.CODE = code
+
 
 class Number(NamedTuple):
     """The metadata of a field's annotation: its number in the file, and its encoding."""
