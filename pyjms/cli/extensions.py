@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Final, cast
 
 import typer
-from typer.models import CommandInfo
+from typer.models import CommandInfo, TyperInfo
 
 from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
@@ -42,19 +42,35 @@ def only_named(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
     """Return `app` with only the command that `words`, the command line, name; groups likewise.
 
     typer builds every command of every group before it runs one, which takes longer than most
-    commands. Where the words name no command, as for help and completion, all remain.
+    commands. Help lists the groups without their commands. Where the words name no command, as
+    for completion, all remain.
     """
+    if list(words) == ["--help"]:
+        listed = [
+            _with(each, each.typer_instance and _only(each.typer_instance, [], []))
+            for each in app.registered_groups
+        ]
+        return _only(app, app.registered_commands, listed)
     name = words[0] if words else ""
     commands = [each for each in app.registered_commands if _name_of(each) == name]
-    groups = [copy(each) for each in app.registered_groups if each.name == name]
-    if not commands and not groups:
-        return app
-    for group in groups:
-        if group.typer_instance is not None:
-            group.typer_instance = only_named(group.typer_instance, words[1:])
+    groups = [
+        _with(each, each.typer_instance and only_named(each.typer_instance, words[1:]))
+        for each in app.registered_groups
+        if each.name == name
+    ]
+    return _only(app, commands, groups) if commands or groups else app
+
+
+def _only(app: typer.Typer, commands: list[CommandInfo], groups: list[TyperInfo]) -> typer.Typer:
     named = copy(app)
     named.registered_commands, named.registered_groups = commands, groups
     return named
+
+
+def _with(group: TyperInfo, app: typer.Typer | None) -> TyperInfo:
+    changed = copy(group)
+    changed.typer_instance = app
+    return changed
 
 
 def _mount(app: typer.Typer, group: str, installed: EntryPoints) -> None:

@@ -150,4 +150,8 @@ def test_only_the_command_that_the_words_name_is_built(
         assert inner is not None
         assert [each.name for each in inner.registered_commands] == ["deep"]
         assert run(named, "nested", "deep", "--name", "you").output == "hello you\n"
+    if words == ["--help"]:  # which lists the groups without their commands
+        assert inner is not None
+        assert inner.registered_commands == []
+        assert "Nested." in run(named, "--help").output
     assert len(app.registered_commands) == len(app.registered_groups) == 2
