@@ -7,7 +7,6 @@ connection ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pyjms.errors import ResourceAllocationException
@@ -20,8 +19,7 @@ __all__ = ["CreatedDestinations", "DestinationLimits"]
 _HINT: Final = "remove unused destinations, or raise {}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DestinationLimits:
+class DestinationLimits(NamedTuple):
     """The maximum numbers of destinations, and the removal of inactive ones.
 
     ActiveMQ has no maximum. Periods are in seconds.

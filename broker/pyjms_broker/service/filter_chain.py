@@ -28,7 +28,6 @@ from pyjms_broker.service.configuration import BrokerConfiguration
 from pyjms_broker.service.stores import BrokerStores
 from pyjms_broker.transaction.filter import TransactionBroker
 from pyjms_broker.virtual.interceptor import VirtualDestination, VirtualDestinationInterceptor
-from pyjms_broker.virtual.mirrored import MirroredQueue
 from pyjms_broker.virtual.topic import VirtualTopic
 
 if TYPE_CHECKING:
@@ -193,9 +192,8 @@ def virtual_destinations_of(config: BrokerConfiguration) -> list[VirtualDestinat
     virtual = config.virtual_destinations
     if virtual is None:
         virtual = (VirtualTopic(),) if config.use_virtual_topics else ()
-    mirrored = (
-        (MirroredQueue(temporary=config.use_temp_mirrored_queues),)
-        if config.use_mirrored_queues
-        else ()
-    )
-    return [*mirrored, *virtual]
+    if not config.use_mirrored_queues:
+        return [*virtual]
+    from pyjms_broker.virtual.mirrored import MirroredQueue  # noqa: PLC0415 - few brokers have them
+
+    return [MirroredQueue(temporary=config.use_temp_mirrored_queues), *virtual]
