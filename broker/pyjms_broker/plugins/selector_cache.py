@@ -24,7 +24,7 @@ from pyjms.selector import compile_selector
 from pyjms.wire.openwire.commands import ConsumerInfo
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.filter import PluginFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import Unit, attribute, duration, flag
@@ -68,12 +68,11 @@ class VirtualSelectorCacheBrokerPlugin:
         return VirtualSelectorCacheBroker(broker, self)
 
 
-class VirtualSelectorCacheBroker(BrokerFilter):
+class VirtualSelectorCacheBroker(PluginFilter[VirtualSelectorCacheBrokerPlugin]):
     """Remembers the selectors of each queue's consumers after they have disconnected."""
 
-    def __init__(self, next_broker: Broker, options: VirtualSelectorCacheBrokerPlugin) -> None:
-        super().__init__(next_broker)
-        self.options = options
+    def __init__(self, next_broker: Broker, plugin: VirtualSelectorCacheBrokerPlugin) -> None:
+        super().__init__(next_broker, plugin)
         self._selectors: dict[str, dict[str, None]] = {}
         self._is_changed = False
         self._writer: BackgroundTask | None = None
@@ -84,7 +83,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
         Raises:
             ConfigurationException: it cannot be read.
         """
-        file = self.options.persist_file
+        file = self.plugin.persist_file
         if file is not None:
             self._selectors = await anyio.to_thread.run_sync(_read, Path(file))
         await super().start()
@@ -129,7 +128,7 @@ class VirtualSelectorCacheBroker(BrokerFilter):
         return self.next.is_awaited(reference)
 
     def _remember(self, queue: Destination, selector: str) -> None:
-        options = self.options
+        options = self.plugin
         if options.ignore_wildcard_selectors and _WILDCARD.search(selector):
             return
         remembered = self._selectors.setdefault(queue.qualified_name, {})
@@ -145,11 +144,11 @@ class VirtualSelectorCacheBroker(BrokerFilter):
 
     async def _write_periodically(self) -> None:
         while True:
-            await _clock.sleep(self.options.persist_interval)
+            await _clock.sleep(self.plugin.persist_interval)
             await self._write()
 
     async def _write(self) -> None:
-        file = self.options.persist_file
+        file = self.plugin.persist_file
         if not self._is_changed or file is None:
             return
         self._is_changed = False

@@ -159,7 +159,7 @@ class RecoveredTransaction(NamedTuple):
 
 
 class StoreState(Enum):
-    """The state of a store; see the module's table of transitions."""
+    """The state of a store, from the best to the worst; see the module's table of transitions."""
 
     RUNNING = "running"
     CONGESTED = "congested"

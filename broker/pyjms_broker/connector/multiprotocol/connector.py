@@ -51,7 +51,7 @@ class MultiProtocolConnector(ProtocolConnector):
     def serve(self, stream: SocketStream) -> None:
         """Determine a client's protocol and serve the client, in the background."""
         remote = peer_address(stream, self.client_scheme)
-        serve(self.host, self, ChosenTransport(stream, remote, self._accept_client))
+        serve(self, ChosenTransport(stream, remote, self._accept_client))
 
     async def _accept_client(self, stream: ByteStream) -> Transport[Command]:
         read_on_demand(stream)

@@ -50,7 +50,7 @@ from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorComma
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.connector.base import BrokerHost, DuplexBridge, MessageAudit, TransportConnector
+from pyjms_broker.connector.base import DuplexBridge, MessageAudit, TransportConnector
 from pyjms_broker.connector.openwire import transactions
 from pyjms_broker.connector.openwire.authentication import on_connection_info
 from pyjms_broker.connector.openwire.composite_producers import add_composite_producer
@@ -75,11 +75,9 @@ _RESPONSES: Final = (
 )
 
 
-def serve(
-    host: BrokerHost, connector: TransportConnector, transport: OpenWireTransport
-) -> BrokerConnection:
+def serve(connector: TransportConnector, transport: OpenWireTransport) -> BrokerConnection:
     """Serve an OpenWire client accepted by `connector`, negotiating in the background."""
-    connection = BrokerConnection(host, connector, transport, HANDLERS)
+    connection = BrokerConnection(connector, transport, HANDLERS)
     connection.start_soon()
     return connection
 

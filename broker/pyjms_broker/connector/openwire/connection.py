@@ -52,7 +52,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.message_size import message_size
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
-from pyjms_broker.connector.base import BrokerHost, TransportConnector
+from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.back_pressure import BackPressure, ReadPause
 from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.connector.openwire.connection_state import DeferredResponse
@@ -80,21 +80,20 @@ class BrokerConnection:
     """The connection of a client accepted by a connector. Use it on the broker's event loop.
 
     Args:
-        host, connector: the broker, and its connector that accepted the client.
+        connector: the connector that accepted the client.
         transport: the client's transport, not started yet.
         handlers: the handlers by command type.
     """
 
     def __init__(
         self,
-        host: BrokerHost,
         connector: TransportConnector,
         transport: OpenWireTransport,
         handlers: Mapping[int, CommandHandler],
     ) -> None:
-        self.host = host
-        self.broker = host.broker
         self.connector = connector
+        self.host = host = connector.host
+        self.broker = host.broker
         self.resources = ClientResources(self)
         # shortcuts to the same two tables for the most frequent commands
         self.producers = self.resources.producers

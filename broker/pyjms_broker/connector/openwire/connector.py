@@ -47,7 +47,7 @@ class OpenWireConnector(ProtocolConnector):
             tls=self._tls,
             unsent_budget=self.host.unsent_budget,
         )
-        serve(self.host, self, transport)
+        serve(self, transport)
 
 
 class OpenWireSslConnector(OpenWireConnector):

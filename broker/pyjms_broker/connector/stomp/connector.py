@@ -53,4 +53,4 @@ class StompConnector(ProtocolConnector):
             tls=self._tls,
             unsent_budget=self.host.unsent_budget,
         )
-        serve(self.host, self, transport)
+        serve(self, transport)

@@ -40,7 +40,7 @@ class VmConnector(TransportConnector):
         wire_format = None if settings is None else OpenWireFormat(settings)
         end = VmTransport(next_address(self.connect_uri), wire_format)
         end.peer, client.peer = client, end
-        return serve(self.host, self, negotiated(end))
+        return serve(self, negotiated(end))
 
     def accept_far(
         self, client: VmTransport, loop: LoopHandle, settings: WireFormatSettings
@@ -65,7 +65,7 @@ class VmConnector(TransportConnector):
         end.peer = FarEnd(client.inbox, loop, client.remote_address)
         client.peer = FarEnd(end.inbox, LoopHandle(), end.remote_address)
         end.peer.watch_own_loop()
-        return serve(self.host, self, transport)
+        return serve(self, transport)
 
     def _check_open(self) -> None:
         if self.stopping:

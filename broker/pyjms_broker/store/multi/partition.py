@@ -21,12 +21,7 @@ __all__ = ["KahaDBPartition", "close_all", "delete_journal", "delete_store", "wo
 
 logger = get_logger(__name__)
 
-_BEST_FIRST: Final = (
-    StoreState.RUNNING,
-    StoreState.CONGESTED,
-    StoreState.SUSPENDED,
-    StoreState.FAILED,
-)
+_BEST_FIRST: Final = tuple(StoreState)
 
 
 class KahaDBPartition:
