@@ -26,6 +26,7 @@ from pyjms.wire.openwire.commands import (
     ProducerInfo,
     RemoveSubscriptionInfo,
     SessionInfo,
+    Throwable,
 )
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -34,10 +35,11 @@ from pyjms_broker.api.destination import BrokerDestination, RegionDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.filter import InnermostBroker
 from pyjms_broker.api.internal_destinations import check_access, is_reserved
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.client_ids import ClientIds
-from pyjms_broker.region.dead_letter import dead_letters
+from pyjms_broker.region.dead_letter.dead_letters import send_to_dead_letter_queue
 from pyjms_broker.region.destination_factory import DestinationChanges, make_destination
 from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.destination_table import DestinationTable, check_removable
@@ -355,8 +357,29 @@ class RegionBroker(InnermostBroker):
             subscription.set_prefetch(control.prefetch)
 
     # events
-    message_expired = dead_letters.message_expired
-    send_to_dead_letter_queue = dead_letters.send_to_dead_letter_queue
+    def message_expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        cause = Throwable(
+            "java.lang.Throwable", f"Message Expired. Expiration:{reference.expiration}"
+        )
+        try:
+            self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
+        except JMSException as error:  # the expired message is removed anyway
+            where, which = reference.destination, reference.message_id
+            logger.warning("%s: expired %s could not be dead-lettered: %s", where, which, error)
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        return send_to_dead_letter_queue(self, reference, subscription, cause)
 
     def mark_dead_letter_queue(self, destination: Destination) -> None:
         """Record that dead letters go to this destination (activemq-broker L6)."""

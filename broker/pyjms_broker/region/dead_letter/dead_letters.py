@@ -19,7 +19,6 @@ from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of, checked
-from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
@@ -29,13 +28,7 @@ if TYPE_CHECKING:
     from pyjms_broker.api.dead_letter import DeadLetterStrategy
     from pyjms_broker.region.services import RegionServices
 
-__all__ = [
-    "dead_letter",
-    "message_expired",
-    "send_to_dead_letter_queue",
-    "throwable_text",
-    "unstored_dead_letter",
-]
+__all__ = ["dead_letter", "send_to_dead_letter_queue", "throwable_text", "unstored_dead_letter"]
 
 _NO_LISTENERS_ERROR: Final = "java.lang.Throwable"
 
@@ -45,24 +38,8 @@ ORIGINAL_DELIVERY_MODE: Final = "originalDeliveryMode"
 NON_PERSISTENT: Final = "NON_PERSISTENT"
 
 
-def message_expired(
-    broker: RegionServices,
-    context: ConnectionContext,
-    reference: MessageReference,
-    subscription: Subscription | None,
-) -> None:
-    """Send a dead letter for an expired message, if the chain allows it; log a failure."""
-    cause = Throwable("java.lang.Throwable", f"Message Expired. Expiration:{reference.expiration}")
-    try:
-        broker.root.send_to_dead_letter_queue(context, reference, subscription, cause)
-    except JMSException as error:  # the expired message is removed anyway
-        where, which = reference.destination, reference.message_id
-        logger.warning("%s: expired %s could not be dead-lettered: %s", where, which, error)
-
-
 def send_to_dead_letter_queue(
     broker: RegionServices,
-    context: ConnectionContext,  # noqa: ARG001 - the signature of Broker's method
     reference: MessageReference,
     subscription: Subscription | None,
     cause: Throwable | None,

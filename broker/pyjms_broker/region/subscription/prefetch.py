@@ -90,9 +90,10 @@ class PrefetchSubscription(AbstractSubscription):
         """
         if not reference.persistent:
             return COMPLETED
-        at = reference.destination
-        store = at.store_dead_lettered if is_dead_letter else at.store_acknowledgement
-        return store(context, reference, self.durable_key)
+        destination, key = reference.destination, self.durable_key
+        if is_dead_letter:
+            return destination.store_dead_lettered(context, reference, key)
+        return destination.store_acknowledgement(context, reference, key)
 
     # messages that were acknowledged in open transactions
     def add_transacted(self, references: list[MessageReference]) -> None:
