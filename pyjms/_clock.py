@@ -1,14 +1,15 @@
 """The clock: the only module that reads the time or sleeps, so that tests can replace it.
 
 `now` is monotonic seconds, `time_ms` the wall clock in milliseconds (message headers), `sleep`,
-`wait` and `timeout` wait. `check_seconds` validates arguments in seconds. `install` replaces the
-clock of this process. (decisions D12)
+`wait` and `timeout` wait; `Waiters` are tasks that wait for a condition instead. `check_seconds`
+validates arguments in seconds. `install` replaces the clock of this process. (decisions D12)
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from numbers import Real
@@ -23,6 +24,7 @@ __all__ = [
     "Clock",
     "SystemClock",
     "TimeoutScope",
+    "Waiters",
     "check_seconds",
     "install",
     "now",
@@ -34,6 +36,36 @@ __all__ = [
 
 FOR_EVER: Final = "None waits for ever"
 _EXAMPLES: Final = "a number of seconds such as 0.5"
+
+
+class Waiters:
+    """The tasks that wait for one condition. Belongs to one loop.
+
+    Whoever changes the condition calls `wake`, also if nobody waits.
+    """
+
+    __slots__ = ("event",)
+
+    def __init__(self) -> None:
+        self.event: anyio.Event | None = None
+        """Set by the next `wake`; None: nobody waits, so that `wake` has no effect."""
+
+    async def wait(self) -> None:
+        """Wait until the next `wake`. Cancellable."""
+        if self.event is None:
+            self.event = anyio.Event()
+        await self.event.wait()
+
+    async def wait_while(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition()` is false; it is checked now and at each `wake`. Cancellable."""
+        while condition():
+            await self.wait()
+
+    def wake(self) -> None:
+        """Let the waiting tasks go on."""
+        event, self.event = self.event, None
+        if event is not None:
+            event.set()
 
 
 class TimeoutScope(Protocol):

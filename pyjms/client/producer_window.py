@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms.transport.writer import SpaceWaiters
+from pyjms._clock import Waiters
 
 __all__ = ["ProducerWindow"]
 
@@ -13,7 +13,7 @@ class ProducerWindow:
     def __init__(self, size: int) -> None:
         self.size = size
         self.usage: int = 0
-        self._space = SpaceWaiters()
+        self._space = Waiters()
 
     async def wait_for_space(self) -> None:
         """Wait while the window is full. If it is cancelled, nothing is sent."""

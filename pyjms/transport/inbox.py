@@ -15,10 +15,10 @@ from typing import Final, Generic, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
+from pyjms._clock import Waiters
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation
-from pyjms.transport.writer import SpaceWaiters
 
 __all__ = ["HIGH_WATER", "LOW_WATER", "Inbox"]
 
@@ -47,7 +47,7 @@ class Inbox(Generic[T]):
         self._stopped = False
         self._wake = anyio.Event()
         self._resumed: anyio.Event | None = None
-        self._space = SpaceWaiters()
+        self._space = Waiters()
         self._name = name
         self._task: BackgroundTask | None = None
 

@@ -19,43 +19,21 @@ low-water mark. The gap between them keeps a producer from being woken for every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import anyio
 from anyio.abc import ByteSendStream
 
+from pyjms._clock import Waiters
 from pyjms.transport.unsent import UnsentParts
 
-__all__ = ["HIGH_WATER", "LOW_WATER", "CoalescingWriter", "SpaceWaiters"]
+__all__ = ["HIGH_WATER", "LOW_WATER", "CoalescingWriter"]
 
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 _CHUNK: Final = 256 * 1024
 """Bytes of a long value that are passed to a stream at a time."""
-
-
-class SpaceWaiters:
-    """The tasks that wait until a queue has space. Belongs to one loop."""
-
-    __slots__ = ("event",)
-
-    def __init__(self) -> None:
-        self.event: anyio.Event | None = None
-        """Set when there is space; None: nobody waits."""
-
-    async def wait_while(self, is_full: Callable[[], bool]) -> None:
-        """Wait until `is_full()` is false, which is checked at each `wake`. Cancellable."""
-        while is_full():
-            if self.event is None:
-                self.event = anyio.Event()
-            await self.event.wait()
-
-    def wake(self) -> None:
-        """Let the waiting tasks look for space."""
-        event, self.event = self.event, None
-        if event is not None:
-            event.set()
 
 
 class CoalescingWriter:
@@ -77,7 +55,7 @@ class CoalescingWriter:
         self._closing = False
         self._dead = False
         self._wake = anyio.Event()
-        self._space = SpaceWaiters()
+        self._space = Waiters()
 
     @property
     def congested(self) -> bool:

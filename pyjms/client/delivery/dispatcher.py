@@ -33,10 +33,9 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 
-import anyio
 from anyio.lowlevel import checkpoint
 
-from pyjms._clock import now
+from pyjms._clock import Waiters, now
 from pyjms._wakeup import BackgroundTask, LoopHandle, Waiter, spawn
 from pyjms.client.interfaces import ListenerTarget
 from pyjms.client.tasks import background_failure
@@ -67,7 +66,7 @@ class ListenerDispatcher:
         self._queue: deque[ListenerTarget] = deque()
         self._sleeper: Waiter | None = None
         self._running: ListenerTarget | None = None
-        self._idle: anyio.Event | None = None
+        self._idle = Waiters()
         self._endings: list[Callable[[], object]] = []
         self._is_timed = False
         self._stopped = False
@@ -110,8 +109,6 @@ class ListenerDispatcher:
             and (consumer is None or consumer is self._running)
             and not self.is_own_call
         ):
-            if self._idle is None:
-                self._idle = anyio.Event()
             await self._idle.wait()
 
     def stop_soon(self) -> None:
@@ -187,6 +184,5 @@ class ListenerDispatcher:
 
     def _finished(self) -> None:
         self._running = None
-        if self._idle is not None:
-            self._idle.set()
-            self._idle = None
+        if self._idle.event is not None:
+            self._idle.wake()

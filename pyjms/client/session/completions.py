@@ -21,10 +21,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms._clock import Waiters
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.client.interfaces import ClientConnection, ListenerDispatch
@@ -88,7 +88,7 @@ class SendCompletions:
         self.outstanding: deque[_Send] = deque()
         """In the order of the sends; a send stays here until its callback has returned."""
         self._messages: set[int] = set()  # the id() of each message
-        self._changed: anyio.Event | None = None
+        self._changed = Waiters()
         self._is_calling = False
         self._failure: JMSException | None = None
         self._rest: BackgroundTask | None = None
@@ -149,8 +149,6 @@ class SendCompletions:
             if is_due and self._dispatcher.is_own_call:
                 await self.deliver_one()
                 continue
-            if self._changed is None:
-                self._changed = anyio.Event()
             await self._changed.wait()
 
     async def finish(self, producer_id: ProducerId | None = None) -> None:
@@ -189,7 +187,7 @@ class SendCompletions:
         finally:
             self._is_calling = False
             outstanding.popleft()
-            self._notify()
+            self._changed.wake()
         return bool(outstanding) and outstanding[0].outcome is not None
 
     def dispose(self, failure: JMSException | None) -> None:
@@ -217,17 +215,12 @@ class SendCompletions:
         send.outcome = outcome
         if self.outstanding[0] is send:
             self._dispatcher.wake(self)
-            self._notify()
+            self._changed.wake()
 
     def _has_outstanding(self, producer_id: ProducerId | None) -> bool:
         if producer_id is None:
             return bool(self.outstanding)
         return any(send.producer_id == producer_id for send in self.outstanding)
-
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, None
-        if changed is not None:
-            changed.set()
 
 
 def _as_jms(error: Exception) -> JMSException:
