@@ -14,7 +14,7 @@ from pyjms.errors import MessageEOFException, MessageFormatException, MessageNot
 from pyjms.jms.conversions import fit, fit_bytes, normalize, type_of
 from pyjms.jms.message import Message
 from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
-from pyjms.jms.typed_access import TypedReads
+from pyjms.jms.typed_access import TypedReads, TypedWrites
 
 __all__ = ["BytesMessage"]
 
@@ -35,7 +35,7 @@ _LAYOUTS: Final[dict[str, struct.Struct]] = {
 }
 
 
-class BytesMessage(TypedReads, Message):
+class BytesMessage(TypedReads, TypedWrites, Message):
     """A message of bytes.
 
     `data` is the whole body, readable in either mode; the `write_` and `read_` methods process it
@@ -94,14 +94,6 @@ class BytesMessage(TypedReads, Message):
         self.reset()
         return super().get_body(kind)
 
-    def read_boolean(self) -> bool:
-        """Read one byte; True if it is not zero.
-
-        All reads raise MessageNotReadableException while the message is write-only, and
-        MessageEOFException if fewer bytes are left; then the position does not change.
-        """
-        return cast("bool", self._read("boolean"))
-
     def read_unsigned_byte(self) -> int:
         """Read a byte from 0 to 255."""
         return cast("int", self._read("unsigned byte"))
@@ -150,43 +142,11 @@ class BytesMessage(TypedReads, Message):
         self._position += len(data)
         return data
 
-    def write_boolean(self, value: bool) -> None:
-        """Write one byte, 0 or 1.
-
-        All writes raise MessageNotWriteableException while the message is read-only and
-        MessageFormatException if the value is not of the type.
-        """
-        self._write("boolean", value)
-
-    def write_byte(self, value: int) -> None:
-        """Write a signed byte."""
-        self._write("byte", value)
-
-    def write_short(self, value: int) -> None:
-        """Write 16 bits, signed."""
-        self._write("short", value)
-
     def write_char(self, value: str) -> None:
         """Write one UTF-16 unit."""
         unit = ord(cast("str", fit(value, "char")))
         body = self._writable()
         body += unit.to_bytes(2, "big")
-
-    def write_int(self, value: int) -> None:
-        """Write 32 bits, signed."""
-        self._write("int", value)
-
-    def write_long(self, value: int) -> None:
-        """Write 64 bits, signed."""
-        self._write("long", value)
-
-    def write_float(self, value: float) -> None:
-        """Write a 32-bit float."""
-        self._write("float", value)
-
-    def write_double(self, value: float) -> None:
-        """Write a 64-bit float."""
-        self._write("double", value)
 
     def write_utf(self, value: str) -> None:
         """Write a 2-byte count and the string in modified UTF-8.

@@ -12,15 +12,17 @@ from typing import ClassVar, cast
 from pyjms.errors import MessageEOFException, MessageFormatException, MessageNotReadableException
 from pyjms.jms.conversions import BODY_READS, NULLS, convert, fit, fit_bytes, normalize
 from pyjms.jms.message import Message
-from pyjms.jms.typed_access import TypedReads
+from pyjms.jms.typed_access import TypedReads, TypedWrites
 
 __all__ = ["StreamMessage"]
 
 
-class StreamMessage(TypedReads, Message):
+class StreamMessage(TypedReads, TypedWrites, Message):
     """A message of typed values; write-only until `reset()`, read-only once received.
 
-    JMS: javax.jms.StreamMessage (JMS 1.1 section 3.11).
+    Reads also raise MessageFormatException if the conversion table has no entry or bytes are only
+    partly read, ValueError if a text cannot be converted or an integer is None, and TypeError if a
+    float or character is None. JMS: javax.jms.StreamMessage (JMS 1.1 section 3.11).
     """
 
     __slots__ = ("_bytes_ended", "_offset", "_position")
@@ -51,16 +53,6 @@ class StreamMessage(TypedReads, Message):
         self._position = 0
         self._offset = None
         self._bytes_ended = False
-
-    def read_boolean(self) -> bool:
-        """Read the next value as a bool.
-
-        All reads raise MessageNotReadableException while the message is write-only,
-        MessageEOFException past the end, MessageFormatException if the conversion table has no
-        entry or bytes are only partly read, ValueError if a text cannot be converted or an
-        integer is None, TypeError if a float or character is None. Then the position is unchanged.
-        """
-        return cast("bool", self._read("boolean"))
 
     def read_char(self) -> str:
         """Read the next value as one character."""
@@ -107,49 +99,17 @@ class StreamMessage(TypedReads, Message):
             self._finish_bytes()
         return data
 
-    def write_boolean(self, value: bool) -> None:
-        """Write a boolean.
-
-        All writes raise MessageNotWriteableException while the message is read-only and
-        MessageFormatException if the value is not of the type.
-        """
-        self._write(fit(value, "boolean"))
-
-    def write_byte(self, value: int) -> None:
-        """Write an 8-bit integer."""
-        self._write(fit(value, "byte"))
-
-    def write_short(self, value: int) -> None:
-        """Write a 16-bit integer."""
-        self._write(fit(value, "short"))
-
     def write_char(self, value: str) -> None:
         """Write one character, a UTF-16 unit."""
-        self._write(fit(value, "char"))
-
-    def write_int(self, value: int) -> None:
-        """Write a 32-bit integer."""
-        self._write(fit(value, "int"))
-
-    def write_long(self, value: int) -> None:
-        """Write a 64-bit integer."""
-        self._write(fit(value, "long"))
-
-    def write_float(self, value: float) -> None:
-        """Write a 32-bit float; the value is rounded to it."""
-        self._write(fit(value, "float"))
-
-    def write_double(self, value: float) -> None:
-        """Write a double."""
-        self._write(fit(value, "double"))
+        self._write("char", value)
 
     def write_string(self, value: str | None) -> None:
         """Write a string, or None."""
-        self._write(fit(value, "String"))
+        self._write("String", value)
 
     def write_bytes(self, value: bytes | None, offset: int = 0, length: int | None = None) -> None:
         """Write a copy of `value` as one value, or of `length` bytes of it from `offset`."""
-        self._write(fit_bytes(value, offset, length))
+        self._append(fit_bytes(value, offset, length))
 
     def write_object(self, value: object) -> None:
         """Write a bool, int, float, str, bytes, None or one of `pyjms.jms.types`.
@@ -157,9 +117,14 @@ class StreamMessage(TypedReads, Message):
         Raises:
             MessageFormatException: JMS has no type for the value.
         """
-        self._write(normalize(value, binary=True, containers=False))
+        self._append(normalize(value, binary=True, containers=False))
 
-    def _write(self, value: object) -> None:
+    def _write(self, kind: str, value: object) -> None:
+        fitted = fit(value, kind)
+        self._check_body_writable()
+        self._body.append(fitted)
+
+    def _append(self, value: object) -> None:
         self._check_body_writable()
         self._body.append(value)
 

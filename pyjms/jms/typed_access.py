@@ -1,4 +1,4 @@
-"""The typed getters, setters and reads that messages have in common. (jms-api 6 and 7)"""
+"""The typed getters, setters, reads and writes that messages have in common. (jms-api 6 and 7)"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 from pyjms.jms.conversions import fit
 
-__all__ = ["TypedGetters", "TypedReads", "TypedSetters"]
+__all__ = ["TypedGetters", "TypedReads", "TypedSetters", "TypedWrites"]
 
 
 class TypedSetters:
@@ -116,6 +116,10 @@ class TypedReads:
     def read_bytes(self, length: int | None = None) -> bytes | None:
         """Read up to `length` bytes; None at the end."""
 
+    def read_boolean(self) -> bool:
+        """Read the next value as a boolean; of bytes, True if the byte is not zero."""
+        return cast("bool", self._read("boolean"))
+
     def read_byte(self) -> int:
         """Read the next value as an 8-bit integer."""
         return cast("int", self._read("byte"))
@@ -147,3 +151,44 @@ class TypedReads:
             return -1
         buffer[: len(data)] = data
         return len(data)
+
+
+class TypedWrites:
+    """Writes values of a given JMS type to the end of a body.
+
+    All raise MessageNotWriteableException while the message is read-only and MessageFormatException
+    if the value is not of the type.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _write(self, kind: str, value: object) -> None: ...
+
+    def write_boolean(self, value: bool) -> None:
+        """Write a boolean."""
+        self._write("boolean", value)
+
+    def write_byte(self, value: int) -> None:
+        """Write a signed 8-bit integer."""
+        self._write("byte", value)
+
+    def write_short(self, value: int) -> None:
+        """Write a signed 16-bit integer."""
+        self._write("short", value)
+
+    def write_int(self, value: int) -> None:
+        """Write a signed 32-bit integer."""
+        self._write("int", value)
+
+    def write_long(self, value: int) -> None:
+        """Write a signed 64-bit integer."""
+        self._write("long", value)
+
+    def write_float(self, value: float) -> None:
+        """Write a 32-bit float; the value is rounded to it."""
+        self._write("float", value)
+
+    def write_double(self, value: float) -> None:
+        """Write a double."""
+        self._write("double", value)
