@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeAlias
 
-__all__ = ["AcknowledgeMode", "CacheLevel", "DeliveryMode"]
+__all__ = ["AcknowledgeMode", "CacheLevel", "DeliveryMode", "SessionMode"]
 
 
 class AcknowledgeMode(IntEnum):
@@ -15,6 +16,10 @@ class AcknowledgeMode(IntEnum):
     CLIENT = 2
     DUPS_OK = 3
     INDIVIDUAL = 4
+
+
+SessionMode: TypeAlias = AcknowledgeMode | int
+"""An acknowledge mode, or its number in JMS; a provider may have more numbers."""
 
 
 class DeliveryMode(IntEnum):

@@ -15,7 +15,7 @@ import anyio
 from pyjms._forwarding import delegated
 from pyjms.connection.cached_endpoints import CachedConsumer, CachedProducer
 from pyjms.connection.session_handle import SessionHandle
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.jms.api import Closeable, Connection, MessageConsumer, MessageProducer, Session
 from pyjms.jms.api.session import PullOptions
 from pyjms.jms.destination import Destination, Topic
@@ -39,12 +39,10 @@ class SessionEntry:
 
     __slots__ = ("connection", "consumers", "mode", "producers", "session", "uncommitted")
 
-    def __init__(
-        self, session: Session, connection: Connection, mode: AcknowledgeMode | int
-    ) -> None:
+    def __init__(self, session: Session, connection: Connection, mode: SessionMode) -> None:
         self.session: Session = session
         self.connection: Connection = connection
-        self.mode: AcknowledgeMode | int = mode
+        self.mode: SessionMode = mode
         self.producers: dict[Destination | None, MessageProducer] = {}
         self.consumers: dict[_ConsumerKey, MessageConsumer] = {}
         self.uncommitted: bool = False

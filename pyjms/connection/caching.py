@@ -7,7 +7,7 @@ from collections import deque
 from pyjms.connection.cached_session import CachedSession, SessionEntry
 from pyjms.connection.single import SingleConnectionFactory
 from pyjms.core.closing import quietly
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, Session
 from pyjms.jms.api.factory import check_least
 
@@ -60,10 +60,10 @@ class CachingConnectionFactory(SingleConnectionFactory):
         self.session_cache_size = session_cache_size
         self.cache_producers = cache_producers
         self.cache_consumers = cache_consumers
-        self._idle: dict[AcknowledgeMode | int, deque[SessionEntry]] = {}
+        self._idle: dict[SessionMode, deque[SessionEntry]] = {}
 
     async def _open_session(
-        self, connection: Connection, transacted: bool, acknowledge_mode: AcknowledgeMode | int
+        self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
     ) -> Session:
         mode = AcknowledgeMode.TRANSACTED if transacted else acknowledge_mode
         idle = self._idle.setdefault(mode, deque())

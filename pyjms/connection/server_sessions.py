@@ -11,7 +11,7 @@ import anyio
 from pyjms._logger import get_logger
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.core.closing import close_quietly
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import Closeable, Connection, MessageListener, ServerSession, Session
 from pyjms.jms.api.factory import check_least
@@ -47,7 +47,7 @@ class SimpleServerSessionPool(Closeable):
         *,
         size: int = 1,
         transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        acknowledge_mode: SessionMode = AcknowledgeMode.AUTO,
     ) -> None:
         check_least("size", size, 1)
         self._connection = connection

@@ -24,7 +24,7 @@ from pyjms._logger import get_logger
 from pyjms.connection.sharing import ConnectionSharing
 from pyjms.connection.transport_listeners import TransportListening
 from pyjms.core.closing import quietly
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
 from pyjms.jms.api import (
     Connection,
@@ -162,7 +162,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         return connection
 
     async def _open_session(
-        self, connection: Connection, transacted: bool, acknowledge_mode: AcknowledgeMode | int
+        self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
     ) -> Session:
         """Create a session on the physical connection; a caching factory may reuse one."""
         return await connection.create_session(transacted, acknowledge_mode)
@@ -198,7 +198,7 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
         self,
         factory: SingleConnectionFactory,
         sharing: ConnectionSharing,
-        open_session: Callable[[Connection, bool, AcknowledgeMode | int], Awaitable[Session]],
+        open_session: Callable[[Connection, bool, SessionMode], Awaitable[Session]],
     ) -> None:
         super().__init__(sharing.interruptions)
         self.factory = factory
@@ -277,9 +277,7 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
         return getattr(self._sharing.connection, "stats", None)
 
     async def create_session(
-        self,
-        transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> Session:
         """Create a session, or reuse a cached one."""
         return await self._open_session(await self._shared(), transacted, acknowledge_mode)

@@ -9,7 +9,7 @@ from typing import Any
 from pyjms.connection.delegating_factory import DelegatingConnection, WrappingConnectionFactory
 from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, active_transaction, bound
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import TransactionInProgressException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
 from pyjms.jms.api.delegating import DelegatingSession
@@ -81,9 +81,7 @@ class _TransactionAwareConnection(DelegatingConnection):
         self._factory = factory
 
     async def create_session(
-        self,
-        transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> Session:
         """Return the session of the current task's transaction, or else create one."""
         session = await self._factory.transactional_session()

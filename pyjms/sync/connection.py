@@ -11,7 +11,7 @@ from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
 from pyjms.client.options.blob_policy import BlobTransferPolicy
 from pyjms.client.options.client_options import ClientOptions
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.jms import api, domain
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.metadata import ConnectionMetaData
@@ -72,9 +72,7 @@ class Connection(CloseableFacade[api.Connection]):
     remove_transport_listener: Final = forwarding(ActiveMQConnection.remove_transport_listener)
 
     def create_session(
-        self,
-        transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> Session:
         """Create a session. Blocks.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from pyjms._wakeup import LoopHandle
-from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
 from pyjms.jms import api
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
@@ -185,7 +185,7 @@ class JMSContext(SessionOperations[api.JMSContext], CloseableFacade[api.JMSConte
     )
     create_map_message: Final = forwarding(api.JMSContext.create_map_message)
 
-    def create_context(self, session_mode: AcknowledgeMode | int) -> JMSContext:
+    def create_context(self, session_mode: SessionMode) -> JMSContext:
         """Create a context with a new session on the same connection. Blocks.
 
         The connection is closed with the last of its contexts.

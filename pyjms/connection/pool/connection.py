@@ -16,7 +16,7 @@ from pyjms.connection.pool.session_pool import SessionPool
 from pyjms.connection.pool.statistics import PoolStats
 from pyjms.connection.transport_listeners import SharedInterruptions, TransportListening
 from pyjms.core.closing import close_quietly, quietly
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import ConnectionClosedException, JMSException
 from pyjms.jms.api import Closeable, Connection, ExceptionListener, MessageTransformer, Session
 from pyjms.jms.destination import TemporaryQueue, TemporaryTopic
@@ -61,7 +61,7 @@ class PhysicalConnection:
         self._starting = anyio.Lock()
         self._is_started = False
         self._created_at = self._last_used = _clock.now()
-        self._pools: dict[AcknowledgeMode | int, SessionPool] = {}
+        self._pools: dict[SessionMode, SessionPool] = {}
         stats.created_connections.increment()
         stats.connections.increment()
         self._is_open = True
@@ -97,7 +97,7 @@ class PhysicalConnection:
                 await self.connection.start()
                 self._is_started = True
 
-    def sessions(self, transacted: bool, acknowledge_mode: AcknowledgeMode | int) -> SessionPool:
+    def sessions(self, transacted: bool, acknowledge_mode: SessionMode) -> SessionPool:
         """Return the session pool of a mode."""
         mode = AcknowledgeMode.TRANSACTED if transacted else acknowledge_mode
         pool = self._pools.get(mode)
@@ -204,9 +204,7 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
         return getattr(self._usable(), "stats", None)
 
     async def create_session(
-        self,
-        transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> Session:
         """Take a session from the pool, which opens a session if none is idle.
 

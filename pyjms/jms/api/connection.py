@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import NotRequired, TypedDict, Unpack
 
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api.connection_consumers import ConnectionConsumer, ServerSessionPool
 from pyjms.jms.api.endpoints import Closeable
@@ -62,9 +62,7 @@ class Connection(Closeable):
 
     @abstractmethod
     async def create_session(
-        self,
-        transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> Session:
         """Create a session.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ParamSpec, TypeVar
 
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api.connection import Connection, ExceptionListener
 from pyjms.jms.api.context_consumer import JMSConsumer
@@ -57,7 +57,7 @@ class JMSContext(SessionOperations):
     def __init__(
         self,
         shared: SharedByContexts,
-        session_mode: AcknowledgeMode | int,
+        session_mode: SessionMode,
         message_converter: BodyConverter | None = None,
     ) -> None:
         """Use the connection of `shared`.
@@ -128,7 +128,7 @@ class JMSContext(SessionOperations):
         """Pause the delivery of messages; waits for running listeners."""
         await self.connection.stop()
 
-    async def create_context(self, session_mode: AcknowledgeMode | int) -> JMSContext:
+    async def create_context(self, session_mode: SessionMode) -> JMSContext:
         """Create a context with a new session on the same connection.
 
         Raises:
@@ -330,7 +330,7 @@ class JMSContext(SessionOperations):
             raise IllegalStateException("The context is closed")
 
 
-def _mode(value: AcknowledgeMode | int) -> AcknowledgeMode:
+def _mode(value: SessionMode) -> AcknowledgeMode:
     try:
         return AcknowledgeMode(value)
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.jms.api.connection import Connection
 from pyjms.jms.api.context import JMSContext, SharedByContexts
 from pyjms.jms.api.context_producer import BodyConverter
@@ -43,7 +43,7 @@ class ConnectionFactory(ABC):
         self,
         user_name: str | None = None,
         password: str | None = None,
-        session_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        session_mode: SessionMode = AcknowledgeMode.AUTO,
         *,
         message_converter: BodyConverter | None = None,
     ) -> JMSContext:

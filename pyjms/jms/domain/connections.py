@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api.connection import Connection
 from pyjms.jms.api.factory import ConnectionFactory
@@ -29,9 +29,7 @@ class QueueConnection(Connection):
     """A connection for queues. JMS: javax.jms.QueueConnection (JMS 1.1 section 5.4)."""
 
     async def create_queue_session(
-        self,
-        transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> QueueSession:
         """Create a session that rejects topics; otherwise as `create_session`.
 
@@ -46,9 +44,7 @@ class TopicConnection(Connection):
     """A connection for topics. JMS: javax.jms.TopicConnection (JMS 1.1 section 6.4)."""
 
     async def create_topic_session(
-        self,
-        transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> TopicSession:
         """Create a session that rejects queues; otherwise as `create_session`.
 

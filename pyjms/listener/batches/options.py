@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyjms._clock import check_seconds
 from pyjms.client.options import MAX_PREFETCH_SIZE
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 
 __all__ = ["batches_can_be_acknowledged", "check_batches"]
 
 
-def batches_can_be_acknowledged(*, transacted: bool, mode: AcknowledgeMode | int | str) -> bool:
+def batches_can_be_acknowledged(*, transacted: bool, mode: SessionMode | str) -> bool:
     """Return whether the messages of a batch are acknowledged together, after its handling."""
     return transacted or mode in (AcknowledgeMode.CLIENT, "CLIENT_ACKNOWLEDGE")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 from pyjms._forwarding import TypedProperty
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.core.interceptors import InterceptorChain, Interceptors
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener, check_factory
 from pyjms.jms.destination import Destination
@@ -78,7 +78,7 @@ class ContainerOptions(TypedDict, total=False):
     pub_sub_no_local: bool
     client_id: str | None
     session_transacted: bool
-    session_acknowledge_mode: AcknowledgeMode | int | str
+    session_acknowledge_mode: SessionMode | str
     acknowledge_after_listener: bool
     expose_listener_session: bool
     accept_messages_while_stopping: bool
@@ -176,7 +176,7 @@ class ContainerProperties:
         self._durable = False
         self._shared = False
         self._session_transacted: bool | None = None
-        self._acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO
+        self._acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
 
     def set_options(self, options: Mapping[str, object]) -> None:
         """Set properties by name.
@@ -278,12 +278,12 @@ class ContainerProperties:
         self._session_transacted = value
 
     @property
-    def session_acknowledge_mode(self) -> AcknowledgeMode | int:
+    def session_acknowledge_mode(self) -> SessionMode:
         """When a message counts as consumed; JMS names ("CLIENT_ACKNOWLEDGE") are accepted."""
         return self._acknowledge_mode
 
     @session_acknowledge_mode.setter
-    def session_acknowledge_mode(self, value: AcknowledgeMode | int | str) -> None:
+    def session_acknowledge_mode(self, value: SessionMode | str) -> None:
         if isinstance(value, str):
             if value not in _ACKNOWLEDGE_MODES:
                 names = ", ".join(_ACKNOWLEDGE_MODES)

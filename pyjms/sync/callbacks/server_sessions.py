@@ -10,7 +10,7 @@ from anyio import to_thread
 from pyjms._wakeup import LoopHandle
 from pyjms.connection.server_sessions import SimpleServerSessionPool as CorePool
 from pyjms.core.workers import Worker
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.jms import api
 from pyjms.jms.message import Message
 from pyjms.sync.closing import BlockingListener, CloseableFacade
@@ -87,7 +87,7 @@ class SimpleServerSessionPool(CloseableFacade[CorePool]):
         *,
         size: int = 1,
         transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        acknowledge_mode: SessionMode = AcknowledgeMode.AUTO,
     ) -> None:
         loop: LoopHandle = connection.loop
 

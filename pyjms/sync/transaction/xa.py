@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Unpack
 
 from pyjms.client.xa import XAConnectionFactory as CoreXAConnectionFactory
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.jms import api
 from pyjms.jms.transaction import xa
 from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
@@ -87,9 +87,7 @@ class XAConnection(Connection):
     create_xa_session: Final = blocking_as(lambda: XASession, xa.XAConnection.create_xa_session)
 
     def create_session(
-        self,
-        transacted: bool = False,
-        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> XASession:
         """Create an XA session, whatever the arguments, as ActiveMQ does. Blocks."""
         del transacted, acknowledge_mode
