@@ -11,7 +11,7 @@ from pyjms.core.settings import TemplateSettings
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import DestinationResolutionException, IllegalStateException
 from pyjms.jms.api import Connection, MessageProducer, QueueBrowser, Session
-from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.destination import AnyDestination, Destination, Queue
 
 __all__ = [
     "BrowserCallback",
@@ -105,7 +105,7 @@ class TemplateExecution(TemplateSettings):
             return await call(action, session)
 
     async def execute_producer(
-        self, destination: Destination | str | None, action: ProducerCallback[_T]
+        self, destination: AnyDestination, action: ProducerCallback[_T]
     ) -> _T:
         """Return the result of `action(session, producer)`.
 
@@ -116,17 +116,12 @@ class TemplateExecution(TemplateSettings):
             async with using(await self._create_producer(session, target)) as producer:
                 return await call(action, session, producer)
 
-    async def browse(
-        self, destination: Destination | str | None, action: BrowserCallback[_T]
-    ) -> _T:
+    async def browse(self, destination: AnyDestination, action: BrowserCallback[_T]) -> _T:
         """Return the result of `action(session, browser)`; see `browse_selected`."""
         return await self.browse_selected(destination, None, action)
 
     async def browse_selected(
-        self,
-        destination: Destination | str | None,
-        selector: str | None,
-        action: BrowserCallback[_T],
+        self, destination: AnyDestination, selector: str | None, action: BrowserCallback[_T]
     ) -> _T:
         """Return the result of `action(session, browser)` for the messages that match `selector`.
 
@@ -158,7 +153,7 @@ class TemplateExecution(TemplateSettings):
         return producer
 
 
-def _not_a_queue(destination: Destination | str | None) -> Exception:
+def _not_a_queue(destination: AnyDestination) -> Exception:
     if destination is None:
         return IllegalStateException(
             "The default destination does not correspond to a queue",

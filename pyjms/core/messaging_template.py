@@ -11,7 +11,7 @@ from pyjms.core.settings import UNSET, Timeout
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory, Session
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import AnyDestination, Destination
 from pyjms.jms.message import Message
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import GenericMessage, MessagingMessageConverter
@@ -49,7 +49,7 @@ class JmsMessagingTemplate:
         self,
         template: JmsTemplate | ConnectionFactory,
         *,
-        default_destination: Destination | str | None = None,
+        default_destination: AnyDestination = None,
         message_converter: MessageConverter | None = None,
         converter: MessagingMessageConverter | None = None,
     ) -> None:
@@ -60,9 +60,7 @@ class JmsMessagingTemplate:
         self._message_converter = message_converter
         self._converter = converter
 
-    async def send(
-        self, destination: Destination | str | None, message: GenericMessage[Any]
-    ) -> None:
+    async def send(self, destination: AnyDestination, message: GenericMessage[Any]) -> None:
         """Send `message`, as `JmsTemplate.send` does.
 
         Raises:
@@ -74,7 +72,7 @@ class JmsMessagingTemplate:
 
     async def convert_and_send(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         headers: Mapping[str, object] | None = None,
         *,
@@ -91,7 +89,7 @@ class JmsMessagingTemplate:
 
     async def receive(
         self,
-        destination: Destination | str | None = None,
+        destination: AnyDestination = None,
         *,
         selector: str | None = None,
         timeout: Timeout = UNSET,
@@ -113,7 +111,7 @@ class JmsMessagingTemplate:
     @overload
     async def receive_and_convert(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         type: builtins.type[_T],
         *,
         selector: str | None = None,
@@ -123,7 +121,7 @@ class JmsMessagingTemplate:
     @overload
     async def receive_and_convert(
         self,
-        destination: Destination | str | None = None,
+        destination: AnyDestination = None,
         type: object = None,
         *,
         selector: str | None = None,
@@ -132,7 +130,7 @@ class JmsMessagingTemplate:
 
     async def receive_and_convert(
         self,
-        destination: Destination | str | None = None,
+        destination: AnyDestination = None,
         type: object = None,  # noqa: A002 - the JmsTemplate's word
         *,
         selector: str | None = None,
@@ -146,11 +144,7 @@ class JmsMessagingTemplate:
         return None if message is None else message.payload
 
     async def send_and_receive(
-        self,
-        destination: Destination | str | None,
-        message: GenericMessage[Any],
-        *,
-        timeout: Timeout = UNSET,
+        self, destination: AnyDestination, message: GenericMessage[Any], *, timeout: Timeout = UNSET
     ) -> GenericMessage[Any] | None:
         """Send a request and return its reply, as `JmsTemplate.send_and_receive` does.
 
@@ -164,7 +158,7 @@ class JmsMessagingTemplate:
     @overload
     async def convert_send_and_receive(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         headers: Mapping[str, object] | None = None,
         *,
@@ -176,7 +170,7 @@ class JmsMessagingTemplate:
     @overload
     async def convert_send_and_receive(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         headers: Mapping[str, object] | None = None,
         *,
@@ -187,7 +181,7 @@ class JmsMessagingTemplate:
 
     async def convert_send_and_receive(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         headers: Mapping[str, object] | None = None,
         *,
@@ -204,13 +198,13 @@ class JmsMessagingTemplate:
         return None if reply is None else reply.payload
 
     async def _receive(
-        self, destination: Destination | str | None, selector: str | None, timeout: Timeout
+        self, destination: AnyDestination, selector: str | None, timeout: Timeout
     ) -> Message | None:
         target = self._target(destination)
         return await self.jms_template.receive_selected(target, selector, timeout=timeout)
 
     async def _request(
-        self, destination: Destination | str | None, message: GenericMessage[Any], timeout: Timeout
+        self, destination: AnyDestination, message: GenericMessage[Any], timeout: Timeout
     ) -> Message | None:
         return await self.jms_template.send_and_receive(
             self._target(destination), self._creator(message), timeout=timeout
@@ -231,7 +225,7 @@ class JmsMessagingTemplate:
             self.jms_template.message_converter if own is None else own
         )
 
-    def _target(self, destination: Destination | str | None) -> Destination | str:
+    def _target(self, destination: AnyDestination) -> Destination | str:
         target = self.default_destination if destination is None else destination
         if target is None:
             raise IllegalStateException(

@@ -15,7 +15,7 @@ from pyjms.core.resources import BoundResource
 from pyjms.core.settings import UNSET, Timeout
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Session
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import AnyDestination, Destination
 from pyjms.jms.message import Message
 
 __all__ = ["TemplateReceiving"]
@@ -29,17 +29,13 @@ class TemplateReceiving(TemplateExecution):
     """Receives messages or their payloads, one per call."""
 
     async def receive(
-        self, destination: Destination | str | None = None, *, timeout: Timeout = UNSET
+        self, destination: AnyDestination = None, *, timeout: Timeout = UNSET
     ) -> Message | None:
         """Wait for a message as `receive_selected` does, and return it or None."""
         return await self.receive_selected(destination, None, timeout=timeout)
 
     async def receive_selected(
-        self,
-        destination: Destination | str | None,
-        selector: str | None,
-        *,
-        timeout: Timeout = UNSET,
+        self, destination: AnyDestination, selector: str | None, *, timeout: Timeout = UNSET
     ) -> Message | None:
         """Wait for a message that `selector` matches, and return it or None.
 
@@ -75,30 +71,22 @@ class TemplateReceiving(TemplateExecution):
 
     @overload
     async def receive_and_convert(
-        self, destination: Destination | str | None = None, *, timeout: Timeout = UNSET
+        self, destination: AnyDestination = None, *, timeout: Timeout = UNSET
     ) -> Any: ...
 
     @overload
     async def receive_and_convert(
-        self,
-        destination: Destination | str | None,
-        type: builtins.type[_T],
-        *,
-        timeout: Timeout = UNSET,
+        self, destination: AnyDestination, type: builtins.type[_T], *, timeout: Timeout = UNSET
     ) -> _T | None: ...
 
     @overload
     async def receive_and_convert(
-        self,
-        destination: Destination | str | None = None,
-        type: object = None,
-        *,
-        timeout: Timeout = UNSET,
+        self, destination: AnyDestination = None, type: object = None, *, timeout: Timeout = UNSET
     ) -> Any: ...
 
     async def receive_and_convert(
         self,
-        destination: Destination | str | None = None,
+        destination: AnyDestination = None,
         type: object = None,  # noqa: A002 - JMS's word
         *,
         timeout: Timeout = UNSET,
@@ -114,7 +102,7 @@ class TemplateReceiving(TemplateExecution):
     @overload
     async def receive_selected_and_convert(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         selector: str | None,
         type: builtins.type[_T],
         *,
@@ -124,7 +112,7 @@ class TemplateReceiving(TemplateExecution):
     @overload
     async def receive_selected_and_convert(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         selector: str | None,
         type: object = None,
         *,
@@ -133,7 +121,7 @@ class TemplateReceiving(TemplateExecution):
 
     async def receive_selected_and_convert(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         selector: str | None,
         type: object = None,  # noqa: A002 - JMS's word
         *,

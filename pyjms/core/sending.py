@@ -9,7 +9,7 @@ from pyjms._clock import check_seconds
 from pyjms.core.settings import TemplateSettings
 from pyjms.enums import DeliveryMode
 from pyjms.jms.api import Session
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import AnyDestination, Destination
 from pyjms.jms.message import Message
 from pyjms.support.headers import JmsHeaders
 
@@ -114,7 +114,7 @@ def prepare(
         known = ", ".join(sorted(_NAMES))
         raise TypeError(f"There is no option {min(unknown)!r} of a send; there are {known}")
 
-    def resolve(destination: Destination | str | None) -> Destination | None:
+    def resolve(destination: AnyDestination) -> Destination | None:
         return template.resolve_or_none(session, destination)
 
     for name, value in (options.get("properties") or {}).items():
@@ -154,7 +154,7 @@ def _set_property(
     message: Message,
     name: str,
     value: object,
-    resolve: Callable[[Destination | str | None], Destination | None],
+    resolve: Callable[[AnyDestination], Destination | None],
 ) -> None:
     if name == JmsHeaders.REPLY_TO and isinstance(value, Destination | str):
         message.reply_to = resolve(value)

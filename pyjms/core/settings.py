@@ -19,7 +19,7 @@ from pyjms.core.interceptors import (
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory, Session, check_factory
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import AnyDestination, Destination
 from pyjms.jms.message import DEFAULT_PRIORITY
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
@@ -268,7 +268,7 @@ class TemplateSettings(Variants):
         self.priority = settings.priority
         self.time_to_live = settings.time_to_live
 
-    def resolve(self, session: Session, destination: Destination | str | None) -> Destination:
+    def resolve(self, session: Session, destination: AnyDestination) -> Destination:
         """Return the destination for an object or a name, or the default destination.
 
         Raises:
@@ -282,9 +282,7 @@ class TemplateSettings(Variants):
             )
         return resolved
 
-    def resolve_or_none(
-        self, session: Session, destination: Destination | str | None
-    ) -> Destination | None:
+    def resolve_or_none(self, session: Session, destination: AnyDestination) -> Destination | None:
         """Resolve like `resolve`; return None if there is neither a destination nor a default."""
         if destination is None:
             destination = self.default_destination or self.default_destination_name

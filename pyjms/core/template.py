@@ -37,7 +37,7 @@ from pyjms.core.sending import (
 )
 from pyjms.core.settings import UNSET, Timeout
 from pyjms.jms.api import Session
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import AnyDestination, Destination
 from pyjms.jms.message import Message
 
 __all__ = [
@@ -62,10 +62,7 @@ class JmsTemplate(TemplateReceiving):
     """
 
     async def send(
-        self,
-        destination: Destination | str | None,
-        creator: MessageCreator,
-        **options: Unpack[SendOptions],
+        self, destination: AnyDestination, creator: MessageCreator, **options: Unpack[SendOptions]
     ) -> None:
         """Send the message that `creator(session)` returns.
 
@@ -88,7 +85,7 @@ class JmsTemplate(TemplateReceiving):
 
     async def convert_and_send(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         *,
         post_processor: MessagePostProcessor | None = None,
@@ -116,7 +113,7 @@ class JmsTemplate(TemplateReceiving):
 
     async def send_and_receive(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         creator: MessageCreator,
         *,
         response_queue: Destination | str | None = None,
@@ -152,7 +149,7 @@ class JmsTemplate(TemplateReceiving):
     @overload
     async def convert_send_and_receive(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         *,
         type: builtins.type[_T],
@@ -165,7 +162,7 @@ class JmsTemplate(TemplateReceiving):
     @overload
     async def convert_send_and_receive(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         *,
         type: object = None,
@@ -177,7 +174,7 @@ class JmsTemplate(TemplateReceiving):
 
     async def convert_send_and_receive(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         *,
         type: object = None,  # noqa: A002 - JMS's word
@@ -218,7 +215,7 @@ class JmsTemplate(TemplateReceiving):
 
     async def _create_and_send(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         creator: MessageCreator,
         post_processor: MessagePostProcessor | None,
         options: MessageOptions,
@@ -263,7 +260,7 @@ class JmsTemplate(TemplateReceiving):
 
     async def _request(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         creator: MessageCreator,
         post_processor: MessagePostProcessor | None,
         response_queue: Destination | str | None,

@@ -8,13 +8,14 @@ destination; `*` and a final `>` are wildcards for consumers. (jms-api 1; active
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from pyjms.errors import InvalidDestinationException
 
 __all__ = [
     "ADVISORY_PREFIX",
     "DEFAULT_DEAD_LETTER_QUEUE",
+    "AnyDestination",
     "Destination",
     "Queue",
     "TemporaryQueue",
@@ -144,6 +145,10 @@ class TemporaryTopic(Topic):
 
 
 _KINDS: tuple[type[Destination], ...] = (TemporaryQueue, TemporaryTopic, Queue, Topic)
+
+
+AnyDestination: TypeAlias = Destination | str | None
+"""A destination, its name, or None: the default destination."""
 
 
 def parse_destination(text: str, default: type[Destination] = Queue) -> Destination:

@@ -14,7 +14,7 @@ from pyjms.core.settings import TemplateOptions, TemplateSettings
 from pyjms.core.settings import Variants as CoreVariants
 from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
-from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.destination import AnyDestination, Queue
 from pyjms.sync.attributes import Attribute, attributes_of, variant_of
 from pyjms.sync.connection import Connection
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
@@ -117,7 +117,7 @@ class JmsTemplate(Variants[CoreTemplate], _Settings):
             return action(session)
 
     def execute_producer(
-        self, destination: Destination | str | None, action: Callable[[Session, MessageProducer], R]
+        self, destination: AnyDestination, action: Callable[[Session, MessageProducer], R]
     ) -> R:
         """Return the result of `action(session, producer)`, called in this thread.
 
@@ -132,7 +132,7 @@ class JmsTemplate(Variants[CoreTemplate], _Settings):
         return self.execute(run)
 
     def browse(
-        self, destination: Destination | str | None, action: Callable[[Session, QueueBrowser], R]
+        self, destination: AnyDestination, action: Callable[[Session, QueueBrowser], R]
     ) -> R:
         """Return the result of `action(session, browser)`; the messages stay in the queue.
 
@@ -143,7 +143,7 @@ class JmsTemplate(Variants[CoreTemplate], _Settings):
 
     def browse_selected(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         selector: str | None,
         action: Callable[[Session, QueueBrowser], R],
     ) -> R:

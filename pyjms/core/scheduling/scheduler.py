@@ -16,7 +16,7 @@ from pyjms.core.sending import SendOptions
 from pyjms.core.template import JmsTemplate
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.cron import normalized_cron
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import AnyDestination
 from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_CRON,
     AMQ_SCHEDULED_DELAY,
@@ -47,7 +47,7 @@ class JmsScheduler:
 
     async def schedule(
         self,
-        destination: Destination | str | None,
+        destination: AnyDestination,
         payload: object,
         *,
         cron: str | None = None,
@@ -171,9 +171,7 @@ def _schedule_properties(
     }
 
 
-def _version(
-    destination: Destination | str | None, payload: object, options: Mapping[str, Any]
-) -> str:
+def _version(destination: AnyDestination, payload: object, options: Mapping[str, Any]) -> str:
     """Return a digest of the schedule, which is the same in every process."""
     given = sorted((name, repr(value)) for name, value in options.items())
     text = f"{destination}|{payload!r}|{given}"
