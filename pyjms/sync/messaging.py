@@ -14,7 +14,7 @@ from pyjms.core.messaging_template import JmsMessagingTemplate as CoreMessagingT
 from pyjms.core.redrive import Redriven
 from pyjms.core.redrive import redrive as redrive_on_loop
 from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
-from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, AnyDestination, Destination
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms.sync.attributes import Attribute, ReadOnly, variant_of
 from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.template import JmsTemplate, Variants
