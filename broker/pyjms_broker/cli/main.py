@@ -99,14 +99,14 @@ def start(
     connectors in the configuration, it listens on 127.0.0.1:61616. --openwire replaces the
     connectors of the configuration.
     """
-    from pyjms_broker.cli.start import Source, run
+    import gc
 
-    raise typer.Exit(
-        run(
-            Source(uri, config, define, properties, ignore_unsupported),
-            data=data,
-            ephemeral=ephemeral,
-            openwire=openwire,
-            name=name,
-        )
-    )
+    gc.disable()  # until the broker runs: a fifth of the start would be searches among modules
+    try:
+        from pyjms_broker.cli.start import Source, run
+
+        source = Source(uri, config, define, properties, ignore_unsupported)
+        code = run(source, data=data, ephemeral=ephemeral, openwire=openwire, name=name)
+    finally:
+        gc.enable()
+    raise typer.Exit(code)

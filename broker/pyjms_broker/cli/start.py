@@ -67,9 +67,9 @@ def run(
 
 def _tune_garbage_collection() -> None:
     """Collect garbage less often: a backlog consists of many objects, none of them garbage."""
-    gc.collect()
-    gc.freeze()  # modules never become garbage
+    gc.freeze()  # modules never become garbage, and a collection would take as long as the start
     gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
 
 
 def make_service(

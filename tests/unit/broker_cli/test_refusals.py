@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pyjms_broker.cli.main import app
+from pyjms_broker.cli.start import Source, run
 
 
 @pytest.mark.parametrize(
@@ -27,6 +30,7 @@ def test_invalid_options_are_refused_in_one_line(arguments: list[str], sentence:
     assert sentence in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert "Traceback" not in result.output
+    assert gc.isenabled()  # again: it is not while the command loads its modules
 
 
 @pytest.mark.parametrize("command", ["list", "query", "bstat", "dstat", "purge", "status"])
@@ -80,8 +84,6 @@ def test_help_names_every_option_and_loads_no_broker() -> None:
 
 
 def test_a_port_in_use_is_a_failure_and_not_an_invalid_option(tmp_path: Path) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(
@@ -89,3 +91,14 @@ def test_a_port_in_use_is_a_failure_and_not_an_invalid_option(tmp_path: Path) ->
         )
     assert result.exit_code == 1, result.output
     assert f"127.0.0.1:{port}" in result.stderr
+
+
+def test_garbage_is_collected_while_the_broker_runs() -> None:
+    gc.disable()
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            code = run(Source(), data=None, ephemeral=True, openwire=address, name=None)
+        assert (code, gc.isenabled()) == (1, True)
+    finally:
+        gc.enable()
