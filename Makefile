@@ -29,6 +29,8 @@ endif
 
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
 SERVERS := activemq or postgresql or maven or browser or ldap
+# Where they and the tests with Spark are: collecting the others takes most of the time.
+FOLDERS := --server-folders
 
 .PHONY: run test spark servers integration java pythons check bench docs compiled nightly venv
 
@@ -49,14 +51,14 @@ test: venv
 
 # Pipelines on Spark: processes with a JVM each, four at a time.
 spark: venv
-	$(PYTEST) $(PARALLEL) -m "spark and not (nightly or pythons or $(SERVERS))" $(ALONE)
+	$(PYTEST) $(PARALLEL) $(FOLDERS) -m "spark and not (nightly or pythons or $(SERVERS))" $(ALONE)
 
 servers: venv
-	$(PYTEST) $(PARALLEL) -m "($(SERVERS)) and not (nightly or pythons)" $(ALONE)
+	$(PYTEST) $(PARALLEL) $(FOLDERS) -m "($(SERVERS)) and not (nightly or pythons)" $(ALONE)
 
 # Both of the above in one run: no worker waits at the end of the first.
 integration: venv
-	$(PYTEST) $(PARALLEL) -m "(spark or $(SERVERS)) and not (nightly or pythons)" $(ALONE)
+	$(PYTEST) $(PARALLEL) $(FOLDERS) -m "(spark or $(SERVERS)) and not (nightly or pythons)" $(ALONE)
 
 # The Java programs of these tests and the artifacts of Maven: each test makes what is absent, too.
 java: venv

@@ -12,10 +12,12 @@ import pytest
 from pyjms.testing.spark_names import run_pipeline, spark
 from tests.kit.runs.event_loops import one_loop_each
 from tests.kit.runs.parallel import (
+    SERVER_FOLDERS,
     FileOrGroupScheduling,
     add_groups,
     each_with_other_folders,
     longest_first,
+    outside_of_server_folders,
 )
 from tests.kit.runs.plain_logs import format_logs_plainly
 from tests.kit.runs.temporary_folders import keep_temporary_folders_in_memory
@@ -32,9 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run each coroutine test on asyncio and on trio, not on one of them only",
     )
+    parser.addoption(
+        "--server-folders",
+        action="store_true",
+        help="collect only the folders of tests that need servers or Spark",
+    )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("server_folders") and config.args == config.getini("testpaths"):
+        config.args = list(SERVER_FOLDERS)
     keep_temporary_folders_in_memory()
     # no test asserts wall-clock times, and the machine may be busy
     hypothesis.settings.register_profile(
@@ -68,6 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in without]
         config.hook.pytest_deselected(items=left_out)
     add_groups(items)
+    if outside := outside_of_server_folders(items):
+        raise pytest.UsageError(f"SERVER_FOLDERS lacks that of {', '.join(outside)}")
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         longest_first(items)
 

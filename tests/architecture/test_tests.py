@@ -14,6 +14,7 @@ import pytest
 from tests.kit.runs.event_loops import EVERY_LOOP, one_loop_each
 from tests.kit.runs.parallel import (
     SECONDS,
+    SERVER_FOLDERS,
     SOURCE_TREE,
     SPARK_FILES,
     SPARK_GROUPS,
@@ -114,14 +115,22 @@ def test_workers_collect_the_same_folders_in_other_orders() -> None:
     assert sorted(there) == sorted(tests)
 
 
+def test_workers_collect_the_folders_with_servers_in_other_orders() -> None:
+    orders = [_collected(number, *SERVER_FOLDERS) for number in range(3)]
+    assert len({order[0] for order in orders}) == 3
+    assert {frozenset(order) for order in orders} == {
+        frozenset(str(ROOT / folder) for folder in SERVER_FOLDERS)
+    }
+
+
 def test_a_worker_collects_a_selection_unchanged() -> None:
     assert _collected(1, "tests/unit") == ["tests/unit"]
 
 
-def _collected(number: int, selection: str = "tests") -> list[str]:
+def _collected(number: int, *selection: str) -> list[str]:
     """Return what one of three workers collects."""
     config: Any = SimpleNamespace(
-        args=[selection],
+        args=list(selection) or ["tests"],
         rootpath=ROOT,
         getini=lambda _: ["tests"],
         workerinput={"workerid": f"gw{number}", "workercount": 3},

@@ -47,6 +47,33 @@ SPARK_GROUPS: Final = frozenset(
 APART: Final = frozenset({"data", "kit"})
 """Folders without tests."""
 
+SERVER_MARKERS: Final = frozenset({"activemq", "browser", "ldap", "maven", "postgresql", "spark"})
+SERVER_FOLDERS: Final = (
+    "tests/integration/activemq",
+    "tests/integration/java",
+    "tests/integration/peers",
+    "tests/integration/spark",
+    "tests/integration/failover",
+    "tests/integration/security",
+    "tests/integration/tls",
+    "tests/integration/cli",
+    "tests/integration/console/browser",
+    "tests/integration/examples",
+    "tests/integration/jobs",
+    "tests/integration/management",
+    "tests/integration/network",
+    "tests/integration/postgresql",
+    "tests/integration/stomp",
+    "tests/integration/xa",
+    "tests/contract/store",
+    "tests/docs/pages",
+)
+"""Those of all tests with such a marker (`outside_of_server_folders` finds others).
+
+With `--server-folders` only these are collected: each worker spends seconds less on what it leaves
+out anyway.
+"""
+
 SECONDS_PER_TEST: Final = 0.03
 SECONDS: Final = {
     SPARK_SESSION: 350,
@@ -164,14 +191,28 @@ def each_with_other_folders(config: pytest.Config) -> None:
 
     Does nothing for a selection of tests. `longest_first` makes the orders equal again.
     """
-    if config.args != config.getini("testpaths"):
+    if config.args == list(SERVER_FOLDERS):
+        parts = [config.rootpath / folder for folder in SERVER_FOLDERS]
+    elif config.args == config.getini("testpaths"):
+        top = config.rootpath / config.args[0]
+        inner = [path for path in sorted(top.iterdir()) if path.is_dir() and path.name not in APART]
+        parts = [part for folder in inner for part in sorted(folder.iterdir()) if _has_tests(part)]
+    else:
         return
-    top = config.rootpath / config.args[0]
-    folders = [path for path in sorted(top.iterdir()) if path.is_dir() and path.name not in APART]
-    parts = [part for folder in folders for part in sorted(folder.iterdir()) if _has_tests(part)]
     worker: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
     start = len(parts) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     config.args = [str(part) for part in parts[start:] + parts[:start]]
+
+
+def outside_of_server_folders(items: Iterable[pytest.Item]) -> list[str]:
+    """Return the tests that need a server or Spark and are in none of `SERVER_FOLDERS`."""
+    folders = tuple(f"{folder}/" for folder in SERVER_FOLDERS)
+    others = (item for item in items if not item.nodeid.startswith(folders))
+    return [
+        item.nodeid
+        for item in others
+        if not SERVER_MARKERS.isdisjoint(mark.name for mark in item.iter_markers())
+    ]
 
 
 def _has_tests(path: Path) -> bool:
