@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyjms import _clock, _wakeup
 from pyjms._logger import get_logger
@@ -21,7 +21,7 @@ from pyjms_broker.api.context import ClientConnection
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.policy.map import PolicyMap
-    from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy, SlowConsumerWatch
+    from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
     from pyjms_broker.region.base_destination import BaseDestination
 
 __all__ = ["SlowConsumers", "WatchedStrategy"]
@@ -32,12 +32,17 @@ _REMOVAL_DELAY: Final = 1.0
 """Seconds until an aborted consumer is removed if its client has not closed it, as in ActiveMQ."""
 
 
-class WatchedStrategy(NamedTuple):
+class WatchedStrategy:
     """A strategy in use by destinations, and its number within the broker."""
 
-    number: int
-    strategy: SlowConsumerStrategy
-    watch: SlowConsumerWatch
+    __slots__ = ("destinations", "number", "strategy", "task", "watch")
+
+    def __init__(self, strategy: SlowConsumerStrategy, number: int) -> None:
+        self.strategy = strategy
+        self.number = number
+        self.watch = strategy.watch()
+        self.destinations: dict[BaseDestination, None] = {}
+        self.task: _wakeup.BackgroundTask | None = None
 
 
 class SlowConsumers:
@@ -49,7 +54,7 @@ class SlowConsumers:
         """Set the function that returns the subscription of a live consumer."""
         self._policy_map = policy_map
         self._live = live
-        self._watched: dict[int, _Watched] = {}
+        self._watched: dict[int, WatchedStrategy] = {}
         self._numbers = itertools.count(1)
         self._removals: dict[_wakeup.BackgroundTask, list[ConsumerId]] = {}
         """Tasks that remove aborted consumers, and these consumers."""
@@ -67,7 +72,7 @@ class SlowConsumers:
             return
         watched = self._watched.get(id(strategy))
         if watched is None:
-            watched = self._watched[id(strategy)] = _Watched(strategy, next(self._numbers))
+            watched = self._watched[id(strategy)] = WatchedStrategy(strategy, next(self._numbers))
         watched.destinations[destination] = None
         if self._is_running:
             self._start_task(watched)
@@ -92,7 +97,7 @@ class SlowConsumers:
 
     def strategies(self) -> list[WatchedStrategy]:
         """Return the strategies in use by destinations."""
-        return [WatchedStrategy(w.number, w.strategy, w.watch) for w in self._watched.values()]
+        return list(self._watched.values())
 
     def abort(self, subscription: Subscription, *, with_connection: bool) -> None:
         """Close a consumer, or its connection, at the request of an operator."""
@@ -111,12 +116,12 @@ class SlowConsumers:
         tasks += self._removals
         await _wakeup.end_tasks(*tasks)
 
-    def _start_task(self, watched: _Watched) -> None:
+    def _start_task(self, watched: WatchedStrategy) -> None:
         if watched.task is None:
             name = f"check of slow consumers every {watched.strategy.check_period:g} s"
             watched.task = _wakeup.spawn(self._check_periodically, watched, name=name)
 
-    async def _check_periodically(self, watched: _Watched) -> None:
+    async def _check_periodically(self, watched: WatchedStrategy) -> None:
         while True:
             await _clock.sleep(watched.strategy.check_period)
             try:
@@ -125,7 +130,7 @@ class SlowConsumers:
             except Exception:  # raised by a user's strategy
                 logger.exception("%s: the check of slow consumers failed", watched.strategy)
 
-    def _consumers(self, watched: _Watched) -> list[Subscription]:
+    def _consumers(self, watched: WatchedStrategy) -> list[Subscription]:
         """Return the distinct consumers of the destinations that are not aborted."""
         aborted = {each for removed in self._removals.values() for each in removed}
         found = {
@@ -173,19 +178,6 @@ class SlowConsumers:
 
         task = _wakeup.spawn(remove, name=f"removal of slow consumers of {connection}")
         self._removals[task] = consumers
-
-
-class _Watched:
-    """The destinations under one strategy."""
-
-    __slots__ = ("destinations", "number", "strategy", "task", "watch")
-
-    def __init__(self, strategy: SlowConsumerStrategy, number: int) -> None:
-        self.strategy = strategy
-        self.number = number
-        self.watch = strategy.watch()
-        self.destinations: dict[BaseDestination, None] = {}
-        self.task: _wakeup.BackgroundTask | None = None
 
 
 def _report_slow(subscription: Subscription) -> None:
