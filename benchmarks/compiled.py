@@ -34,6 +34,7 @@ MODULES = (
 )
 INTERPRETED = (
     "pyjms/wire/openwire/__init__.py",
+    "pyjms/wire/openwire/commands/__init__.py",  # mypyc does not compile `import *`
     "pyjms/wire/openwire/settings.py",  # a dataclass read once a connection
     "broker/pyjms_broker/region/__init__.py",
     "broker/pyjms_broker/region/dead_letter/__init__.py",

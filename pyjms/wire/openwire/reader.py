@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pyjms.errors import InvalidDestinationException, RemoteProtocolError
 from pyjms.jms.mutf8 import decode_mutf8
@@ -142,9 +142,8 @@ class Reader(ABC):
         if self.depth > MAX_NESTING_DEPTH:
             raise RemoteProtocolError(f"Structures nest deeper than {MAX_NESTING_DEPTH}")
         values: dict[str, Any] = {}
-        read = self._read
         for name, kind, accepts in layout_of(code, self.version):
-            values[name] = read[kind](self, accepts)
+            values[name] = _READ[kind](self, accepts)
         self.depth -= 1
         if code in DESTINATIONS:
             return _destination(code, values["physical_name"])
@@ -208,21 +207,22 @@ class Reader(ABC):
     def _nullable_bytes(self, _: frozenset[int]) -> bytes | None:
         return self._read_bytes(self._fixed(I32)) if self._flag() else None
 
-    _read: ClassVar[dict[int, Callable[[Any, frozenset[int]], object]]] = {
-        kinds.BOOLEAN: lambda self, _: self._flag(),
-        kinds.BYTE: lambda self, _: self._fixed(I8),
-        kinds.SHORT: lambda self, _: self._fixed(I16),
-        kinds.INT: lambda self, _: self._fixed(I32),
-        kinds.LONG: lambda self, _: self._long(),
-        kinds.STRING: lambda self, _: self._string(),
-        kinds.BYTES: _nullable_bytes,
-        kinds.MAGIC: lambda self, _: self._read_bytes(MAGIC_SIZE),
-        kinds.NESTED: nested,
-        kinds.CACHED: _cached,
-        kinds.ARRAY: _array,
-        kinds.THROWABLE: lambda self, _: self._throwable(0),
-    }
-    """The function that reads a field, by its kind."""
+
+_READ: Final[dict[int, Callable[[Reader, frozenset[int]], object]]] = {
+    kinds.BOOLEAN: lambda self, _: self._flag(),
+    kinds.BYTE: lambda self, _: self._fixed(I8),
+    kinds.SHORT: lambda self, _: self._fixed(I16),
+    kinds.INT: lambda self, _: self._fixed(I32),
+    kinds.LONG: lambda self, _: self._long(),
+    kinds.STRING: lambda self, _: self._string(),
+    kinds.BYTES: lambda self, accepts: self._nullable_bytes(accepts),
+    kinds.MAGIC: lambda self, _: self._read_bytes(MAGIC_SIZE),
+    kinds.NESTED: Reader.nested,
+    kinds.CACHED: lambda self, accepts: self._cached(accepts),
+    kinds.ARRAY: lambda self, accepts: self._array(accepts),
+    kinds.THROWABLE: lambda self, _: self._throwable(0),
+}
+"""The function that reads a field, by its kind."""
 
 
 class LooseReader(Reader):

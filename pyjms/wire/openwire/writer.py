@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
@@ -123,9 +123,8 @@ class Writer(ABC):
         self.depth += 1
         if self.depth > MAX_NESTING_DEPTH:
             raise LocalProtocolError(f"Structures nest deeper than {MAX_NESTING_DEPTH}")
-        write = self._write
         for name, kind, accepts in layout_of(code, self.version):
-            write[kind](self, getattr(value, name), accepts)
+            _WRITE[kind](self, getattr(value, name), accepts)
         self.depth -= 1
 
     def _cached(self, value: Structure | None, accepts: frozenset[int]) -> None:
@@ -195,21 +194,22 @@ class Writer(ABC):
             return message
         return message[: _LONGEST_MESSAGE - 3] + "..."
 
-    _write: ClassVar[dict[int, Callable[[Any, Any, frozenset[int]], None]]] = {
-        kinds.BOOLEAN: lambda self, value, _: self._flag(bool(value)),
-        kinds.BYTE: lambda self, value, _: self._fixed(I8, value),
-        kinds.SHORT: lambda self, value, _: self._fixed(I16, value),
-        kinds.INT: lambda self, value, _: self._fixed(I32, value),
-        kinds.LONG: lambda self, value, _: self._long(value),
-        kinds.STRING: lambda self, value, _: self._string(value),
-        kinds.BYTES: _bytes,
-        kinds.MAGIC: _magic,
-        kinds.NESTED: nested,
-        kinds.CACHED: _cached,
-        kinds.ARRAY: _array,
-        kinds.THROWABLE: lambda self, value, _: self._throwable(value, 0),
-    }
-    """The function that writes a field, by its kind."""
+
+_WRITE: Final[dict[int, Callable[[Writer, Any, frozenset[int]], None]]] = {
+    kinds.BOOLEAN: lambda self, value, _: self._flag(bool(value)),
+    kinds.BYTE: lambda self, value, _: self._fixed(I8, value),
+    kinds.SHORT: lambda self, value, _: self._fixed(I16, value),
+    kinds.INT: lambda self, value, _: self._fixed(I32, value),
+    kinds.LONG: lambda self, value, _: self._long(value),
+    kinds.STRING: lambda self, value, _: self._string(value),
+    kinds.BYTES: lambda self, value, accepts: self._bytes(value, accepts),
+    kinds.MAGIC: lambda self, value, accepts: self._magic(value, accepts),
+    kinds.NESTED: Writer.nested,
+    kinds.CACHED: lambda self, value, accepts: self._cached(value, accepts),
+    kinds.ARRAY: lambda self, value, accepts: self._array(value, accepts),
+    kinds.THROWABLE: lambda self, value, _: self._throwable(value, 0),
+}
+"""The function that writes a field, by its kind."""
 
 
 class LooseWriter(Writer):
