@@ -47,19 +47,25 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of drivers in long rounds: the bundled Java, and a cache of its classes."""
     folder = tmp_path_factory.mktemp("quick")
     made = {"TEST_SPARK_JAVA": "bundled", "XDG_CACHE_HOME": str(folder)}
+    run_until_java_has_ended(folder, made)
+    assert list(folder.glob("pyjms/aot/*.aot"))
+    return made
+
+
+def run_until_java_has_ended(folder: Path, more: Mapping[str, str]) -> None:
+    """Run the driver once, with more environment variables; Java writes its archives as it exits."""
+    folder.mkdir(exist_ok=True)
     broker = SparkBroker(folder)
     broker.start()
     try:
         broker.send("IN", ["a"])
         with (folder / "driver.log").open("a") as log:
-            child = _start_driver(folder, made, log, broker.url)
-            assert child.wait(240) == 0
-            while _exists(child.pid):  # Java writes the cache as it exits
+            child = _start_driver(folder, more, log, broker.url)
+            assert child.wait(240) == 0, (folder / "driver.log").read_text()[-3000:]
+            while _exists(child.pid):
                 time.sleep(0.1)
     finally:
         broker.stop()
-    assert list(folder.glob("pyjms/aot/*.aot"))
-    return made
 
 
 def _exists(group: int) -> bool:
