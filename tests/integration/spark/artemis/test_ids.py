@@ -33,7 +33,8 @@ from tests.kit.spark.brokers import SparkBroker
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(200)]
 artemis = pytest.mark.parametrize("broker", ["artemis"], indirect=True)
 activemq6 = pytest.mark.parametrize("broker", ["activemq6"], indirect=True)
-with_both_ids = pytest.mark.parametrize("id_column", [None, "id"])
+IDS = {"OF.ROWS": None, "OF.COLUMN": "id"}
+"""Queues with messages of both kinds of ids: that of the row's place, and that of a column."""
 HUNDRED = [f"m{number}" for number in range(100)]
 
 
@@ -43,12 +44,31 @@ def _connections() -> Iterator[None]:
     run_blocking(close_connections)
 
 
-def send(broker, numbers: Iterable[int], id_column: str | None = None, task: str = "q:0:0") -> None:
+def send(
+    broker,
+    numbers: Iterable[int],
+    id_column: str | None = None,
+    task: str = "q:0:0",
+    queue: str = "OUT",
+) -> None:
     """Send rows as the task of one partition of one batch does."""
-    options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
+    options = JmsOptions(broker.url, queue, exactly_once="ids", id_column=id_column)
     send_rows(
         options, [Row(text=f"m{n}", id=str(n)) for n in numbers], row_converter(options, task)
     )
+
+
+def send_to_both(broker, numbers: Iterable[int], task: str = "q:0:0") -> None:
+    for queue, id_column in IDS.items():
+        send(broker, numbers, id_column, task, queue)
+
+
+def counts(broker) -> list[int]:
+    return [broker.count(queue) for queue in IDS]
+
+
+def both_texts(broker) -> list[list[str]]:
+    return [broker.texts(queue) for queue in IDS]
 
 
 def restart(broker, how: str, **settings: str) -> None:
@@ -56,18 +76,15 @@ def restart(broker, how: str, **settings: str) -> None:
     broker.restart(how, **settings)
 
 
-@with_both_ids
-def test_ids_drop_what_is_still_there_over_restarts(
-    broker: SparkBroker, id_column: str | None
-) -> None:
-    send(broker, range(100), id_column)
-    send(broker, range(100), id_column)
-    assert broker.count("OUT") == 100
+def test_ids_drop_what_is_still_there_over_restarts(broker: SparkBroker) -> None:
+    send_to_both(broker, range(100))
+    send_to_both(broker, range(100))
+    assert counts(broker) == [100, 100]
     for end in ("stop", "kill"):
         restart(broker, end)
-        send(broker, range(100), id_column)
-        assert broker.count("OUT") == 100
-    assert broker.texts("OUT") == HUNDRED
+        send_to_both(broker, range(100))
+        assert counts(broker) == [100, 100]
+    assert both_texts(broker) == [HUNDRED, HUNDRED]
 
 
 def test_rows_with_their_own_ids_may_come_in_another_order_and_with_new_ones(
@@ -88,29 +105,25 @@ def test_ids_drop_what_was_consumed(broker: SparkBroker, rows: int, id_column: s
 
 
 @artemis
-@with_both_ids
-def test_artemis_knows_what_was_consumed_after_restarts(
-    broker: SparkBroker, id_column: str | None
-) -> None:
-    send(broker, range(100), id_column)
-    assert broker.texts("OUT") == HUNDRED
+def test_artemis_knows_what_was_consumed_after_restarts(broker: SparkBroker) -> None:
+    send_to_both(broker, range(100))
+    assert both_texts(broker) == [HUNDRED, HUNDRED]
     for end in ("stop", "kill"):
         restart(broker, end)
-        send(broker, range(100), id_column)
-        assert broker.count("OUT") == 0
+        send_to_both(broker, range(100))
+        assert counts(broker) == [0, 0]
 
 
 @activemq6
-@with_both_ids
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_activemq_does_not_know_what_was_consumed_before_a_restart(
-    broker: SparkBroker, id_column: str | None, end: str
+    broker: SparkBroker, end: str
 ) -> None:
-    send(broker, range(100), id_column)
-    assert broker.texts("OUT") == HUNDRED
+    send_to_both(broker, range(100))
+    assert both_texts(broker) == [HUNDRED, HUNDRED]
     restart(broker, end)
-    send(broker, range(100), id_column)
-    assert broker.count("OUT") == 100
+    send_to_both(broker, range(100))
+    assert counts(broker) == [100, 100]
 
 
 @activemq6
@@ -125,20 +138,17 @@ def test_activemq_doubles_what_was_consumed_and_is_beyond_the_audit(
 
 
 @artemis
-@with_both_ids
-def test_artemis_knows_the_last_20000_ids_of_an_address_from_all_tasks(
-    broker: SparkBroker, id_column: str | None
-) -> None:
-    send(broker, range(10_000), id_column, "q:0:0")
-    send(broker, range(10_000, 20_000), id_column, "q:0:1")
+def test_artemis_knows_the_last_20000_ids_of_an_address_from_all_tasks(broker: SparkBroker) -> None:
+    send_to_both(broker, range(10_000), "q:0:0")
+    send_to_both(broker, range(10_000, 20_000), "q:0:1")
     restart(broker, "kill")
-    assert len(broker.texts("OUT")) == 20_000
-    send(broker, range(5), id_column, "q:0:0")
-    send(broker, range(10_000, 10_005), id_column, "q:0:1")
-    assert broker.count("OUT") == 0
-    send(broker, range(20_000, 20_010), id_column, "q:0:2")
-    send(broker, range(5), id_column, "q:0:0")
-    assert broker.count("OUT") == 15
+    assert [len(texts) for texts in both_texts(broker)] == [20_000, 20_000]
+    send_to_both(broker, range(5), "q:0:0")
+    send_to_both(broker, range(10_000, 10_005), "q:0:1")
+    assert counts(broker) == [0, 0]
+    send_to_both(broker, range(20_000, 20_010), "q:0:2")
+    send_to_both(broker, range(5), "q:0:0")
+    assert counts(broker) == [15, 15]
 
 
 @artemis
