@@ -52,14 +52,20 @@ async def shop(service: BrokerService) -> AsyncIterator[RawClient]:
         yield await stack.enter_async_context(furnished(service))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def chromium() -> Path:
     if not CHROMIUM.exists():
         pytest.skip("no chromium: apt-get install chromium")
     return CHROMIUM
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """The only loop that Playwright runs on, one for all tests, as long as their browser."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
 async def browser(chromium: Path) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
