@@ -26,7 +26,10 @@ final class Interruptions {
         }
     }
 
-    /** Deliveries to a listener that loses its connection in its first call, and returns or throws once that is restored. */
+    /**
+     * Deliveries to a listener that loses its connection in its first call, and returns or throws once that is restored.
+     * A message that was delivered again is no dead letter, which would be waited for.
+     */
     private static Object interrupted(String url, String queue, String end, int mode) throws Exception {
         Probe.connected(url, c -> {
             Session session = Probe.auto(c);
@@ -80,6 +83,8 @@ final class Interruptions {
         } finally {
             connection.close();
         }
-        return Probe.connected(url, c -> Probe.map("deliveries", seen, "left", Probe.left(c, queue), "dead", Probe.dead(c, queue)));
+        boolean again = seen.stream().filter(delivery -> delivery.startsWith("first#")).count() > 1;
+        return Probe.connected(url, c -> Probe.map("deliveries", seen, "left", Probe.left(c, queue),
+                "dead", again ? null : Probe.dead(c, queue)));
     }
 }
