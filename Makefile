@@ -32,6 +32,7 @@ SERVERS := activemq or postgresql or maven or browser or ldap
 # Where they and the tests with Spark are: collecting the others takes most of the time.
 FOLDERS := --server-folders
 
+# What `make java` has put there for the JVMs of Spark, if it has.
 CLASSES := $(wildcard $(CURDIR)/build/java/archive-kit-spark/spark.jsa)
 ifneq ($(CLASSES),)
 export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(CLASSES) -Xlog:disable -Xlog:all=error:stderr
