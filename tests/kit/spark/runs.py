@@ -62,7 +62,9 @@ def run_until_java_has_ended(folder: Path, more: Mapping[str, str]) -> None:
         with (folder / "driver.log").open("a") as log:
             child = _start_driver(folder, more, log, broker.url)
             assert child.wait(240) == 0, (folder / "driver.log").read_text()[-3000:]
-            while _exists(child.pid):
+            for _ in range(1200):  # not for ever: without an init process what has ended stays
+                if not _exists(child.pid):
+                    break
                 time.sleep(0.1)
     finally:
         broker.stop()
