@@ -63,6 +63,7 @@ def _class_body(structure: Structure, structures: dict[str, Structure]) -> Itera
     slots = sorted([f.name for f in fields] + list(structure.local) + ["_hash"] * has_own_equality)
     yield "# fmt: off"
     yield from _fill("__slots__ = (", [f'"{slot}",' for slot in slots], ")")
+    yield f"TYPE: ClassVar[int] = {structure.code}"
     if structure.marshall_aware:
         yield "MARSHALL_AWARE: ClassVar[bool] = True"
     if fields:

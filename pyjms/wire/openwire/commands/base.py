@@ -51,11 +51,6 @@ class DataStructure:
     MARSHALL_AWARE: ClassVar[bool] = False
     OLDER_LAYOUTS: ClassVar[dict[int, tuple[Field, ...]]] = {}
 
-    def __init_subclass__(cls, *, code: int | None = None) -> None:
-        super().__init_subclass__()
-        if code is not None:
-            cls.TYPE = code
-
     def __repr__(self) -> str:
         fields = (
             f"{f.name}={getattr(self, f.name)!r}"

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-class JournalTopicAck(DataStructure, code=50):
+class JournalTopicAck(DataStructure):
     """Journal: a topic acknowledgement."""
 
     # generated: JournalTopicAck
@@ -31,6 +31,7 @@ class JournalTopicAck(DataStructure, code=50):
         "client_id", "destination", "message_id", "message_sequence_id", "subscription_name",
         "transaction_id",
     )
+    TYPE: ClassVar[int] = 50
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("destination", kinds.NESTED, 1, "Destination"),
         Field("message_id", kinds.NESTED, 1, "MessageId"),
@@ -54,12 +55,13 @@ class JournalTopicAck(DataStructure, code=50):
     # end generated
 
 
-class JournalQueueAck(DataStructure, code=52):
+class JournalQueueAck(DataStructure):
     """Journal: a queue acknowledgement."""
 
     # generated: JournalQueueAck
     # fmt: off
     __slots__ = ("destination", "message_ack")
+    TYPE: ClassVar[int] = 52
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("destination", kinds.NESTED, 1, "Destination"),
         Field("message_ack", kinds.NESTED, 1, "MessageAck"),
@@ -74,12 +76,13 @@ class JournalQueueAck(DataStructure, code=52):
     # end generated
 
 
-class JournalTrace(DataStructure, code=53):
+class JournalTrace(DataStructure):
     """Journal: a line of text."""
 
     # generated: JournalTrace
     # fmt: off
     __slots__ = ("message",)
+    TYPE: ClassVar[int] = 53
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("message", kinds.STRING, 1),)
 
     def __init__(self, message: str | None = None) -> None:
@@ -88,12 +91,13 @@ class JournalTrace(DataStructure, code=53):
     # end generated
 
 
-class JournalTransaction(DataStructure, code=54):
+class JournalTransaction(DataStructure):
     """Journal: a transaction's step."""
 
     # generated: JournalTransaction
     # fmt: off
     __slots__ = ("transaction_id", "type", "was_prepared")
+    TYPE: ClassVar[int] = 54
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("transaction_id", kinds.NESTED, 1, "TransactionId"), Field("type", kinds.BYTE, 1),
         Field("was_prepared", kinds.BOOLEAN, 1),
@@ -110,7 +114,7 @@ class JournalTransaction(DataStructure, code=54):
     # end generated
 
 
-class SubscriptionInfo(DataStructure, code=55):
+class SubscriptionInfo(DataStructure):
     """A durable subscription."""
 
     # generated: SubscriptionInfo
@@ -119,6 +123,7 @@ class SubscriptionInfo(DataStructure, code=55):
         "client_id", "destination", "no_local", "selector", "subscribed_destination",
         "subscription_name",
     )
+    TYPE: ClassVar[int] = 55
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("client_id", kinds.STRING, 1),
         Field("destination", kinds.CACHED, 1, "Destination"),
@@ -142,12 +147,13 @@ class SubscriptionInfo(DataStructure, code=55):
     # end generated
 
 
-class DiscoveryEvent(DataStructure, code=40):
+class DiscoveryEvent(DataStructure):
     """A broker found by a discovery agent."""
 
     # generated: DiscoveryEvent
     # fmt: off
     __slots__ = ("broker_name", "service_name")
+    TYPE: ClassVar[int] = 40
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("service_name", kinds.STRING, 1), Field("broker_name", kinds.STRING, 1),
     )
@@ -161,12 +167,13 @@ class DiscoveryEvent(DataStructure, code=40):
     # end generated
 
 
-class BrokerSubscriptionInfo(BaseCommand, code=92):
+class BrokerSubscriptionInfo(BaseCommand):
     """The durable subscriptions of a broker, for its bridges."""
 
     # generated: BrokerSubscriptionInfo
     # fmt: off
     __slots__ = ("broker_id", "broker_name", "subscription_infos")
+    TYPE: ClassVar[int] = 92
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("broker_id", kinds.NESTED, 12, "BrokerId"),
         Field("broker_name", kinds.STRING, 12),

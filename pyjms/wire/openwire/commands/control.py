@@ -30,12 +30,13 @@ __all__ = [
 ]
 
 
-class WireFormatInfo(Command, code=1):
+class WireFormatInfo(Command):
     """The first command of each side: version and offered settings."""
 
     # generated: WireFormatInfo
     # fmt: off
     __slots__ = ("magic", "marshalled_properties", "version")
+    TYPE: ClassVar[int] = 1
     MARSHALL_AWARE: ClassVar[bool] = True
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("magic", kinds.MAGIC, 1), Field("version", kinds.INT, 1),
@@ -53,32 +54,35 @@ class WireFormatInfo(Command, code=1):
     # end generated
 
 
-class KeepAliveInfo(BaseCommand, code=10):
+class KeepAliveInfo(BaseCommand):
     """Shows that the sender is alive."""
 
     # generated: KeepAliveInfo
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 10
     # fmt: on
     # end generated
 
 
-class ShutdownInfo(BaseCommand, code=11):
+class ShutdownInfo(BaseCommand):
     """The sender is about to close."""
 
     # generated: ShutdownInfo
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 11
     # fmt: on
     # end generated
 
 
-class ControlCommand(BaseCommand, code=14):
+class ControlCommand(BaseCommand):
     """A command given by name; clients do not use it."""
 
     # generated: ControlCommand
     # fmt: off
     __slots__ = ("command",)
+    TYPE: ClassVar[int] = 14
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("command", kinds.STRING, 1),
     )
@@ -93,22 +97,24 @@ class ControlCommand(BaseCommand, code=14):
     # end generated
 
 
-class FlushCommand(BaseCommand, code=15):
+class FlushCommand(BaseCommand):
     """Asks the peer to flush its buffers; clients do not use it."""
 
     # generated: FlushCommand
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 15
     # fmt: on
     # end generated
 
 
-class ConnectionError(BaseCommand, code=16):  # noqa: A001 - the wire's name
+class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
     """An error that is not the response to a command."""
 
     # generated: ConnectionError
     # fmt: off
     __slots__ = ("connection_id", "exception")
+    TYPE: ClassVar[int] = 16
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("exception", kinds.THROWABLE, 1),
         Field("connection_id", kinds.NESTED, 1, "ConnectionId"),
@@ -126,12 +132,13 @@ class ConnectionError(BaseCommand, code=16):  # noqa: A001 - the wire's name
     # end generated
 
 
-class ConsumerControl(BaseCommand, code=17):
+class ConsumerControl(BaseCommand):
     """Changes an open consumer: its prefetch, or closes it."""
 
     # generated: ConsumerControl
     # fmt: off
     __slots__ = ("close", "consumer_id", "destination", "flush", "prefetch", "start", "stop")
+    TYPE: ClassVar[int] = 17
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("destination", kinds.NESTED, 6, "Destination"),
         Field("close", kinds.BOOLEAN, 1), Field("consumer_id", kinds.NESTED, 1, "ConsumerId"),
@@ -158,7 +165,7 @@ class ConsumerControl(BaseCommand, code=17):
     # end generated
 
 
-class ConnectionControl(BaseCommand, code=18):
+class ConnectionControl(BaseCommand):
     """Tells a client of cluster changes, or asks it to close or resume."""
 
     # generated: ConnectionControl
@@ -167,6 +174,7 @@ class ConnectionControl(BaseCommand, code=18):
         "close", "connected_brokers", "exit", "fault_tolerant", "rebalance_connection",
         "reconnect_to", "resume", "suspend", "token",
     )
+    TYPE: ClassVar[int] = 18
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("close", kinds.BOOLEAN, 1), Field("exit", kinds.BOOLEAN, 1),
         Field("fault_tolerant", kinds.BOOLEAN, 1), Field("resume", kinds.BOOLEAN, 1),
@@ -197,12 +205,13 @@ class ConnectionControl(BaseCommand, code=18):
     # end generated
 
 
-class ProducerAck(BaseCommand, code=19):
+class ProducerAck(BaseCommand):
     """Returns `size` bytes to a producer's window."""
 
     # generated: ProducerAck
     # fmt: off
     __slots__ = ("producer_id", "size")
+    TYPE: ClassVar[int] = 19
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("producer_id", kinds.NESTED, 3, "ProducerId"),
         Field("size", kinds.INT, 3),
@@ -220,12 +229,13 @@ class ProducerAck(BaseCommand, code=19):
     # end generated
 
 
-class PartialCommand(Command, code=60):
+class PartialCommand(Command):
     """A part of a command, in one datagram."""
 
     # generated: PartialCommand
     # fmt: off
     __slots__ = ("command_id", "data")
+    TYPE: ClassVar[int] = 60
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("command_id", kinds.INT, 1), Field("data", kinds.BYTES, 1),
     )
@@ -237,22 +247,24 @@ class PartialCommand(Command, code=60):
     # end generated
 
 
-class LastPartialCommand(PartialCommand, code=61):
+class LastPartialCommand(PartialCommand):
     """The last part of a command."""
 
     # generated: LastPartialCommand
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 61
     # fmt: on
     # end generated
 
 
-class ReplayCommand(BaseCommand, code=65):
+class ReplayCommand(BaseCommand):
     """Requests that datagrams are sent again."""
 
     # generated: ReplayCommand
     # fmt: off
     __slots__ = ("first_nak_number", "last_nak_number")
+    TYPE: ClassVar[int] = 65
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("first_nak_number", kinds.INT, 1),
         Field("last_nak_number", kinds.INT, 1),
@@ -270,12 +282,13 @@ class ReplayCommand(BaseCommand, code=65):
     # end generated
 
 
-class Response(BaseCommand, code=30):
+class Response(BaseCommand):
     """The command succeeded."""
 
     # generated: Response
     # fmt: off
     __slots__ = ("correlation_id",)
+    TYPE: ClassVar[int] = 30
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("correlation_id", kinds.INT, 1),
     )
@@ -290,12 +303,13 @@ class Response(BaseCommand, code=30):
     # end generated
 
 
-class ExceptionResponse(Response, code=31):
+class ExceptionResponse(Response):
     """The command failed."""
 
     # generated: ExceptionResponse
     # fmt: off
     __slots__ = ("exception",)
+    TYPE: ClassVar[int] = 31
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *Response.LAYOUT, Field("exception", kinds.THROWABLE, 1),
     )
@@ -312,12 +326,13 @@ class ExceptionResponse(Response, code=31):
     # end generated
 
 
-class DataResponse(Response, code=32):
+class DataResponse(Response):
     """The command succeeded, with a value."""
 
     # generated: DataResponse
     # fmt: off
     __slots__ = ("data",)
+    TYPE: ClassVar[int] = 32
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *Response.LAYOUT, Field("data", kinds.NESTED, 1, "any"),
     )
@@ -334,12 +349,13 @@ class DataResponse(Response, code=32):
     # end generated
 
 
-class DataArrayResponse(Response, code=33):
+class DataArrayResponse(Response):
     """The command succeeded, with several values."""
 
     # generated: DataArrayResponse
     # fmt: off
     __slots__ = ("data",)
+    TYPE: ClassVar[int] = 33
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *Response.LAYOUT, Field("data", kinds.ARRAY, 1, "any"),
     )
@@ -357,12 +373,13 @@ class DataArrayResponse(Response, code=33):
     # end generated
 
 
-class IntegerResponse(Response, code=34):
+class IntegerResponse(Response):
     """The command succeeded, with a number."""
 
     # generated: IntegerResponse
     # fmt: off
     __slots__ = ("result",)
+    TYPE: ClassVar[int] = 34
     LAYOUT: ClassVar[tuple[Field, ...]] = (*Response.LAYOUT, Field("result", kinds.INT, 1))
 
     def __init__(

@@ -52,12 +52,13 @@ class TransactionType(IntEnum):
     END = 7
 
 
-class MessagePull(BaseCommand, code=20):
+class MessagePull(BaseCommand):
     """Requests one message without prefetch; `timeout` in ms, 0 for ever, -1 do not wait."""
 
     # generated: MessagePull
     # fmt: off
     __slots__ = ("consumer_id", "correlation_id", "destination", "message_id", "timeout")
+    TYPE: ClassVar[int] = 20
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("consumer_id", kinds.CACHED, 2, "ConsumerId"),
         Field("destination", kinds.CACHED, 2, "Destination"), Field("timeout", kinds.LONG, 2),
@@ -82,7 +83,7 @@ class MessagePull(BaseCommand, code=20):
     # end generated
 
 
-class MessageDispatch(BaseCommand, code=21):
+class MessageDispatch(BaseCommand):
     """A message for a consumer; without a message, the end of a browse or of a pull.
 
     `rollback_cause` is the client's own and not sent: why its listener failed, as in ActiveMQ.
@@ -93,6 +94,7 @@ class MessageDispatch(BaseCommand, code=21):
     __slots__ = (
         "consumer_id", "destination", "message", "redelivery_counter", "rollback_cause",
     )
+    TYPE: ClassVar[int] = 21
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("consumer_id", kinds.CACHED, 1, "ConsumerId"),
         Field("destination", kinds.CACHED, 1, "Destination"),
@@ -117,7 +119,7 @@ class MessageDispatch(BaseCommand, code=21):
     # end generated
 
 
-class MessageAck(BaseCommand, code=22):
+class MessageAck(BaseCommand):
     """What happened to the messages from first to last, as AckType says."""
 
     # generated: MessageAck
@@ -126,6 +128,7 @@ class MessageAck(BaseCommand, code=22):
         "ack_type", "consumer_id", "destination", "first_message_id", "last_message_id",
         "message_count", "poison_cause", "transaction_id",
     )
+    TYPE: ClassVar[int] = 22
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("destination", kinds.CACHED, 1, "Destination"),
         Field("transaction_id", kinds.CACHED, 1, "TransactionId"),
@@ -157,12 +160,13 @@ class MessageAck(BaseCommand, code=22):
     # end generated
 
 
-class MessageDispatchNotification(BaseCommand, code=90):
+class MessageDispatchNotification(BaseCommand):
     """Tells a slave broker which consumer received a message."""
 
     # generated: MessageDispatchNotification
     # fmt: off
     __slots__ = ("consumer_id", "delivery_sequence_id", "destination", "message_id")
+    TYPE: ClassVar[int] = 90
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("consumer_id", kinds.CACHED, 1, "ConsumerId"),
         Field("destination", kinds.CACHED, 1, "Destination"),
@@ -185,12 +189,13 @@ class MessageDispatchNotification(BaseCommand, code=90):
     # end generated
 
 
-class TransactionInfo(BaseCommand, code=7):
+class TransactionInfo(BaseCommand):
     """A step of a transaction; see TransactionType."""
 
     # generated: TransactionInfo
     # fmt: off
     __slots__ = ("connection_id", "transaction_id", "type")
+    TYPE: ClassVar[int] = 7
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
         Field("transaction_id", kinds.CACHED, 1, "TransactionId"), Field("type", kinds.BYTE, 1),

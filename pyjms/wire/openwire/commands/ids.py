@@ -24,12 +24,13 @@ __all__ = [
 ]
 
 
-class BrokerId(ValueIdentifier, code=124):
+class BrokerId(ValueIdentifier):
     """A broker."""
 
     # generated: BrokerId
     # fmt: off
     __slots__ = ("value",)
+    TYPE: ClassVar[int] = 124
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
     def __init__(self, value: str | None = None) -> None:
@@ -43,12 +44,13 @@ class BrokerId(ValueIdentifier, code=124):
         return self.value or ""
 
 
-class ConnectionId(ValueIdentifier, code=120):
+class ConnectionId(ValueIdentifier):
     """A connection: `ID:host-port-millis-n:1`."""
 
     # generated: ConnectionId
     # fmt: off
     __slots__ = ("value",)
+    TYPE: ClassVar[int] = 120
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
     def __init__(self, value: str | None = None) -> None:
@@ -62,12 +64,13 @@ class ConnectionId(ValueIdentifier, code=120):
         return self.value or ""
 
 
-class SessionId(ValueIdentifier, code=121):
+class SessionId(ValueIdentifier):
     """A session of a connection, from 1; -1 is the one that needs no SessionInfo."""
 
     # generated: SessionId
     # fmt: off
     __slots__ = ("connection_id", "value")
+    TYPE: ClassVar[int] = 121
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("value", kinds.LONG, 1),
     )
@@ -84,12 +87,13 @@ class SessionId(ValueIdentifier, code=121):
         return f"{self.connection_id}:{self.value}"
 
 
-class ConsumerId(ValueIdentifier, code=122):
+class ConsumerId(ValueIdentifier):
     """A consumer of a session."""
 
     # generated: ConsumerId
     # fmt: off
     __slots__ = ("connection_id", "session_id", "value")
+    TYPE: ClassVar[int] = 122
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("session_id", kinds.LONG, 1),
         Field("value", kinds.LONG, 1),
@@ -110,12 +114,13 @@ class ConsumerId(ValueIdentifier, code=122):
         return f"{self.connection_id}:{self.session_id}:{self.value}"
 
 
-class ProducerId(ValueIdentifier, code=123):
+class ProducerId(ValueIdentifier):
     """A producer of a session."""
 
     # generated: ProducerId
     # fmt: off
     __slots__ = ("connection_id", "session_id", "value")
+    TYPE: ClassVar[int] = 123
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", kinds.STRING, 1), Field("value", kinds.LONG, 1),
         Field("session_id", kinds.LONG, 1),
@@ -136,7 +141,7 @@ class ProducerId(ValueIdentifier, code=123):
         return f"{self.connection_id}:{self.session_id}:{self.value}"
 
 
-class MessageId(Identifier, code=110):
+class MessageId(Identifier):
     """A message: its producer and that producer's sequence number, from 1."""
 
     # generated: MessageId
@@ -144,6 +149,7 @@ class MessageId(Identifier, code=110):
     __slots__ = (
         "_hash", "broker_sequence_id", "producer_id", "producer_sequence_id", "text_view",
     )
+    TYPE: ClassVar[int] = 110
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("text_view", kinds.STRING, 10),
         Field("producer_id", kinds.CACHED, 1, "ProducerId"),
@@ -185,12 +191,13 @@ class TransactionId(ValueIdentifier):
     __slots__ = ()
 
 
-class LocalTransactionId(TransactionId, code=111):
+class LocalTransactionId(TransactionId):
     """A transaction of one connection, from 1."""
 
     # generated: LocalTransactionId
     # fmt: off
     __slots__ = ("connection_id", "value")
+    TYPE: ClassVar[int] = 111
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("value", kinds.LONG, 1), Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
     )
@@ -207,12 +214,13 @@ class LocalTransactionId(TransactionId, code=111):
         return f"TX:{self.connection_id}:{self.value}"
 
 
-class XATransactionId(TransactionId, code=112):
+class XATransactionId(TransactionId):
     """A branch of a distributed transaction."""
 
     # generated: XATransactionId
     # fmt: off
     __slots__ = ("branch_qualifier", "format_id", "global_transaction_id")
+    TYPE: ClassVar[int] = 112
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("format_id", kinds.INT, 1), Field("global_transaction_id", kinds.BYTES, 1),
         Field("branch_qualifier", kinds.BYTES, 1),

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-class ActiveMQMessage(BaseCommand, code=23):
+class ActiveMQMessage(BaseCommand):
     """A message without a body; the base of all message types.
 
     `raw` is not a field: the body as received (loose, uncached, version 12, without size and
@@ -43,6 +43,7 @@ class ActiveMQMessage(BaseCommand, code=23):
         "priority", "producer_id", "raw", "received_by_df_bridge", "redelivery_counter",
         "reply_to", "target_consumer_id", "timestamp", "transaction_id", "type", "user_id",
     )
+    TYPE: ClassVar[int] = 23
     MARSHALL_AWARE: ClassVar[bool] = True
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("producer_id", kinds.CACHED, 1, "ProducerId"),
@@ -123,62 +124,68 @@ class ActiveMQMessage(BaseCommand, code=23):
     # end generated
 
 
-class ActiveMQBytesMessage(ActiveMQMessage, code=24):
+class ActiveMQBytesMessage(ActiveMQMessage):
     """A message of raw bytes."""
 
     # generated: ActiveMQBytesMessage
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 24
     # fmt: on
     # end generated
 
 
-class ActiveMQMapMessage(ActiveMQMessage, code=25):
+class ActiveMQMapMessage(ActiveMQMessage):
     """A message of names and typed values."""
 
     # generated: ActiveMQMapMessage
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 25
     # fmt: on
     # end generated
 
 
-class ActiveMQObjectMessage(ActiveMQMessage, code=26):
+class ActiveMQObjectMessage(ActiveMQMessage):
     """A message with a serialized Java object, opaque here."""
 
     # generated: ActiveMQObjectMessage
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 26
     # fmt: on
     # end generated
 
 
-class ActiveMQStreamMessage(ActiveMQMessage, code=27):
+class ActiveMQStreamMessage(ActiveMQMessage):
     """A message of a sequence of typed values."""
 
     # generated: ActiveMQStreamMessage
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 27
     # fmt: on
     # end generated
 
 
-class ActiveMQTextMessage(ActiveMQMessage, code=28):
+class ActiveMQTextMessage(ActiveMQMessage):
     """A message of text."""
 
     # generated: ActiveMQTextMessage
     # fmt: off
     __slots__ = ()
+    TYPE: ClassVar[int] = 28
     # fmt: on
     # end generated
 
 
-class ActiveMQBlobMessage(ActiveMQMessage, code=29):
+class ActiveMQBlobMessage(ActiveMQMessage):
     """A message that refers to a large body stored elsewhere."""
 
     # generated: ActiveMQBlobMessage
     # fmt: off
     __slots__ = ("deleted_by_broker", "mime_type", "remote_blob_url")
+    TYPE: ClassVar[int] = 29
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *ActiveMQMessage.LAYOUT, Field("remote_blob_url", kinds.STRING, 3),
         Field("mime_type", kinds.STRING, 3), Field("deleted_by_broker", kinds.BOOLEAN, 3),

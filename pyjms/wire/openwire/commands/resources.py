@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class BrokerInfo(BaseCommand, code=2):
+class BrokerInfo(BaseCommand):
     """Describes a broker; a network bridge sends it to introduce itself."""
 
     # generated: BrokerInfo
@@ -38,6 +38,7 @@ class BrokerInfo(BaseCommand, code=2):
         "duplex_connection", "fault_tolerant_configuration", "master_broker",
         "network_connection", "network_properties", "peer_broker_infos", "slave_broker",
     )
+    TYPE: ClassVar[int] = 2
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("broker_id", kinds.CACHED, 1, "BrokerId"),
         Field("broker_url", kinds.STRING, 1),
@@ -78,7 +79,7 @@ class BrokerInfo(BaseCommand, code=2):
     # end generated
 
 
-class ConnectionInfo(BaseCommand, code=3):
+class ConnectionInfo(BaseCommand):
     """Opens a connection, with its ids and credentials."""
 
     # generated: ConnectionInfo
@@ -88,6 +89,7 @@ class ConnectionInfo(BaseCommand, code=3):
         "connection_id", "failover_reconnect", "fault_tolerant", "manageable", "password",
         "user_name",
     )
+    TYPE: ClassVar[int] = 3
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
         Field("client_id", kinds.STRING, 1), Field("password", kinds.STRING, 1),
@@ -123,12 +125,13 @@ class ConnectionInfo(BaseCommand, code=3):
     # end generated
 
 
-class SessionInfo(BaseCommand, code=4):
+class SessionInfo(BaseCommand):
     """Opens a session."""
 
     # generated: SessionInfo
     # fmt: off
     __slots__ = ("session_id",)
+    TYPE: ClassVar[int] = 4
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("session_id", kinds.CACHED, 1, "SessionId"),
     )
@@ -144,12 +147,13 @@ class SessionInfo(BaseCommand, code=4):
     # end generated
 
 
-class NetworkBridgeFilter(DataStructure, code=91):
+class NetworkBridgeFilter(DataStructure):
     """Limits the messages and consumers that a network bridge forwards."""
 
     # generated: NetworkBridgeFilter
     # fmt: off
     __slots__ = ("consumer_ttl", "message_ttl", "network_broker_id")
+    TYPE: ClassVar[int] = 91
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("network_broker_id", kinds.CACHED, 1, "BrokerId"),
         Field("message_ttl", kinds.INT, 10), Field("consumer_ttl", kinds.INT, 10),
@@ -173,7 +177,7 @@ class NetworkBridgeFilter(DataStructure, code=91):
     # end generated
 
 
-class ConsumerInfo(BaseCommand, code=5):
+class ConsumerInfo(BaseCommand):
     """Opens a consumer."""
 
     # generated: ConsumerInfo
@@ -185,6 +189,7 @@ class ConsumerInfo(BaseCommand, code=5):
         "optimized_acknowledge", "prefetch_size", "priority", "retroactive", "selector",
         "subscription_name",
     )
+    TYPE: ClassVar[int] = 5
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("consumer_id", kinds.CACHED, 1, "ConsumerId"),
         Field("browser", kinds.BOOLEAN, 1),
@@ -242,12 +247,13 @@ class ConsumerInfo(BaseCommand, code=5):
     # end generated
 
 
-class ProducerInfo(BaseCommand, code=6):
+class ProducerInfo(BaseCommand):
     """Opens a producer; without a destination it is anonymous."""
 
     # generated: ProducerInfo
     # fmt: off
     __slots__ = ("broker_path", "destination", "dispatch_async", "producer_id", "window_size")
+    TYPE: ClassVar[int] = 6
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("producer_id", kinds.CACHED, 1, "ProducerId"),
         Field("destination", kinds.CACHED, 1, "Destination"),
@@ -271,12 +277,13 @@ class ProducerInfo(BaseCommand, code=6):
     # end generated
 
 
-class DestinationInfo(BaseCommand, code=8):
+class DestinationInfo(BaseCommand):
     """Adds (operation_type 0) or removes (1) a destination."""
 
     # generated: DestinationInfo
     # fmt: off
     __slots__ = ("broker_path", "connection_id", "destination", "operation_type", "timeout")
+    TYPE: ClassVar[int] = 8
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
         Field("destination", kinds.CACHED, 1, "Destination"),
@@ -301,12 +308,13 @@ class DestinationInfo(BaseCommand, code=8):
     # end generated
 
 
-class RemoveInfo(BaseCommand, code=12):
+class RemoveInfo(BaseCommand):
     """Removes the connection, session, consumer or producer `object_id`."""
 
     # generated: RemoveInfo
     # fmt: off
     __slots__ = ("last_delivered_sequence_id", "object_id")
+    TYPE: ClassVar[int] = 12
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("object_id", kinds.CACHED, 1, "any"),
         Field("last_delivered_sequence_id", kinds.LONG, 5),
@@ -325,12 +333,13 @@ class RemoveInfo(BaseCommand, code=12):
     # end generated
 
 
-class RemoveSubscriptionInfo(BaseCommand, code=9):
+class RemoveSubscriptionInfo(BaseCommand):
     """Deletes a durable subscription."""
 
     # generated: RemoveSubscriptionInfo
     # fmt: off
     __slots__ = ("client_id", "connection_id", "subscription_name")
+    TYPE: ClassVar[int] = 9
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
         Field("subscription_name", kinds.STRING, 1), Field("client_id", kinds.STRING, 1),
