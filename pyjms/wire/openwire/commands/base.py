@@ -1,10 +1,9 @@
 """The base of all data structures on the wire: a type code and a layout.
 
-A class names its type code in its class statement: `class SessionInfo(BaseCommand, code=4)`. Its
-attribute `LAYOUT` lists its fields in wire order, and the marshallers iterate over it. `__slots__`,
-`LAYOUT` and the constructor are generated from codegen/commands.yaml. Constructors take a class's
-fields in wire order, then `command_id` and `response_required`. Fields are plain attributes in
-snake_case.
+A class names its type code, `TYPE`, and lists its fields in `LAYOUT` in wire order; the marshallers
+iterate over it. `__slots__`, `TYPE`, `LAYOUT` and the constructor are generated from
+codegen/commands.yaml. Constructors take a class's fields in wire order, then `command_id` and
+`response_required`. Fields are plain attributes in snake_case.
 
 Identifiers compare and hash by value. Every other structure is mutable and compares by
 identity, so that it can be a dict key or a member of a set; `contents` returns a representation
