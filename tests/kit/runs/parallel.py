@@ -205,13 +205,17 @@ def each_with_other_folders(config: pytest.Config) -> None:
 
 
 def outside_of_server_folders(items: Iterable[pytest.Item]) -> list[str]:
-    """Return the tests that need a server or Spark and are in none of `SERVER_FOLDERS`."""
+    """Return the tests that need a server or Spark and are in none of `SERVER_FOLDERS`.
+
+    Nightly ones may be elsewhere: no run of these folders has them.
+    """
     folders = tuple(f"{folder}/" for folder in SERVER_FOLDERS)
-    others = (item for item in items if not item.nodeid.startswith(folders))
+    outside = (item for item in items if not item.nodeid.startswith(folders))
+    marks = {item.nodeid: {mark.name for mark in item.iter_markers()} for item in outside}
     return [
-        item.nodeid
-        for item in others
-        if not SERVER_MARKERS.isdisjoint(mark.name for mark in item.iter_markers())
+        name
+        for name, of in marks.items()
+        if not SERVER_MARKERS.isdisjoint(of) and "nightly" not in of
     ]
 
 
