@@ -11,14 +11,12 @@ from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.message import Message
 from pyjms.support.converter.registry import content_type_of, find_converter
 from pyjms.support.converter.simple import SimpleMessageConverter
-from pyjms.support.converter.type_ids import bare_type, is_open
+from pyjms.support.converter.type_ids import TYPE_ID_PROPERTY, bare_type, is_open
 
 if TYPE_CHECKING:
     from pyjms.support.converter.default_json import DefaultJson
 
-__all__ = ["TYPE_ID_PROPERTY", "DefaultMessageConverter"]
-
-TYPE_ID_PROPERTY = "_type"
+__all__ = ["DefaultMessageConverter"]
 
 _PLAIN = (Message, str, bytes, bytearray, memoryview)
 

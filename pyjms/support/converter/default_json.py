@@ -9,7 +9,6 @@ import pydantic
 
 from pyjms.errors import MessageConversionException
 from pyjms.jms.message import Message
-from pyjms.support.converter.default import TYPE_ID_PROPERTY
 from pyjms.support.converter.json import (
     JsonMessageConverter,
     MessageType,
@@ -18,7 +17,7 @@ from pyjms.support.converter.json import (
     type_name,
 )
 from pyjms.support.converter.simple import SimpleMessageConverter
-from pyjms.support.converter.type_ids import is_open
+from pyjms.support.converter.type_ids import TYPE_ID_PROPERTY, is_open
 
 __all__ = ["DefaultJson", "converted"]
 

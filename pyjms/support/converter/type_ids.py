@@ -13,7 +13,10 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final, Union
 
-__all__ = ["TypeIds", "bare_type", "is_open"]
+__all__ = ["TYPE_ID_PROPERTY", "TypeIds", "bare_type", "is_open"]
+
+TYPE_ID_PROPERTY: Final = "_type"
+"""The property in which the default converter names the type of a JSON message."""
 
 # Always allowed: their JSON contains nothing but data. The id is the bare name.
 _PLAIN_TYPES: Final[dict[str, type]] = {
