@@ -55,7 +55,7 @@ async def test_a_created_broker_starts_and_lets_its_user_in(tmp_path: Path) -> N
 def test_a_created_broker_has_no_web_server_without_its_packages(
     tmp_path: Path, mocker: MockerFixture
 ) -> None:
-    mocker.patch("pyjms_broker.cli.create.find_spec", return_value=None)
+    mocker.patch("importlib.util.find_spec", return_value=None)
     create_instance(tmp_path / "shop")
     assert load_broker_settings(tmp_path / "shop" / "broker.yaml", environ={}).web is None
 
