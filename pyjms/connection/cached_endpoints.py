@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Final
 
 from pyjms._forwarding import DelegatedAttribute
@@ -53,10 +53,6 @@ class CachedProducer(ProducerHandle):
         self.target.disable_message_id, self.target.disable_message_timestamp = self._hints
 
 
-def _open_target(self: CachedConsumer) -> MessageConsumer:
-    return self._consumer()
-
-
 class CachedConsumer(DelegatingConsumer):
     """A consumer that stays open; `close` removes a listener set through this handle."""
 
@@ -78,7 +74,7 @@ class CachedConsumer(DelegatingConsumer):
         self._receiving = False
 
     message_listener: Final = DelegatedAttribute[MessageListener | None](
-        _open_target, read_only=True
+        methodcaller("_consumer"), read_only=True
     )
 
     @property

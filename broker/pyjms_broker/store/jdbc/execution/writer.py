@@ -12,7 +12,6 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Final, Protocol
 
-import anyio
 import anyio.to_thread
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
 
@@ -101,7 +100,7 @@ class Writer:
         self._bytes = 0
         self._in_flight: _Batch | None = None
         self._is_pump_scheduled = False
-        self._idle: anyio.Event | None = None
+        self._idle = _clock.Waiters()
         self._retry: BackgroundTask | None = None
         self._is_stopping = False
         self._loop: LoopHandle | None = None
@@ -152,10 +151,7 @@ class Writer:
 
     async def drain(self) -> None:
         """Wait until all units submitted so far are written or have failed."""
-        while self._queue or self._in_flight is not None:
-            if self._idle is None:
-                self._idle = anyio.Event()
-            await self._idle.wait()
+        await self._idle.wait_while(lambda: bool(self._queue) or self._in_flight is not None)
 
     def settle(self) -> None:
         """Write all queued units now, blocking the loop; for the rare reads that need it.
@@ -333,6 +329,5 @@ class Writer:
         self._listener.writer_changed(state, error)
 
     def _notify_idle(self) -> None:
-        if self._idle is not None and not self._queue and self._in_flight is None:
-            self._idle.set()
-            self._idle = None
+        if not self._queue and self._in_flight is None:
+            self._idle.wake()
