@@ -38,14 +38,15 @@ ifneq ($(CLASSES),)
 export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(CLASSES) -Xlog:disable -Xlog:all=error:stderr
 endif
 
-.PHONY: run test spark servers integration java pythons check bench docs compiled nightly venv
+.PHONY: run test spark servers integration java pythons environments check bench docs compiled nightly venv
 
+# Python compiles what is imported: compiling all packages would take as long as installing them.
 venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --editable ".[uvloop,sql,reload,websocket,web,ldap,tui,spark]" --group dev
-	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement examples/requirements.txt
+	$(BIN)/pip install --quiet --no-compile --editable ".[uvloop,sql,reload,websocket,web,ldap,tui,spark]" --group dev
+	$(BIN)/pip install --quiet --no-compile --no-deps --require-hashes --requirement examples/requirements.txt
 	touch $@
 
 run: venv
@@ -73,8 +74,13 @@ java: venv
 	$(BIN)/python -m tests.kit.spark.class_archive
 
 # Programs of users on every Python of this machine; those that are not there are skipped.
+# With EACH=--one-python-each, each program on one of them: a third of the time.
 pythons: venv
-	$(BIN)/python -m tests.kit.processes.other_pythons
+	$(BIN)/python -m tests.kit.processes.other_pythons $(EACH)
+
+# Their environments, which need no other one.
+environments:
+	$(PYTHON) -m tests.kit.processes.python_environments
 
 check: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

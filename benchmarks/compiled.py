@@ -16,13 +16,16 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import queue
 
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "compiled"
-PARTS = ("pyjms", "broker/pyjms_broker", "benchmarks", "tests")
+BUILD = ROOT / "benchmarks" / "build_extensions.py"
+PACKAGES = ("pyjms", "broker/pyjms_broker")
+PROGRAMS = ("benchmarks", "tests")
 MODULES = (
     "pyjms/wire/buffer.py",
     "pyjms/wire/openwire/*.py",
@@ -81,22 +84,24 @@ def c_compiler() -> str | None:
     return shutil.which(named.split()[0])
 
 
-def copy_tree() -> None:
-    shutil.rmtree(TREE, ignore_errors=True)
-    for part in PARTS:
+def copy_to_tree(parts: Sequence[str]) -> None:
+    """Copy sources with the byte code that is there, but for files that are being written."""
+    for part in parts:
         shutil.copytree(
-            ROOT / part, TREE / Path(part).name, ignore=shutil.ignore_patterns("__pycache__")
+            ROOT / part,
+            TREE / Path(part).name,
+            ignore=shutil.ignore_patterns("*.pyc.*"),
+            dirs_exist_ok=True,
         )
 
 
 def compile_tree(modules: list[str], *, quick: bool) -> None:
     """Compile the modules; `quick`: the C compiler does not optimize, which is most of the time."""
-    command = [sys.executable, "-m", "mypyc", "--strict", *modules]
+    command = [sys.executable, "-P", str(BUILD), *(["--quick"] if quick else []), *modules]
     done = subprocess.run(
         command,
         check=False,
         cwd=TREE,
-        env={**os.environ, "MYPYC_OPT_LEVEL": "0" if quick else "1", "MYPYC_DEBUG_LEVEL": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -105,6 +110,8 @@ def compile_tree(modules: list[str], *, quick: bool) -> None:
         sys.exit(f"{done.stdout}\nmypyc failed; its output is above")
     # only now, since the build reads it otherwise
     shutil.copy(ROOT / "pyproject.toml", TREE)
+    # and with the byte code that tests beside this have made in the meantime
+    copy_to_tree([*PACKAGES, *PROGRAMS])
 
 
 def run_tests() -> int:
@@ -155,7 +162,8 @@ def main() -> None:
     modules = sources()
     if not (arguments.keep and (TREE / "pyproject.toml").exists()):
         start = time.monotonic()
-        copy_tree()
+        shutil.rmtree(TREE, ignore_errors=True)
+        copy_to_tree(PACKAGES)
         compile_tree(modules, quick=arguments.quick)
         print(f"{len(modules)} modules compiled in {time.monotonic() - start:.0f} s")
     prove_compiled(modules)

@@ -20,6 +20,7 @@ from tests.kit.runs.parallel import (
     outside_of_server_folders,
 )
 from tests.kit.runs.plain_logs import format_logs_plainly
+from tests.kit.runs.python_versions import one_version_each
 from tests.kit.runs.temporary_folders import keep_temporary_folders_in_memory
 
 
@@ -38,6 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--server-folders",
         action="store_true",
         help="collect only the folders of tests that need servers or Spark",
+    )
+    parser.addoption(
+        "--one-python-each",
+        metavar="VERSIONS",
+        help="run each program of users on one of these Pythons (3.11,3.12), which share them out",
     )
 
 
@@ -72,15 +78,22 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("every_loop"):
-        left_out = one_loop_each(items)
-        without = set(left_out)
-        items[:] = [item for item in items if item not in without]
-        config.hook.pytest_deselected(items=left_out)
+        _leave_out(config, items, one_loop_each(items))
+    if versions := config.getoption("one_python_each"):
+        _leave_out(config, items, one_version_each(items, versions.split(",")))
     add_groups(items)
     if outside := outside_of_server_folders(items):
         raise pytest.UsageError(f"SERVER_FOLDERS lacks that of {', '.join(outside)}")
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         longest_first(items)
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]
+) -> None:
+    without = set(left_out)
+    items[:] = [item for item in items if item not in without]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -45,6 +45,9 @@ Body: TypeAlias = "str | bytes | Mapping[str, Any] | BaseModel"
 _CONF: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
+    # interpreted expressions: to compile them takes longer than the few rows of a test
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # without the JVM's optimizing compiler: it takes half of the CPU time of a short run
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

@@ -21,6 +21,7 @@ from tests.kit.runs.parallel import (
     TWO_WAY_STORES,
     each_with_other_folders,
 )
+from tests.kit.runs.python_versions import one_version_each
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
@@ -157,6 +158,26 @@ def test_a_coroutine_test_is_left_out_on_one_of_its_loops() -> None:
     assert left_out <= {item.nodeid for item in items}
 
 
+def test_each_program_runs_on_one_python_and_each_python_runs_some() -> None:
+    names = [f"test_programs.py::test_it[{n}-{{}}]" for n in range(6)]
+    versions = ["3.11", "3.12", "3.14"]
+    items = [_program(name.format(of), of) for name in names for of in [*versions, "3.13"]]
+    others = [_program("test_it.py::test_it[3.11]", "3.11", markers=())]
+    left_out = [item.nodeid for item in one_version_each([*items, *others], versions)]
+    kept = [item for item in [*items, *others] if item.nodeid not in left_out]
+    assert [item.callspec.params["version"] for item in kept] == [*versions, *versions, "3.11"]
+    assert [item.nodeid for item in kept[:6]] == [
+        name.format(of) for name, of in zip(names, versions * 2, strict=True)
+    ]
+
+
 def _item(nodeid: str, loop: str) -> Any:
     """Return what the choice of a test's loop reads of it."""
     return SimpleNamespace(nodeid=nodeid, callspec=SimpleNamespace(params={"anyio_backend": loop}))
+
+
+def _program(nodeid: str, version: str, markers: tuple[str, ...] = ("pythons",)) -> Any:
+    """Return what the choice of a test's Python reads of it."""
+    marks = {name: name for name in markers}
+    of = SimpleNamespace(params={"version": version})
+    return SimpleNamespace(nodeid=nodeid, callspec=of, get_closest_marker=marks.get)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.processes.interpreters import VERSIONS
+from tests.kit.processes.python_environments import VERSIONS
 from tests.kit.processes.user_programs import Make
 
 pytestmark = [pytest.mark.pythons, pytest.mark.parametrize("version", VERSIONS)]

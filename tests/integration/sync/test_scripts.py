@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.processes.interpreters import VERSIONS, interpreter
+from tests.kit.processes.interpreters import interpreter
+from tests.kit.processes.python_environments import VERSIONS
 from tests.kit.processes.user_programs import run_program
 
 pytestmark = pytest.mark.pythons

@@ -15,7 +15,6 @@ from functools import cache
 
 import pytest
 
-VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 _PROBE = """
 import sys
 import anyio, dependency_injector, lark, pydantic_settings, rich, tenacity, typer, yaml

@@ -76,15 +76,16 @@ def test_a_batch_replays_equal_after_the_broker_was_killed(
     start = reader.initialOffset()
     middle = reader.latestOffset(start, ReadMaxRows(1000))
     rows = rows_between(reader, start, middle)
-    assert [row["text"] for row in rows] == [f"m{number}" for number in range(1000)]
+    assert rows  # 1,000, or fewer if the broker paused meanwhile
+    assert [row["text"] for row in rows] == [f"m{number}" for number in range(len(rows))]
     broker.restart("kill")
-    assert broker.count("IN") == 2000
+    assert broker.count("IN") == 3000 - len(rows)
     run_blocking(close_connections)
     again = reader_of(broker, tmp_path, mode="spool")
     assert rows_between(again, start, middle) == rows
-    last = _until(again, middle, 2000)
+    last = _until(again, middle, 3000 - len(rows))
     assert [row["text"] for row in rows_between(again, middle, last)] == [
-        f"m{number}" for number in range(1000, 3000)
+        f"m{number}" for number in range(len(rows), 3000)
     ]
 
 
