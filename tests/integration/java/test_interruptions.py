@@ -1,8 +1,10 @@
 """A listener whose connection is lost, and restored, during its call: what the Java client does.
 
-A message that its listener has handled is consumed. One that it failed on is delivered again, or
-refused as a duplicate, a dead letter: that depends on which of its threads is quicker. Ours always
-delivers it again: tests/integration/failover/test_interrupted_listeners.py.
+A message that its listener has handled is consumed. The broker may deliver it again before the
+acknowledgement comes: the client refuses that copy as a duplicate, a dead letter. A message that
+its listener failed on is delivered again, or refused likewise: that depends on which of its threads
+is quicker. Ours delivers the latter always, and refuses neither:
+tests/integration/failover/test_interrupted_listeners.py.
 """
 
 from __future__ import annotations
@@ -27,4 +29,5 @@ def test_an_interrupted_call_of_the_java_client(
     if end == "throws":
         assert texts.count("first") > 1 or found["dead"]["body"] == ["text", "first"]
     else:
-        assert (texts.count("first"), found["dead"]) == (1, None)
+        assert texts.count("first") == 1
+        assert found["dead"] is None or found["dead"]["body"] == ["text", "first"]

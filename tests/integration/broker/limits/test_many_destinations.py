@@ -27,7 +27,7 @@ from pyjms_broker.virtual.composite import CompositeQueue
 from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 
-MEMBERS = [Queue(f"q{n}") for n in range(1000)]
+MEMBERS = [Queue(f"q{n}") for n in range(400)]
 ALL = Queue(",".join(member.physical_name for member in MEMBERS))
 FORWARDED = Queue("forwarded")
 LAST = MEMBERS[-1]
