@@ -96,7 +96,7 @@ def copy_to_tree(parts: Sequence[str]) -> None:
 
 
 def compile_tree(modules: list[str], *, quick: bool) -> None:
-    """Compile the modules; `quick`: the C compiler does not optimize, which is most of the time."""
+    """Compile the modules, and add what their tests need; `quick`: see `build_extensions`."""
     command = [sys.executable, "-P", str(BUILD), *(["--quick"] if quick else []), *modules]
     done = subprocess.run(
         command,

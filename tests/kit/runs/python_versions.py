@@ -2,7 +2,7 @@
 
 With `--one-python-each` the programs are shared out among the versions that it names, in turn by
 their names: each version runs some of them. What a change breaks on one Python only is seldom in a
-single place. `make pythons` and `make nightly` run each program on each version.
+single place. `make pythons` by itself runs each program on each version.
 """
 
 from __future__ import annotations
