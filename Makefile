@@ -6,10 +6,11 @@ BIN := .venv/bin
 # costs each worker 20 s of processor time, and every child process would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Processes that share the tests out (0: no sharing): more than processors, since a third of the
-# tests' time is spent waiting. Each has its own ports and folders; tests that
-# share a costly resource run in one of them (tests/kit/runs/parallel.py).
-WORKERS ?= $(shell expr 2 + `getconf _NPROCESSORS_ONLN`)
+# Processes that share the tests out (0: no sharing): one more than processors, since a third of the
+# tests' time is spent waiting. With two more, they take each other's caches: a quarter more of
+# processor time. Each has its own ports and folders; tests that share a costly resource run in one
+# of them (tests/kit/runs/parallel.py).
+WORKERS ?= $(shell expr 1 + `getconf _NPROCESSORS_ONLN`)
 PYTEST := $(BIN)/python -m pytest
 # A test that hangs ends its worker, and so the run: pytest-xdist may hang behind a new worker.
 PARALLEL := -n $(WORKERS) --dist loadgroup --max-worker-restart 0

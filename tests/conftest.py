@@ -17,6 +17,7 @@ from tests.kit.runs.parallel import (
     add_groups,
     each_with_other_folders,
     longest_first,
+    not_grouped,
     outside_of_server_folders,
 )
 from tests.kit.runs.plain_logs import format_logs_plainly
@@ -86,6 +87,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"SERVER_FOLDERS lacks that of {', '.join(outside)}")
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         longest_first(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    config = session.config
+    is_grouping = hasattr(config, "workerinput") and config.getvalue("loadgroup")
+    if is_grouping and (spread := not_grouped(session.items)):
+        raise RuntimeError(  # a worker's `UsageError` would not be shown
+            f"pytest-xdist has not grouped {len(spread)} tests, such as {spread[0]}: "
+            f"it does not support pytest {pytest.__version__}"
+        )
 
 
 def _leave_out(

@@ -96,9 +96,16 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-@cache
 def settings(directory: Path) -> JDBCSettings:
-    """Settings for separate tables, the same for the same directory."""
+    """Settings for separate tables, the same for the same directory in one test.
+
+    (A test may get a folder of the same name as that of an earlier one, which pytest has removed.)
+    """
+    return _settings(directory, os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
+
+
+@cache
+def _settings(_directory: Path, _test: str) -> JDBCSettings:
     prefix = f"t{next(_numbers)}_"
     return JDBCSettings(data_source=cluster().url, statements=Statements(table_prefix=prefix))
 

@@ -239,13 +239,15 @@ def test_run_handles_messages_until_sigterm_and_ends_cleanly(pyjms: Run, tmp_pat
         guard = threading.Timer(50, process.kill)
         guard.start()
         assert process.stdout is not None
+        assert process.stderr is not None
         assert process.stdout.readline() == "handled one\n"
+        start = "Listening: orders on orders, 1-2 consumers"  # may come after the first message
+        assert any(start in line for line in process.stderr)
         process.send_signal(signal.SIGTERM)
         out, log = process.communicate(timeout=50)
         guard.cancel()
     assert process.returncode == 0, log
     assert out == "ended\n"
-    assert "Listening: orders on orders, 1-2 consumers" in log
     assert "SIGTERM: finishing work in progress" in log
     assert "Application stopped" in log
 

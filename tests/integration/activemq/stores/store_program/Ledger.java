@@ -32,11 +32,11 @@ import org.apache.activemq.ActiveMQXAConnectionFactory;
 
 /**
  * Fills a broker and takes everything out again, as lines of JSON: each place with what is, or should be, in it.
- * fill URL SALT: what must be there when the broker has been restarted. drain URL: what is there.
+ * fill URL SALT EACH, with some EACH messages in each queue: what must be there when the broker has been
+ * restarted. drain URL SALT: what is there.
  */
 public final class Ledger {
     static final int QUEUES = 20;
-    static final int EACH = 400;
     static final String[] KINDS = {"message", "text", "bytes", "map", "stream", "object"};
     static final String WORDS = "gr\u00fc\u00df dich \ud83d\ude00 \u0000 \u20ac";
     /** ActiveMQ itself spoils rarer characters in maps and properties once a selector has looked at them. */
@@ -47,17 +47,20 @@ public final class Ledger {
 
     private final String url;
     private final String salt;
+    private final int each;
     private final Map<String, List<String>> places = new TreeMap<>();
     private int made;
 
-    private Ledger(String url, String salt) {
+    private Ledger(String url, String salt, int each) {
         this.url = url;
         this.salt = salt;
+        this.each = each;
     }
 
     public static void main(String[] arguments) {
         System.setProperty("org.apache.activemq.SERIALIZABLE_PACKAGES", "java.util,java.lang");
-        Ledger ledger = new Ledger(arguments[1], arguments[2]);
+        int each = arguments.length > 3 ? Integer.parseInt(arguments[3]) : 0;
+        Ledger ledger = new Ledger(arguments[1], arguments[2], each);
         try {
             if (arguments[0].equals("fill")) {
                 ledger.fill();
@@ -102,9 +105,9 @@ public final class Ledger {
         Session auto = connection.createSession(false, ActiveMQSessionModes.INDIVIDUAL);
         Session transacted = connection.createSession(true, Session.SESSION_TRANSACTED);
         List<String> there = new ArrayList<>();
-        there.addAll(send(auto, auto.createQueue(name), EACH / 4));
+        there.addAll(send(auto, auto.createQueue(name), each / 4));
         for (int batch = 0; batch < 4; batch++) {
-            List<String> sent = send(transacted, transacted.createQueue(name), EACH * 3 / 16);
+            List<String> sent = send(transacted, transacted.createQueue(name), each * 3 / 16);
             if (batch == 2) {
                 transacted.rollback();
             } else {
@@ -113,7 +116,7 @@ public final class Ledger {
             }
         }
         if (number % 2 == 0) {
-            take(auto, name, there, number % 4 == 0 ? EACH / 10 : EACH / 2);
+            take(auto, name, there, number % 4 == 0 ? each / 10 : each / 2);
             takeTransacted(transacted, name, there);
         }
         auto.close();
@@ -163,7 +166,7 @@ public final class Ledger {
     private void topic(Connection connection) throws Exception {
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         int before = made;
-        List<String> sent = send(session, session.createTopic("ledger.topic" + salt), 2000);
+        List<String> sent = send(session, session.createTopic("ledger.topic" + salt), 5 * each);
         List<String> even = new ArrayList<>();
         for (int i = 0; i < sent.size(); i++) {
             if ((before + i) % 2 == 0) {
@@ -182,7 +185,7 @@ public final class Ledger {
         connection.start();
         Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
         TopicSubscriber subscriber = session.createDurableSubscriber(session.createTopic("ledger.topic" + salt), "some");
-        for (int i = 0; i < 700; i++) {
+        for (int i = 0; i < each * 7 / 4; i++) {
             places.get("some").remove(describe(subscriber.receive(PATIENCE)));
         }
         session.commit();
