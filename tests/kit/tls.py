@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -112,12 +113,19 @@ MakeFiles = Callable[[str], CertificateFiles]
 TlsBroker = Callable[..., AbstractAsyncContextManager[tuple[EmbeddedTestBroker, str]]]
 
 
+_numbers = itertools.count(1)
+
+
 @pytest.fixture
 def make_files(tmp_path: Path) -> MakeFiles:
-    """Makes authorities that know nothing of each other."""
+    """Makes authorities that know nothing of each other.
+
+    No two have files of the same name: connections look for changed files once a second, and the
+    next test may get a folder named like that of the last one, which pytest has removed.
+    """
 
     def make(name: str) -> CertificateFiles:
-        directory = tmp_path / name
+        directory = tmp_path / f"{name}-{next(_numbers)}"
         directory.mkdir()
         return CertificateFiles(directory, trustme.CA())
 
