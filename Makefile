@@ -9,22 +9,24 @@ unexport PYTHONDONTWRITEBYTECODE
 # Processes that share the tests out (0: no sharing): one more than processors, since a third of the
 # tests' time is spent waiting. With two more, they take each other's caches: a quarter more of
 # processor time. Each has its own ports and folders; tests that share a costly resource run in one
-# of them (tests/kit/runs/parallel.py).
-WORKERS ?= $(shell expr 1 + `getconf _NPROCESSORS_ONLN`)
+# of them (tests/kit/runs/parallel.py). Those with servers wait for half of their time.
+PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
+WORKERS ?= $(shell expr 1 + $(PROCESSORS))
+spark servers integration: WORKERS := $(shell expr 2 + $(PROCESSORS))
 PYTEST := $(BIN)/python -m pytest
 # A test that hangs ends its worker, and so the run: pytest-xdist may hang behind a new worker.
-PARALLEL := -n $(WORKERS) --dist loadgroup --max-worker-restart 0
+PARALLEL = -n $(WORKERS) --dist loadgroup --max-worker-restart 0
 
 # Each coroutine test on asyncio and on trio, not on one of them: make test LOOPS=--every-loop
 LOOPS ?=
 PARALLEL += $(LOOPS)
 
-# How often a test that failed is run again; each is listed as RERUN. None while developing.
-# What fails then is run once more by itself: in one process, with servers of its own. Other exit
-# codes than 1, such as that of a worker that died, are final.
+# How often a test that failed is run again; each is listed as RERUN, with its traceback. None while
+# developing. What fails then is run once more by itself: in one process, with servers of its own.
+# Other exit codes than 1, such as that of a worker that died, are final.
 RERUNS ?= 0
 ifneq ($(RERUNS),0)
-PARALLEL += --reruns $(RERUNS) --reruns-delay 2 -rR
+PARALLEL += --reruns $(RERUNS) --reruns-delay 2 --rerun-show-tracebacks -rR
 ALONE := || { [ $$? = 1 ] && $(PYTEST) --last-failed --last-failed-no-failures none -rA; }
 endif
 
