@@ -100,6 +100,16 @@ def test_a_transfer_killed_at_any_point_moves_every_message_once(
     assert take_texts(source.url, "work") == []
 
 
+def remove_index(broker: JavaBroker) -> None:
+    """Have ActiveMQ 5.17.2 rebuild the index of its journal at the next start.
+
+    In one of ten kills its index loses the message that a branch, not prepared, has acknowledged:
+    the queue is empty, although the journal has the message, and no commit of its removal.
+    """
+    for path in (broker.data / "kahadb" / name for name in ("db.data", "db.redo")):
+        path.unlink(missing_ok=True)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.fact("activemq-broker X6")
 async def test_prepared_branches_survive_killed_brokers_and_reconnections(
@@ -132,6 +142,8 @@ async def test_prepared_branches_survive_killed_brokers_and_reconnections(
             for broker in killed:
                 await anyio.to_thread.run_sync(broker.kill)
             for broker in killed:
+                if isinstance(broker, JavaBroker):
+                    remove_index(broker)
                 await anyio.to_thread.run_sync(broker.start)
 
         # prepared, then both are killed: the same resources commit
