@@ -26,7 +26,7 @@ PARALLEL += $(LOOPS)
 # Other exit codes than 1, such as that of a worker that died, are final.
 RERUNS ?= 0
 ifneq ($(RERUNS),0)
-PARALLEL += --reruns $(RERUNS) --reruns-delay 2 --rerun-show-tracebacks -rR
+PARALLEL += --reruns $(RERUNS) --reruns-delay 2 -rR
 ALONE := || { [ $$? = 1 ] && $(PYTEST) --last-failed --last-failed-no-failures none -rA; }
 endif
 

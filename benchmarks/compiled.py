@@ -117,7 +117,7 @@ def compile_tree(modules: list[str], *, quick: bool) -> None:
 def run_tests() -> int:
     ignored = [f"--ignore={path}" for path in UNRELATED]
     shared_out = ["-n", "auto", "--dist", "loadgroup", "--max-worker-restart", "0"]
-    shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "--rerun-show-tracebacks", "-rR"]
+    shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "-rR"]
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", *shared_out, *ignored, *TESTS]
     return subprocess.run(command, check=False, cwd=TREE).returncode
 

@@ -24,7 +24,7 @@ def main() -> int:
     print(f"Pythons: {OWN} and {len(made)} more; absent: {', '.join(absent) or 'none'}", flush=True)
     environment = {**os.environ, "TEST_PYTHONS": os.pathsep.join(made.values())}
     shared_out = ["-n", "auto", "--dist", "load", "--max-worker-restart", "0"]
-    shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "--rerun-show-tracebacks", "-rR"]
+    shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "-rR"]
     # what failed last is not for the runs beside it: see `ALONE` in the Makefile
     shared_out += ["-p", "no:cacheprovider"]
     if arguments.one_python_each:

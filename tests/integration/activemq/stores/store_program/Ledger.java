@@ -32,8 +32,8 @@ import org.apache.activemq.ActiveMQXAConnectionFactory;
 
 /**
  * Fills a broker and takes everything out again, as lines of JSON: each place with what is, or should be, in it.
- * fill URL SALT EACH, with some EACH messages in each queue: what must be there when the broker has been
- * restarted. drain URL SALT: what is there.
+ * Arguments: TASK URL SALT EACH, with some EACH messages in each queue. fill: what must be there when the
+ * broker has been restarted. drain: what is there.
  */
 public final class Ledger {
     static final int QUEUES = 20;
@@ -59,8 +59,7 @@ public final class Ledger {
 
     public static void main(String[] arguments) {
         System.setProperty("org.apache.activemq.SERIALIZABLE_PACKAGES", "java.util,java.lang");
-        int each = arguments.length > 3 ? Integer.parseInt(arguments[3]) : 0;
-        Ledger ledger = new Ledger(arguments[1], arguments[2], each);
+        Ledger ledger = new Ledger(arguments[1], arguments[2], Integer.parseInt(arguments[3]));
         try {
             if (arguments[0].equals("fill")) {
                 ledger.fill();
