@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from benchmarks import codec, profile_layers, queue, spark, startup
-from pyjms._distribution import install_command
+from pyjms.runtime.distribution import install_command
 from pyjms.wire.openwire.format import WireFormatSettings
 
 

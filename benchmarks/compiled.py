@@ -27,7 +27,6 @@ BUILD = ROOT / "benchmarks" / "build_extensions.py"
 PACKAGES = ("pyjms", "broker/pyjms_broker")
 PROGRAMS = ("benchmarks", "tests")
 MODULES = (
-    "pyjms/wire/buffer.py",
     "pyjms/wire/openwire/*.py",
     "pyjms/wire/openwire/commands/*.py",
     "broker/pyjms_broker/api/message.py",
@@ -40,13 +39,6 @@ INTERPRETED = (
     "pyjms/wire/openwire/commands/__init__.py",  # mypyc does not compile `import *`
     "pyjms/wire/openwire/settings.py",  # a dataclass read once a connection
     "broker/pyjms_broker/region/__init__.py",
-    "broker/pyjms_broker/region/dead_letter/__init__.py",
-    "broker/pyjms_broker/region/flow/__init__.py",
-    "broker/pyjms_broker/region/queue/__init__.py",
-    "broker/pyjms_broker/region/subscription/__init__.py",
-    "broker/pyjms_broker/region/topic/__init__.py",
-    # mypyc cannot build a class whose base, not compiled itself, has slots
-    "broker/pyjms_broker/region/topic/pending_messages.py",
 )
 TESTS = (
     "tests/unit/wire",

@@ -29,8 +29,8 @@ from types import SimpleNamespace
 
 import anyio
 
-from pyjms._wakeup import LoopHandle, loop_options
 from pyjms.jms.destination import Queue
+from pyjms.runtime.event_loop import LoopHandle, loop_options
 from pyjms.wire.openwire.commands import ActiveMQBytesMessage, MessageId, ProducerId
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.api.message import MessageReference

@@ -129,8 +129,8 @@ def journal(spark: Any, folder: Path, count: int) -> tuple[Rows, Rows]:
 
 def decode(data: str) -> dict[str, float]:
     """Do what the tasks do, without Spark; the processor's seconds of each step."""
-    from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
-    from pyjms.spark.journal.segments import read_slice, segments, slices
+    from pyjms.spark.journal import read_slice, segments, slices
+    from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
     from pyjms.wire.kahadb.codec import decode_command
     from pyjms.wire.kahadb.commands import KahaAddMessageCommand
     from pyjms.wire.kahadb.frames import decode_message

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pyjms.wire.kahadb.commands import KahaDestination
 from pyjms.wire.kahadb.journal import Location
-from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index import DestinationIndex, StoreIndex
 

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import homes_of, names_of
 from pyjms._shared_names import SHARED
+from pyjms.runtime.forwarding import homes_of, names_of
 
 # fmt: off
 # isort: off
 if TYPE_CHECKING:  # for type checkers; at run time the table below is used; a test compares them
     from pyjms._shared_names import *  # noqa: F403
-    from pyjms.sync.callbacks.server_sessions import (
+    from pyjms.sync.server_sessions import (
         ConnectionConsumer as ConnectionConsumer, ServerSession as ServerSession,
-        ServerSessionPool as ServerSessionPool, SimpleServerSessionPool as
-        SimpleServerSessionPool,
+        ServerSessionPool as ServerSessionPool,
+        SimpleServerSessionPool as SimpleServerSessionPool,
     )
     from pyjms.sync.connection import (
         Connection as Connection, ConnectionFactory as ConnectionFactory,
-        QueueConnection as QueueConnection, QueueConnectionFactory as
-        QueueConnectionFactory, TopicConnection as TopicConnection,
-        TopicConnectionFactory as TopicConnectionFactory,
+        QueueConnection as QueueConnection, QueueConnectionFactory as QueueConnectionFactory,
+        TopicConnection as TopicConnection, TopicConnectionFactory as TopicConnectionFactory,
     )
-    from pyjms.sync.context import (
+    from pyjms.sync.connection import (
         JMSConsumer as JMSConsumer, JMSContext as JMSContext, JMSProducer as JMSProducer,
     )
     from pyjms.sync.containers import (
@@ -34,10 +33,10 @@ if TYPE_CHECKING:  # for type checkers; at run time the table below is used; a t
         SimpleMessageListenerContainer as SimpleMessageListenerContainer,
     )
     from pyjms.sync.domain import (
-        QueueReceiver as QueueReceiver, QueueRequestor as QueueRequestor, QueueSender as
-        QueueSender, QueueSession as QueueSession, TopicPublisher as TopicPublisher,
-        TopicRequestor as TopicRequestor, TopicSession as TopicSession, TopicSubscriber
-        as TopicSubscriber,
+        QueueReceiver as QueueReceiver, QueueRequestor as QueueRequestor,
+        QueueSender as QueueSender, QueueSession as QueueSession,
+        TopicPublisher as TopicPublisher, TopicRequestor as TopicRequestor,
+        TopicSession as TopicSession, TopicSubscriber as TopicSubscriber,
     )
     from pyjms.sync.factories import (
         CachingConnectionFactory as CachingConnectionFactory,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:  # for type checkers; at run time the table below is used; a t
         JmsMessagingTemplate as JmsMessagingTemplate, JmsScheduler as JmsScheduler,
         redrive as redrive,
     )
-    from pyjms.sync.pools import (
+    from pyjms.sync.factories import (
         JmsPoolConnectionFactory as JmsPoolConnectionFactory,
         PooledConnectionFactory as PooledConnectionFactory,
     )
@@ -60,12 +59,12 @@ if TYPE_CHECKING:  # for type checkers; at run time the table below is used; a t
         QueueBrowser as QueueBrowser, Session as Session,
     )
     from pyjms.sync.template import JmsTemplate as JmsTemplate
-    from pyjms.sync.transaction.managers import (
+    from pyjms.sync.transactions import (
         ChainedTransactionManager as ChainedTransactionManager,
         JmsTransactionManager as JmsTransactionManager,
         ResourceTransactionManager as ResourceTransactionManager,
     )
-    from pyjms.sync.transaction.xa import (
+    from pyjms.sync.xa import (
         XAConnection as XAConnection, XAConnectionFactory as XAConnectionFactory,
         XAResource as XAResource, XASession as XASession,
     )
@@ -73,14 +72,13 @@ if TYPE_CHECKING:  # for type checkers; at run time the table below is used; a t
 # fmt: on
 
 _BLOCKING = {
-    "pyjms.sync.callbacks.server_sessions": """
+    "pyjms.sync.server_sessions": """
         ConnectionConsumer ServerSession ServerSessionPool SimpleServerSessionPool
     """,
     "pyjms.sync.connection": """
         Connection ConnectionFactory QueueConnection QueueConnectionFactory TopicConnection
-        TopicConnectionFactory
+        TopicConnectionFactory JMSConsumer JMSContext JMSProducer
     """,
-    "pyjms.sync.context": "JMSConsumer JMSContext JMSProducer",
     "pyjms.sync.containers": "DefaultMessageListenerContainer SimpleMessageListenerContainer",
     "pyjms.sync.domain": """
         QueueReceiver QueueRequestor QueueSender QueueSession TopicPublisher TopicRequestor
@@ -89,17 +87,17 @@ _BLOCKING = {
     "pyjms.sync.factories": """
         CachingConnectionFactory DelegatingConnectionFactory SingleConnectionFactory
         TransactionAwareConnectionFactoryProxy UserCredentialsConnectionFactoryAdapter
+        JmsPoolConnectionFactory PooledConnectionFactory
     """,
     "pyjms.sync.messaging": """
         JmsClient JmsClientOperations JmsMessagingTemplate JmsScheduler redrive
     """,
-    "pyjms.sync.pools": "JmsPoolConnectionFactory PooledConnectionFactory",
     "pyjms.sync.session": "MessageConsumer MessageProducer QueueBrowser Session",
     "pyjms.sync.template": "JmsTemplate",
-    "pyjms.sync.transaction.managers": """
+    "pyjms.sync.transactions": """
         ChainedTransactionManager JmsTransactionManager ResourceTransactionManager
     """,
-    "pyjms.sync.transaction.xa": "XAConnection XAConnectionFactory XAResource XASession",
+    "pyjms.sync.xa": "XAConnection XAConnectionFactory XAResource XASession",
 }
 
 _HOMES = homes_of(SHARED | _BLOCKING)

@@ -7,34 +7,34 @@ from typing import TYPE_CHECKING
 # fmt: off
 # isort: off
 if TYPE_CHECKING:  # for type checkers; at run time the table is used; a test compares them
-    from pyjms.annotation.configurer import jms_listener_configurer as jms_listener_configurer
-    from pyjms.annotation.jms_listener import jms_listener as jms_listener
-    from pyjms.annotation.jms_scheduled import jms_scheduled as jms_scheduled
-    from pyjms.annotation.params import Header as Header, Headers as Headers, Payload as Payload
-    from pyjms.annotation.send_to import send_to as send_to
-    from pyjms.app import JmsApplication as JmsApplication
+    from pyjms.listener.annotation import jms_listener_configurer as jms_listener_configurer
+    from pyjms.listener.annotation import jms_listener as jms_listener
+    from pyjms.listener.annotation import jms_scheduled as jms_scheduled
+    from pyjms.listener.annotation import Header as Header, Headers as Headers, Payload as Payload
+    from pyjms.listener.annotation import send_to as send_to
+    from pyjms.app.application import JmsApplication as JmsApplication
     from pyjms.client.options import (
-        BlobTransferPolicy as BlobTransferPolicy,
-        PrefetchPolicy as PrefetchPolicy, RedeliveryPolicy as RedeliveryPolicy,
+        BlobTransferPolicy as BlobTransferPolicy, PrefetchPolicy as PrefetchPolicy,
+        RedeliveryPolicy as RedeliveryPolicy,
     )
-    from pyjms.connection.managers import (
-        ResourceTransactionStatus as ResourceTransactionStatus,
-    )
+    from pyjms.connection.managers import ResourceTransactionStatus as ResourceTransactionStatus
     from pyjms.connection.transaction import (
         Propagation as Propagation, TransactionStatus as TransactionStatus,
     )
-    from pyjms.container.core import ApplicationContainer as ApplicationContainer
-    from pyjms.core.interceptors import (
-        Proceed as Proceed, SendInterceptor as SendInterceptor, SendInvocation as SendInvocation,
+    from pyjms.app.container import ApplicationContainer as ApplicationContainer
+    from pyjms.template.interceptors import (
+        Proceed as Proceed, SendInterceptor as SendInterceptor,
+        SendInvocation as SendInvocation,
     )
-    from pyjms.core.scheduling.scheduler import ScheduledJob as ScheduledJob
-    from pyjms.core.synchronization import (
-        TransactionSynchronization as TransactionSynchronization,
+    from pyjms.template.scheduler import ScheduledJob as ScheduledJob
+    from pyjms.template.synchronization import (
         is_synchronization_active as is_synchronization_active,
         register_synchronization as register_synchronization,
+        TransactionSynchronization as TransactionSynchronization,
     )
     from pyjms.enums import (
-        AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
+        AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel,
+        DeliveryMode as DeliveryMode,
     )
     from pyjms.errors import (
         ConfigurationException as ConfigurationException,
@@ -55,19 +55,19 @@ if TYPE_CHECKING:  # for type checkers; at run time the table is used; a test co
         MessageFormatException as MessageFormatException,
         MessageNotReadableException as MessageNotReadableException,
         MessageNotWriteableException as MessageNotWriteableException,
-        ProtocolViolation as ProtocolViolation, RemoteProtocolError as RemoteProtocolError,
-        Reject as Reject,
-        Retry as Retry,
-        Skip as Skip,
         PoisonMessageException as PoisonMessageException,
+        ProtocolViolation as ProtocolViolation, Reject as Reject,
+        RemoteProtocolError as RemoteProtocolError,
         ReplyFailureException as ReplyFailureException,
-        UnreadableMessageException as UnreadableMessageException,
         RequestTimeoutException as RequestTimeoutException,
-        ResourceAllocationException as ResourceAllocationException,
+        ResourceAllocationException as ResourceAllocationException, Retry as Retry,
+        Skip as Skip,
         SynchedLocalTransactionFailedException as SynchedLocalTransactionFailedException,
         TransactionInProgressException as TransactionInProgressException,
         TransactionRolledBackException as TransactionRolledBackException,
-        UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
+        UnreadableMessageException as UnreadableMessageException,
+        UnsupportedOperationException as UnsupportedOperationException,
+        XAException as XAException,
     )
     from pyjms.jms.api import (
         AsyncCallback as AsyncCallback, CompletionListener as CompletionListener,
@@ -83,62 +83,58 @@ if TYPE_CHECKING:  # for type checkers; at run time the table is used; a test co
         TemporaryTopic as TemporaryTopic, Topic as Topic,
     )
     from pyjms.jms.message import Message as Message
-    from pyjms.jms.transaction.synchronization import (
+    from pyjms.jms.synchronization import (
         LocalTransactionEventListener as LocalTransactionEventListener,
         Synchronization as Synchronization,
     )
-    from pyjms.jms.transaction.xa import Xid as Xid
-    from pyjms.lifecycle import on_shutdown as on_shutdown, on_startup as on_startup
-    from pyjms.listener.backoff import (
+    from pyjms.jms.xa import Xid as Xid
+    from pyjms.app.lifecycle import on_shutdown as on_shutdown, on_startup as on_startup
+    from pyjms.runtime.backoff import (
         ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff,
     )
     from pyjms.listener.task_executor import (
-        SimpleAsyncTaskExecutor as SimpleAsyncTaskExecutor,
-        TaskExecutor as TaskExecutor,
+        SimpleAsyncTaskExecutor as SimpleAsyncTaskExecutor, TaskExecutor as TaskExecutor,
     )
     from pyjms.listener.endpoint import (
         JmsListenerEndpoint as JmsListenerEndpoint,
         MethodJmsListenerEndpoint as MethodJmsListenerEndpoint,
         SimpleJmsListenerEndpoint as SimpleJmsListenerEndpoint,
     )
-    from pyjms.listener.factory import (
+    from pyjms.listener.endpoint import (
         DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory,
         SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory,
     )
-    from pyjms.listener.handler.listener_adapter import (
-        MessageListenerAdapter as MessageListenerAdapter,
-    )
-    from pyjms.listener.registrar import (
+    from pyjms.listener.message_listener import MessageListenerAdapter as MessageListenerAdapter
+    from pyjms.listener.registry import (
         ArgumentResolver as ArgumentResolver,
         JmsListenerEndpointRegistrar as JmsListenerEndpointRegistrar,
     )
     from pyjms.listener.registry import JmsListenerEndpointRegistry as JmsListenerEndpointRegistry
-    from pyjms.listener.handler.interceptors import (
-        HandlerInterceptor as HandlerInterceptor,
-        HandlerInvocation as HandlerInvocation,
+    from pyjms.template.interceptors import (
+        HandlerInterceptor as HandlerInterceptor, HandlerInvocation as HandlerInvocation,
     )
-    from pyjms.listener.handler.reply import JmsResponse as JmsResponse
-    from pyjms.listener.batches.batch import Batch as Batch
+    from pyjms.listener.reply import JmsResponse as JmsResponse
+    from pyjms.listener.batches import Batch as Batch
     from pyjms.support.retry import RetryPolicy as RetryPolicy
-    from pyjms.core.redrive import Redriven as Redriven
-    from pyjms.annotation.idempotent import idempotent as idempotent
-    from pyjms.listener.idempotency.stores import (
+    from pyjms.template.redrive import Redriven as Redriven
+    from pyjms.listener.annotation import idempotent as idempotent
+    from pyjms.listener.idempotency import (
         IdempotencyStore as IdempotencyStore, MemoryIdempotencyStore as MemoryIdempotencyStore,
     )
-    from pyjms.management.statistics import (
-        CountStatistic as CountStatistic, MetricsObserver as MetricsObserver,
+    from pyjms.management import (
+        add_metrics_observer as add_metrics_observer, CountStatistic as CountStatistic,
+        MetricsObserver as MetricsObserver, remove_metrics_observer as remove_metrics_observer,
         Statistics as Statistics, TimeStatistic as TimeStatistic,
-        add_metrics_observer as add_metrics_observer,
-        remove_metrics_observer as remove_metrics_observer,
     )
-    from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
+    from pyjms.settings import load_settings as load_settings, PyjmsSettings as PyjmsSettings
     from pyjms.support.converter import (
         ContentTypeDelegatingMessageConverter as ContentTypeDelegatingMessageConverter,
         DefaultMessageConverter as DefaultMessageConverter,
         JsonMessageConverter as JsonMessageConverter, Marshaller as Marshaller,
         MarshallingMessageConverter as MarshallingMessageConverter,
         MessageConverter as MessageConverter, MessageType as MessageType,
-        MsgspecMarshaller as MsgspecMarshaller, SimpleMessageConverter as SimpleMessageConverter,
+        MsgspecMarshaller as MsgspecMarshaller,
+        SimpleMessageConverter as SimpleMessageConverter,
     )
     from pyjms.support.destination import (
         DestinationResolver as DestinationResolver,
@@ -148,73 +144,71 @@ if TYPE_CHECKING:  # for type checkers; at run time the table is used; a test co
         JmsHeaders as JmsHeaders, SimpleJmsHeaderMapper as SimpleJmsHeaderMapper,
     )
     from pyjms.support.messaging import (
-        GenericMessage as GenericMessage, MessagingMessageConverter as MessagingMessageConverter,
+        GenericMessage as GenericMessage,
+        MessagingMessageConverter as MessagingMessageConverter,
     )
     from pyjms.support.qos import QosSettings as QosSettings
 # isort: on
 # fmt: on
 
 SHARED = {
-    "pyjms.annotation.configurer": "jms_listener_configurer",
-    "pyjms.annotation.jms_listener": "jms_listener",
-    "pyjms.annotation.jms_scheduled": "jms_scheduled",
-    "pyjms.annotation.params": "Header Headers Payload",
-    "pyjms.annotation.send_to": "send_to",
-    "pyjms.app": "JmsApplication",
+    "pyjms.listener.annotation": """
+        jms_listener_configurer jms_listener jms_scheduled Header Headers Payload send_to
+        idempotent
+    """,
+    "pyjms.app.application": "JmsApplication",
     "pyjms.client.options": "BlobTransferPolicy PrefetchPolicy RedeliveryPolicy",
     "pyjms.connection.managers": "ResourceTransactionStatus",
     "pyjms.connection.transaction": "Propagation TransactionStatus",
-    "pyjms.management.statistics": """
+    "pyjms.management": """
         CountStatistic MetricsObserver Statistics TimeStatistic add_metrics_observer
         remove_metrics_observer
     """,
-    "pyjms.container.core": "ApplicationContainer",
-    "pyjms.core.interceptors": "Proceed SendInterceptor SendInvocation",
-    "pyjms.core.scheduling.scheduler": "ScheduledJob",
-    "pyjms.core.synchronization": """
+    "pyjms.app.container": "ApplicationContainer",
+    "pyjms.template.interceptors": """
+        Proceed SendInterceptor SendInvocation HandlerInterceptor HandlerInvocation
+    """,
+    "pyjms.template.scheduler": "ScheduledJob",
+    "pyjms.template.synchronization": """
         TransactionSynchronization is_synchronization_active register_synchronization
     """,
     "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
     "pyjms.errors": """
         ConfigurationException ConnectionClosedException ConnectionFailedException
         DestinationDoesNotExistException DestinationResolutionException
-        HeuristicCompletionException IllegalStateException
-        InvalidClientIDException InvalidDestinationException InvalidSelectorException JMSException
-        JMSSecurityException ListenerExecutionFailedException LocalProtocolError
-        MessageConversionException MessageEOFException MessageFormatException
-        MessageNotReadableException MessageNotWriteableException ProtocolViolation
-        Reject Retry Skip
-        PoisonMessageException RemoteProtocolError ReplyFailureException RequestTimeoutException
+        HeuristicCompletionException IllegalStateException InvalidClientIDException
+        InvalidDestinationException InvalidSelectorException JMSException JMSSecurityException
+        ListenerExecutionFailedException LocalProtocolError MessageConversionException
+        MessageEOFException MessageFormatException MessageNotReadableException
+        MessageNotWriteableException ProtocolViolation Reject Retry Skip PoisonMessageException
+        RemoteProtocolError ReplyFailureException RequestTimeoutException
         ResourceAllocationException SynchedLocalTransactionFailedException
-        TransactionInProgressException TransactionRolledBackException
-        UnreadableMessageException UnsupportedOperationException XAException
+        TransactionInProgressException TransactionRolledBackException UnreadableMessageException
+        UnsupportedOperationException XAException
     """,
     "pyjms.jms.api": "AsyncCallback CompletionListener MessageTransformer",
     "pyjms.jms.blob": "BlobMessage",
     "pyjms.jms.bodies": "BytesMessage MapMessage ObjectMessage StreamMessage TextMessage",
     "pyjms.jms.destination": "Destination Queue TemporaryQueue TemporaryTopic Topic",
     "pyjms.jms.message": "Message",
-    "pyjms.jms.transaction.synchronization": "LocalTransactionEventListener Synchronization",
-    "pyjms.jms.transaction.xa": "Xid",
-    "pyjms.lifecycle": "on_shutdown on_startup",
-    "pyjms.listener.backoff": "ExponentialBackOff FixedBackOff",
+    "pyjms.jms.synchronization": "LocalTransactionEventListener Synchronization",
+    "pyjms.jms.xa": "Xid",
+    "pyjms.app.lifecycle": "on_shutdown on_startup",
+    "pyjms.runtime.backoff": "ExponentialBackOff FixedBackOff",
     "pyjms.listener.task_executor": "SimpleAsyncTaskExecutor TaskExecutor",
     "pyjms.listener.endpoint": """
         JmsListenerEndpoint MethodJmsListenerEndpoint SimpleJmsListenerEndpoint
-    """,
-    "pyjms.listener.factory": """
         DefaultJmsListenerContainerFactory SimpleJmsListenerContainerFactory
     """,
-    "pyjms.listener.handler.listener_adapter": "MessageListenerAdapter",
-    "pyjms.listener.registrar": "ArgumentResolver JmsListenerEndpointRegistrar",
-    "pyjms.listener.registry": "JmsListenerEndpointRegistry",
-    "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation",
-    "pyjms.listener.handler.reply": "JmsResponse",
-    "pyjms.listener.batches.batch": "Batch",
+    "pyjms.listener.message_listener": "MessageListenerAdapter",
+    "pyjms.listener.registry": """
+        ArgumentResolver JmsListenerEndpointRegistrar JmsListenerEndpointRegistry
+    """,
+    "pyjms.listener.reply": "JmsResponse",
+    "pyjms.listener.batches": "Batch",
     "pyjms.support.retry": "RetryPolicy",
-    "pyjms.core.redrive": "Redriven",
-    "pyjms.annotation.idempotent": "idempotent",
-    "pyjms.listener.idempotency.stores": "IdempotencyStore MemoryIdempotencyStore",
+    "pyjms.template.redrive": "Redriven",
+    "pyjms.listener.idempotency": "IdempotencyStore MemoryIdempotencyStore",
     "pyjms.settings": "PyjmsSettings load_settings",
     "pyjms.support.converter": """
         ContentTypeDelegatingMessageConverter DefaultMessageConverter JsonMessageConverter

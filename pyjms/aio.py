@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import homes_of, names_of
 from pyjms._shared_names import SHARED
+from pyjms.runtime.forwarding import homes_of, names_of
 
 # fmt: off
 # isort: off
@@ -14,58 +14,55 @@ if TYPE_CHECKING:  # for type checkers; at run time the tables are used; a test 
     from pyjms.client.factory import ConnectionFactory as ConnectionFactory
     from pyjms.client.xa import XAConnectionFactory as XAConnectionFactory
     from pyjms.connection.caching import CachingConnectionFactory as CachingConnectionFactory
-    from pyjms.connection.credentials import (
+    from pyjms.connection.delegating import (
         UserCredentialsConnectionFactoryAdapter as UserCredentialsConnectionFactoryAdapter,
     )
-    from pyjms.connection.delegating_factory import (
+    from pyjms.connection.delegating import (
         DelegatingConnectionFactory as DelegatingConnectionFactory,
     )
     from pyjms.connection.managers import (
         ChainedTransactionManager as ChainedTransactionManager,
         ResourceTransactionManager as ResourceTransactionManager,
     )
-    from pyjms.connection.pool.factory import (
+    from pyjms.connection.pool import (
         JmsPoolConnectionFactory as JmsPoolConnectionFactory,
         PooledConnectionFactory as PooledConnectionFactory,
     )
-    from pyjms.connection.server_sessions import (
-        SimpleServerSessionPool as SimpleServerSessionPool,
-    )
+    from pyjms.connection.server_sessions import SimpleServerSessionPool as SimpleServerSessionPool
     from pyjms.connection.single import SingleConnectionFactory as SingleConnectionFactory
     from pyjms.connection.transaction import JmsTransactionManager as JmsTransactionManager
-    from pyjms.connection.transaction_aware import (
+    from pyjms.connection.delegating import (
         TransactionAwareConnectionFactoryProxy as TransactionAwareConnectionFactoryProxy,
     )
-    from pyjms.core.jms_client import (
+    from pyjms.template.messaging import (
         JmsClient as JmsClient, JmsClientOperations as JmsClientOperations,
     )
-    from pyjms.core.messaging_template import JmsMessagingTemplate as JmsMessagingTemplate
-    from pyjms.core.redrive import redrive as redrive
-    from pyjms.core.scheduling.scheduler import JmsScheduler as JmsScheduler
-    from pyjms.core.template import JmsTemplate as JmsTemplate
+    from pyjms.template.messaging import JmsMessagingTemplate as JmsMessagingTemplate
+    from pyjms.template.redrive import redrive as redrive
+    from pyjms.template.scheduler import JmsScheduler as JmsScheduler
+    from pyjms.template.template import JmsTemplate as JmsTemplate
     from pyjms.jms.api import (
         Connection as Connection, ConnectionConsumer as ConnectionConsumer,
-        JMSConsumer as JMSConsumer, JMSContext as JMSContext,
-        JMSProducer as JMSProducer, MessageConsumer as MessageConsumer,
-        MessageProducer as MessageProducer, QueueBrowser as QueueBrowser,
-        ServerSession as ServerSession,
+        JMSConsumer as JMSConsumer, JMSContext as JMSContext, JMSProducer as JMSProducer,
+        MessageConsumer as MessageConsumer, MessageProducer as MessageProducer,
+        QueueBrowser as QueueBrowser, ServerSession as ServerSession,
         ServerSessionPool as ServerSessionPool, Session as Session,
     )
     from pyjms.jms.domain import (
-        QueueConnection as QueueConnection, QueueConnectionFactory as
-        QueueConnectionFactory, QueueReceiver as QueueReceiver, QueueRequestor as
-        QueueRequestor, QueueSender as QueueSender, QueueSession as QueueSession,
-        TopicConnection as TopicConnection, TopicConnectionFactory as
-        TopicConnectionFactory, TopicPublisher as TopicPublisher, TopicRequestor as
-        TopicRequestor, TopicSession as TopicSession, TopicSubscriber as TopicSubscriber,
+        QueueConnection as QueueConnection, QueueConnectionFactory as QueueConnectionFactory,
+        QueueReceiver as QueueReceiver, QueueRequestor as QueueRequestor,
+        QueueSender as QueueSender, QueueSession as QueueSession,
+        TopicConnection as TopicConnection, TopicConnectionFactory as TopicConnectionFactory,
+        TopicPublisher as TopicPublisher, TopicRequestor as TopicRequestor,
+        TopicSession as TopicSession, TopicSubscriber as TopicSubscriber,
     )
-    from pyjms.jms.transaction.xa import (
+    from pyjms.jms.xa import (
         XAConnection as XAConnection, XAResource as XAResource, XASession as XASession,
     )
-    from pyjms.listener.container.default import (
+    from pyjms.listener.default_container import (
         DefaultMessageListenerContainer as DefaultMessageListenerContainer,
     )
-    from pyjms.listener.container.simple import (
+    from pyjms.listener.simple_container import (
         SimpleMessageListenerContainer as SimpleMessageListenerContainer,
     )
 # isort: on
@@ -75,31 +72,31 @@ _COROUTINES = {
     "pyjms.client.factory": "ConnectionFactory",
     "pyjms.client.xa": "XAConnectionFactory",
     "pyjms.connection.caching": "CachingConnectionFactory",
-    "pyjms.connection.credentials": "UserCredentialsConnectionFactoryAdapter",
-    "pyjms.connection.delegating_factory": "DelegatingConnectionFactory",
+    "pyjms.connection.delegating": """
+        UserCredentialsConnectionFactoryAdapter DelegatingConnectionFactory
+        TransactionAwareConnectionFactoryProxy
+    """,
     "pyjms.connection.managers": "ChainedTransactionManager ResourceTransactionManager",
-    "pyjms.connection.pool.factory": "JmsPoolConnectionFactory PooledConnectionFactory",
+    "pyjms.connection.pool": "JmsPoolConnectionFactory PooledConnectionFactory",
     "pyjms.connection.server_sessions": "SimpleServerSessionPool",
     "pyjms.connection.single": "SingleConnectionFactory",
     "pyjms.connection.transaction": "JmsTransactionManager",
-    "pyjms.connection.transaction_aware": "TransactionAwareConnectionFactoryProxy",
-    "pyjms.core.jms_client": "JmsClient JmsClientOperations",
-    "pyjms.core.messaging_template": "JmsMessagingTemplate",
-    "pyjms.core.redrive": "redrive",
-    "pyjms.core.scheduling.scheduler": "JmsScheduler",
-    "pyjms.core.template": "JmsTemplate",
-    "pyjms.jms.transaction.xa": "XAConnection XAResource XASession",
+    "pyjms.template.messaging": "JmsClient JmsClientOperations JmsMessagingTemplate",
+    "pyjms.template.redrive": "redrive",
+    "pyjms.template.scheduler": "JmsScheduler",
+    "pyjms.template.template": "JmsTemplate",
+    "pyjms.jms.xa": "XAConnection XAResource XASession",
     "pyjms.jms.api": """
         Connection ConnectionConsumer JMSConsumer JMSContext JMSProducer MessageConsumer
         MessageProducer QueueBrowser ServerSession ServerSessionPool Session
     """,
     "pyjms.jms.domain": """
-        QueueConnection QueueConnectionFactory QueueReceiver QueueRequestor QueueSender QueueSession
-        TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor TopicSession
-        TopicSubscriber
+        QueueConnection QueueConnectionFactory QueueReceiver QueueRequestor QueueSender
+        QueueSession TopicConnection TopicConnectionFactory TopicPublisher TopicRequestor
+        TopicSession TopicSubscriber
     """,
-    "pyjms.listener.container.default": "DefaultMessageListenerContainer",
-    "pyjms.listener.container.simple": "SimpleMessageListenerContainer",
+    "pyjms.listener.default_container": "DefaultMessageListenerContainer",
+    "pyjms.listener.simple_container": "SimpleMessageListenerContainer",
 }
 
 _HOMES = homes_of(SHARED) | homes_of(_COROUTINES)

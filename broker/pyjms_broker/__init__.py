@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import names_of
+from pyjms.runtime.forwarding import names_of
 
 # for type checkers; the table below is used at run time, and a test compares both
 if TYPE_CHECKING:
-    from pyjms_broker.api.dead_letter import DeadLetterStrategy as DeadLetterStrategy
-    from pyjms_broker.api.filter import BrokerFilter as BrokerFilter
-    from pyjms_broker.api.filter import BrokerPlugin as BrokerPlugin
+    from pyjms_broker.api.broker import BrokerFilter, BrokerPlugin
+    from pyjms_broker.api.policies import DeadLetterStrategy
+    from pyjms_broker.filters.composite_queues import CompositeQueue, CompositeTopic
+    from pyjms_broker.filters.mirrored_queues import MirroredQueue
+    from pyjms_broker.filters.virtual_topics import VirtualTopic
     from pyjms_broker.policy.dead_letter import (
         DiscardingDeadLetterStrategy as DiscardingDeadLetterStrategy,
     )
@@ -24,27 +26,23 @@ if TYPE_CHECKING:
     )
     from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy as SharedDeadLetterStrategy
     from pyjms_broker.policy.entry import PolicyEntry as PolicyEntry
-    from pyjms_broker.policy.map import PolicyMap as PolicyMap
+    from pyjms_broker.policy.entry import PolicyMap
     from pyjms_broker.service import BrokerService as BrokerService
-    from pyjms_broker.virtual.composite import CompositeQueue as CompositeQueue
-    from pyjms_broker.virtual.composite import CompositeTopic as CompositeTopic
-    from pyjms_broker.virtual.mirrored import MirroredQueue as MirroredQueue
-    from pyjms_broker.virtual.topic import VirtualTopic as VirtualTopic
 
 _HOMES = {
-    "BrokerFilter": "pyjms_broker.api.filter",
-    "BrokerPlugin": "pyjms_broker.api.filter",
+    "BrokerFilter": "pyjms_broker.api.broker",
+    "BrokerPlugin": "pyjms_broker.api.broker",
     "BrokerService": "pyjms_broker.service",
-    "CompositeQueue": "pyjms_broker.virtual.composite",
-    "CompositeTopic": "pyjms_broker.virtual.composite",
-    "DeadLetterStrategy": "pyjms_broker.api.dead_letter",
+    "CompositeQueue": "pyjms_broker.filters.composite_queues",
+    "CompositeTopic": "pyjms_broker.filters.composite_queues",
+    "DeadLetterStrategy": "pyjms_broker.api.policies",
     "DiscardingDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
     "IndividualDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
-    "MirroredQueue": "pyjms_broker.virtual.mirrored",
+    "MirroredQueue": "pyjms_broker.filters.mirrored_queues",
     "PolicyEntry": "pyjms_broker.policy.entry",
-    "PolicyMap": "pyjms_broker.policy.map",
+    "PolicyMap": "pyjms_broker.policy.entry",
     "SharedDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
-    "VirtualTopic": "pyjms_broker.virtual.topic",
+    "VirtualTopic": "pyjms_broker.filters.virtual_topics",
 }
 
 __all__ = [

@@ -76,8 +76,8 @@ class Attribute:
         # imported here, so that a broker without a configuration file starts without pydantic
         from pydantic import Field  # noqa: PLC0415
 
-        from pyjms._yaml import Duration  # noqa: PLC0415
-        from pyjms_broker.byte_sizes import ByteLimit, Bytes  # noqa: PLC0415
+        from pyjms.configuration import Duration  # noqa: PLC0415
+        from pyjms.configuration.units import ByteLimit, Bytes  # noqa: PLC0415
 
         readers: dict[Unit, Any] = {
             Unit.BYTES: Bytes,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._distribution import entry_points
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.distribution import entry_points
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple, Self
 
 import anyio
 
-from pyjms import _clock
 from pyjms.errors import RequestTimeoutException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
+from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.service import BrokerService
-from pyjms_broker.service.persistence import KahaDBPersistenceFactory
+from pyjms_broker.service.configuration import KahaDBPersistenceFactory
 from pyjms_broker.store.api import PersistenceAdapter
 from pyjms_broker.store.journal.settings import JournalSettings
 

@@ -10,8 +10,7 @@ import typer
 
 import pyjms
 import pyjms.aio
-from pyjms.cli.extensions import mount_commands
-from pyjms.cli.main import app
+from pyjms.cli.main import app, mount_commands
 from pyjms.settings.sources import settings_schema
 from pyjms_broker.settings import broker_schema
 
@@ -37,7 +36,7 @@ _GROUPS: Final[Mapping[str, str]] = {
     "errors": "Errors",
 }
 _OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Tests": ("pyjms.testing.app.JmsTestApp", "pyjms.testing.recorder.Recorder"),
+    "Tests": ("pyjms.testing.app.JmsTestApp", "pyjms.testing.app.Recorder"),
     "Broker": ("pyjms_broker.service.BrokerService",),
 }
 

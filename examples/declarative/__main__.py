@@ -18,7 +18,7 @@ from examples.flights.records import read_flights
 from examples.messages import connected, send_texts, take_texts
 from examples.processes import running_broker
 from pyjms import Queue
-from pyjms.spark.java import find_java
+from pyjms.spark.session import find_java
 
 HERE = Path(__file__).parent
 FLIGHTS = 250

@@ -1,34 +1,206 @@
 """`pyjms`: the command line. Runs applications, checks them, shows their configuration.
 
 Commands of other packages, `pyjms broker` among them, are added through entry points (see
-`pyjms.cli.extensions`). Commands import their modules when they run, so that `--help` is fast.
+`pyjms.cli.main`). Commands import their modules when they run, so that `--help` is fast.
 Every error of pyjms is one line on standard error and exit code 1; an invalid command line is exit
 code 2.
+
+Commands of other distributions: the entry points `pyjms.cli` and `pyjms.cli.<group>`.
+
+An entry point is a function (one command, its docstring is the help) or a `typer.Typer` (a group of
+commands). Group `pyjms.cli` adds it to `pyjms` itself, `pyjms.cli.broker` below `pyjms broker`, and
+so on for every group of commands. A command that cannot be loaded is still listed, and
+calling it reports the reason; the other commands are not affected.
+
+`only_named` limits what typer builds to the command that is run.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 import sys
+from collections.abc import Callable, Sequence
+from copy import copy
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
-from pyjms._logger import get_logger
 from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
-from pyjms.cli.documents import docs
-from pyjms.cli.extensions import mount_commands, only_named
-from pyjms.cli.logs import LogFormat
-from pyjms.cli.messages.commands import browse, receive, send
-from pyjms.cli.messages.outbox import outbox_app
-from pyjms.cli.messages.redriving import redrive
+from pyjms.cli.message_commands import browse, outbox_app, receive, redrive, send
 from pyjms.cli.pipeline import pipeline_app
-from pyjms.cli.terminal import json_line
-from pyjms.cli.workers.arguments import WORKER_OPTION
+from pyjms.cli.terminal import LogFormat, json_line
+from pyjms.cli.worker import WORKER_OPTION
+from pyjms.errors import ConfigurationException
+from pyjms.runtime.logging import get_logger
 
-__all__ = ["app", "main"]
+__all__ = ["GROUP", "app", "docs", "main", "mount_commands", "only_named"]
+
+# --- `pyjms docs`: the AsyncAPI document of an application, as files.
+
+
+def docs(
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE[:APP]", help="The application: a module, or a file.")
+    ],
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The YAML file of the application.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FOLDER", help="The directory for the files.")
+    ] = Path(),
+    title: Annotated[
+        str | None, typer.Option(help="The title of the document. Default: the name of MODULE.")
+    ] = None,
+    version: Annotated[str, typer.Option(help="The version of the application.")] = "1.0.0",
+    description: Annotated[str, typer.Option(help="A description of the application.")] = "",
+) -> None:
+    """Write the AsyncAPI 3 document of an application: asyncapi.yaml, .json and .html.
+
+    It describes the channels, operations and message types of the listeners. The command does not
+    connect to a broker. The HTML page is self-contained and needs no internet access. Passwords and
+    user names are omitted.
+    """
+    import yaml
+
+    from pyjms.asyncapi import asyncapi_document, html_page
+    from pyjms.cli.loading import load_application, split_target
+
+    application = load_application(target, config)
+    name = title or split_target(target)[0]
+    document = asyncapi_document(application, title=name, version=version, description=description)
+    output.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "yaml": yaml.safe_dump(document, sort_keys=False, allow_unicode=True),
+        "json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
+        "html": html_page(document),
+    }
+    for suffix, text in texts.items():
+        path = output / f"asyncapi.{suffix}"
+        path.write_text(text, encoding="utf-8")
+        typer.echo(path)
+
 
 logger: Final = get_logger(__name__)
+
+GROUP: Final = "pyjms.cli"
+
+
+def mount_commands(app: typer.Typer, installed: EntryPoints | None = None) -> None:
+    """Add the commands of `installed` distributions (default: all) to `app` and its groups.
+
+    A name that `app` or another distribution already has is skipped, with a warning in the log.
+    """
+    found = cast(EntryPoints, entry_points()) if installed is None else installed
+    _mount(app, GROUP, found)
+
+
+def only_named(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """Return `app` with only the command that `words`, the command line, name; groups likewise.
+
+    typer builds every command of every group before it runs one, which takes longer than most
+    commands. Help lists the groups without their commands. Where the words name no command, as
+    for completion, all remain.
+    """
+    if list(words) == ["--help"]:
+        listed = [
+            _with(each, each.typer_instance and _only(each.typer_instance, [], []))
+            for each in app.registered_groups
+        ]
+        return _only(app, app.registered_commands, listed)
+    name = words[0] if words else ""
+    commands = [each for each in app.registered_commands if _name_of(each) == name]
+    groups = [
+        _with(each, each.typer_instance and only_named(each.typer_instance, words[1:]))
+        for each in app.registered_groups
+        if each.name == name
+    ]
+    return _only(app, commands, groups) if commands or groups else app
+
+
+def _only(app: typer.Typer, commands: list[CommandInfo], groups: list[TyperInfo]) -> typer.Typer:
+    named = copy(app)
+    named.registered_commands, named.registered_groups = commands, groups
+    return named
+
+
+def _with(group: TyperInfo, app: typer.Typer | None) -> TyperInfo:
+    changed = copy(group)
+    changed.typer_instance = app
+    return changed
+
+
+def _mount(app: typer.Typer, group: str, installed: EntryPoints) -> None:
+    owners = dict.fromkeys(_names_of(app), "pyjms")
+    for entry in sorted(installed.select(group=group)):
+        owner = _distribution(entry)
+        if entry.name in owners:
+            if owners[entry.name] != owner:
+                logger.warning(
+                    "Command %r of %s is ignored: %s has a command of that name",
+                    entry.name,
+                    owner,
+                    owners[entry.name],
+                )
+            continue
+        owners[entry.name] = owner
+        _add(app, entry)
+    for info in app.registered_groups:
+        if info.name and info.typer_instance is not None:
+            _mount(info.typer_instance, f"{group}.{info.name}", installed)
+
+
+def _add(app: typer.Typer, entry: EntryPoint) -> None:
+    try:
+        command = entry.load()
+    except Exception as error:  # a third-party module may raise any exception
+        _add_broken(app, entry, f"{type(error).__name__}: {error}")
+        return
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=entry.name)
+    elif inspect.isroutine(command):
+        app.command(entry.name)(command)
+    else:
+        kind = type(command).__name__
+        _add_broken(app, entry, f"{entry.value} is a {kind}, not a function or a typer.Typer")
+
+
+def _add_broken(app: typer.Typer, entry: EntryPoint, reason: str) -> None:
+    """Add a command in place of one that cannot be loaded; it reports the reason."""
+    problem = f"Command {entry.name!r} of {_distribution(entry)} cannot be loaded: {reason}"
+
+    def fail() -> None:
+        raise ConfigurationException(
+            problem, hint="update or reinstall that distribution, or uninstall it"
+        )
+
+    app.command(
+        entry.name,
+        help=problem,
+        short_help="(cannot be loaded)",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(fail)
+
+
+def _distribution(entry: EntryPoint) -> str:
+    found = entry.dist
+    return "an unknown distribution" if found is None else f"{found.name} {found.version}"
+
+
+def _names_of(app: typer.Typer) -> list[str]:
+    commands = [_name_of(info) for info in app.registered_commands]
+    groups = [info.name for info in app.registered_groups if info.name]
+    return [*commands, *groups]
+
+
+def _name_of(command: CommandInfo) -> str:
+    function: Callable[..., Any] | None = command.callback
+    own = "" if function is None else function.__name__.lower().replace("_", "-")
+    return command.name or own
+
 
 app: Final = typer.Typer(
     name="pyjms",
@@ -56,7 +228,7 @@ CheckedArgument = Annotated[
 
 
 def _read_duration(text: str) -> float:
-    from pyjms._yaml.durations import read_duration
+    from pyjms.configuration.units import read_duration
 
     try:
         return read_duration(text)
@@ -121,7 +293,7 @@ def _print_version(wanted: bool) -> None:
         import platform
         from importlib.metadata import version
 
-        from pyjms._distribution import DISTRIBUTION
+        from pyjms.runtime.distribution import DISTRIBUTION
 
         typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)} (Python {platform.python_version()})")
         raise typer.Exit
@@ -162,11 +334,11 @@ def run(
     """
     del profiles  # the option's callback has chosen them
     if as_worker is None and (workers is not None or reload):
-        from pyjms.cli.workers.running import supervise
+        from pyjms.cli.supervisor import supervise
 
         supervise(workers or 1, reload_dir if reload else None, reload=reload)
     from pyjms.cli.loading import load_application, pipelines_of
-    from pyjms.cli.logs import configure_logging
+    from pyjms.cli.terminal import configure_logging
 
     application = load_application(target, config)
     own = application.settings.logging
@@ -191,8 +363,7 @@ def run(
     if as_worker is None:
         application.run()
     else:
-        from pyjms.cli.workers.arguments import WorkerArguments
-        from pyjms.cli.workers.child import run_worker
+        from pyjms.cli.worker import WorkerArguments, run_worker
 
         run_worker(application, WorkerArguments.from_text(as_worker))
 
@@ -208,7 +379,7 @@ def check(
     Prints a line for each problem, with file and line, and their number; the exit code is then 1.
     """
     del profiles  # the option's callback has chosen them
-    from pyjms.cli.checking import check_target, report
+    from pyjms.cli.loading import check_target, report
 
     report(check_target(target, config))
     typer.echo(f"No problems found in {'the settings' if target is None else target}.")
@@ -247,7 +418,7 @@ def listeners(
 
 def main() -> None:
     """Run the command line. Entry point of the script `pyjms`."""
-    from pyjms.cli.user_code import UserCodeFailed
+    from pyjms.cli.terminal import UserCodeFailed
     from pyjms.errors import JMSException
 
     mount_commands(app)

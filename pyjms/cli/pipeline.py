@@ -14,7 +14,7 @@ import typer
 from pyjms.cli.configuration import ConfigOption
 
 if TYPE_CHECKING:
-    from pyjms.spark.pipeline.reporting.status import PipelineStatus
+    from pyjms.spark.pipeline.reports import PipelineStatus
 
 __all__ = ["pipeline_app"]
 
@@ -52,9 +52,9 @@ def run(
     A second signal, at least half a second later, ends the process at once. The exit code is 1 if a
     pipeline failed for good.
     """
-    from pyjms.cli.logs import configure_logging
     from pyjms.cli.pipeline_loading import load_pipelines
-    from pyjms.spark.pipeline.execution.runner import PipelineRunner
+    from pyjms.cli.terminal import configure_logging
+    from pyjms.spark.pipeline.run import PipelineRunner
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()
@@ -90,9 +90,9 @@ def check(
     Prints a line for each problem, with file and line, and their number; the exit code is then 1.
     SQL and the bodies of functions are not checked: Spark does that when a pipeline starts.
     """
-    from pyjms._yaml import Problems
-    from pyjms.cli.checking import report
+    from pyjms.cli.loading import report
     from pyjms.cli.pipeline_loading import check_pipelines
+    from pyjms.configuration import Problems
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()
@@ -115,10 +115,10 @@ def status(
     A pipeline is `stale` if its process ended without reporting it. With NAME, the exit code is 1
     if the pipeline has failed or is stale.
     """
-    from pyjms import _clock
     from pyjms.errors import ConfigurationException
+    from pyjms.runtime import clock as _clock
     from pyjms.settings import load_settings
-    from pyjms.spark.pipeline.reporting.status import read_statuses
+    from pyjms.spark.pipeline.reports import read_statuses
 
     root = Path(load_settings(config).spark.checkpoint_root)
     found = [s for s in read_statuses(root) if name is None or s.pipeline == name]

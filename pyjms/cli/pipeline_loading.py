@@ -7,19 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyjms._yaml import Problems
-from pyjms.cli.checking import importing
-from pyjms.cli.loading import load_module, split_target
+from pyjms.cli.loading import importing, load_module, split_target
+from pyjms.configuration import Problems
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.settings.sources import collect_problems
-from pyjms.spark.pipeline.definition.collection import (
-    add_problems,
-    choose_pipelines,
-    gather_pipelines,
-)
-from pyjms.spark.pipeline.definition.decorator import find_pipelines, pipeline_marks
-from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.spark.pipeline.checks import add_problems, choose_pipelines, gather_pipelines
+from pyjms.spark.pipeline.definition import Pipeline, find_pipelines, pipeline_marks
 
 __all__ = ["LoadedPipelines", "check_pipelines", "load_pipelines"]
 

@@ -7,20 +7,24 @@ and an occasional line otherwise.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
 import typer
 
-from pyjms._logger import escape_control_characters
 from pyjms.errors import ConfigurationException, JMSException
+from pyjms.runtime.logging import escape_control_characters
 
 __all__ = [
     "ExitCode",
+    "LogFormat",
+    "UserCodeFailed",
+    "configure_logging",
     "in_bytes",
     "json_line",
     "one_line_errors",
@@ -169,3 +173,40 @@ def _lines(what: str, total: int | None, *, bytes_: bool) -> Callable[[int], Non
             print(f"{what}: {count}{whole}", file=sys.stderr, flush=True)
 
     return advance
+
+
+# --- Logging of the command line: one line for each record, levels from the settings.
+
+LogFormat = Literal["text", "json"]
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def configure_logging(levels: Mapping[str, str], log_format: LogFormat = "text") -> None:
+    """Log to standard error; `levels` maps logger names (`root`: all) to level names.
+
+    Log handlers that the application has set up are not changed.
+    """
+    handler = logging.StreamHandler()
+    if log_format == "json":
+        from pyjms.observability.logs import JsonFormatter
+
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter(_FORMAT))
+    logging.basicConfig(handlers=[handler], level=levels.get("root", "INFO"))
+    for name, level in levels.items():
+        if name != "root":
+            logging.getLogger(name).setLevel(level)
+
+
+# --- The failure of a user's module, separate from `loading` so that `--help` imports little.
+
+
+class UserCodeFailed(Exception):
+    """A module of the user raised while it was imported."""
+
+    def __init__(self, report: str) -> None:
+        """Keep the traceback, from the user's first line on, as text."""
+        super().__init__(report)
+        self.report = report

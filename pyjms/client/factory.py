@@ -6,25 +6,25 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Unpack
 
-from pyjms._forwarding import DelegatedAttribute
-from pyjms._ids import IdGenerator
-from pyjms.client.connection.connection import ActiveMQConnection
-from pyjms.client.options.blob_policy import BlobTransferPolicy
-from pyjms.client.options.client_options import (
-    ClientOptions,
-    apply_keywords,
-    apply_options,
+from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.options import ClientOptions, apply_keywords, apply_options
+from pyjms.client.policies import (
+    BlobTransferPolicy,
+    PrefetchPolicy,
+    RedeliveryPolicy,
+    RedeliveryPolicyMap,
 )
-from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.jms.api import ExceptionListener, MessageTransformer
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
-from pyjms.management.jms_stats import JMSStats
+from pyjms.management import JMSStats
+from pyjms.runtime.forwarding import DelegatedAttribute
+from pyjms.runtime.ids import IdGenerator
 from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.registry import check_supported, create_transport
 from pyjms.transport.uri import TransportURI, default_broker_url
 
 if TYPE_CHECKING:
-    from pyjms.client.options.keywords import ClientKeywords
+    from pyjms.client.keywords import ClientKeywords
 
 __all__ = ["ConnectionFactory"]
 

@@ -23,7 +23,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.api import CompletionListener, MessageTransformer
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic
 from pyjms.jms.message import Acknowledger, Message
-from pyjms.management.jms_stats import JMSConnectionStats, JMSSessionStats
+from pyjms.management import JMSConnectionStats, JMSSessionStats
 from pyjms.transport.openwire import RequestTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,

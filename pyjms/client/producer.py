@@ -9,22 +9,18 @@ after every 256 KiB. (JMS 1.1, section 4.6; activemq-edges N2 to N5)
 from __future__ import annotations
 
 from threading import get_ident
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from pyjms import _clock
-from pyjms._clock import FOR_EVER, check_seconds
-from pyjms._forwarding import Checked
-from pyjms.client.completion_listeners import checked_listener
-from pyjms.client.interfaces import ClientConnection, ClientSession
-from pyjms.client.messages import delay_delivery, to_command
-from pyjms.client.options.destination_options import (
+from pyjms.client.completions import checked_listener
+from pyjms.client.destination_options import (
     PRODUCER_OPTIONS,
     check_destination,
     set_destination_options,
 )
-from pyjms.client.producer_window import ProducerWindow
+from pyjms.client.interfaces import ClientConnection, ClientSession
+from pyjms.client.messages import delay_delivery, to_command
 from pyjms.client.transformers import transformed
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
@@ -33,12 +29,46 @@ from pyjms.jms.api import AsyncCallback, CompletionListener, MessageTransformer,
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
-from pyjms.management.jms_stats import JMSProducerStats
+from pyjms.management import JMSProducerStats, JMSSessionStats
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.clock import FOR_EVER, Waiters, check_seconds
+from pyjms.runtime.forwarding import Checked
 from pyjms.transport.options import camel_case
 from pyjms.wire.openwire.commands import MessageId, ProducerId, ProducerInfo
 from pyjms.wire.openwire.message_size import message_size
 
-__all__ = ["ActiveMQMessageProducer"]
+__all__ = ["ActiveMQMessageProducer", "ProducerWindow", "new_producer"]
+
+# --- The producer window: a limit on bytes sent before the broker acknowledges. (activemq-edges N4)
+
+
+class ProducerWindow:
+    """Bytes sent asynchronously and not acknowledged by a ProducerAck. (activemq-edges N4)"""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.usage: int = 0
+        self._space = Waiters()
+
+    async def wait_for_space(self) -> None:
+        """Wait while the window is full. If it is cancelled, nothing is sent."""
+        if self.usage >= self.size > 0:
+            await self._space.wait_while(lambda: self.usage >= self.size > 0)
+
+    def increase(self, size: int) -> None:
+        """Count `size` bytes as sent."""
+        self.usage += size
+
+    def decrease(self, size: int) -> None:
+        """Count `size` bytes as acknowledged."""
+        self.usage = max(0, self.usage - size)
+        if self.usage < self.size:
+            self.open()
+
+    def open(self) -> None:
+        """Wake all waiting sends: the window no longer applies."""
+        self._space.wake()
+
 
 V = TypeVar("V")
 
@@ -398,3 +428,39 @@ def _window(connection: ClientConnection, info: ProducerInfo) -> ProducerWindow 
         info.window_size = 0
         return None
     return ProducerWindow(info.window_size)
+
+
+# --- Producers with statistics, which `jms.statsEnabled` turns on; without it, they cost nothing.
+
+
+class MeasuredProducer(ActiveMQMessageProducer):
+    """A producer that counts what it has sent."""
+
+    def __init__(
+        self,
+        session: ClientSession,
+        producer_id: ProducerId,
+        destination: Destination | None,
+        stats: JMSSessionStats,
+    ) -> None:
+        super().__init__(session, producer_id, destination)
+        name = None if destination is None else destination.physical_name
+        self._measured = stats.add_producer(str(producer_id), name)
+        self.stats: JMSProducerStats | None = self._measured
+
+    async def send(self, *args: Any, **options: Any) -> None:
+        await super().send(*args, **options)
+        self._measured.on_message()
+
+    def dispose(self, failure: JMSException | None = None) -> None:
+        super().dispose(failure)
+        self._measured.closed()
+
+
+def new_producer(
+    session: ClientSession, producer_id: ProducerId, destination: Destination | None
+) -> ActiveMQMessageProducer:
+    """Return a producer, with statistics if its session has statistics."""
+    if session.stats is None:
+        return ActiveMQMessageProducer(session, producer_id, destination)
+    return MeasuredProducer(session, producer_id, destination, session.stats)

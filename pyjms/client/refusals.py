@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 
 __all__ = ["RefusalLog"]
 

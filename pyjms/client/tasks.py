@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.runtime.event_loop import BackgroundTask, spawn
 
 __all__ = ["OwnedTasks", "background_failure"]
 

@@ -6,7 +6,7 @@
 
     both = ChainedTransactionManager(JmsTransactionManager(factory), manager)
 
-These managers have coroutines; those of `pyjms.sync.transaction.managers` block. Both can be the
+These managers have coroutines; those of `pyjms.sync.transactions` block. Both can be the
 `transaction_manager` of a listener container.
 """
 
@@ -18,10 +18,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import anyio
 
-from pyjms.core import resources
-from pyjms.core.closing import call
-from pyjms.core.synchronization import Synchronizations
 from pyjms.errors import HeuristicCompletionException, TransactionRolledBackException
+from pyjms.template import resources
+from pyjms.template.closing import call
+from pyjms.template.synchronization import Synchronizations
 
 __all__ = ["ChainedTransactionManager", "ResourceTransactionManager", "ResourceTransactionStatus"]
 

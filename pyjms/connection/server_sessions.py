@@ -8,13 +8,13 @@ from typing import Final
 
 import anyio
 
-from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.core.closing import close_quietly
 from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import Closeable, Connection, MessageListener, ServerSession, Session
 from pyjms.jms.api.factory import check_least
+from pyjms.runtime.event_loop import BackgroundTask, spawn
+from pyjms.runtime.logging import get_logger
+from pyjms.template.closing import close_quietly
 
 __all__ = ["SimpleServerSessionPool"]
 

@@ -4,7 +4,7 @@
         await template.convert_and_send("orders", order)    # visible after the block
 
 The session is bound to the manager's connection factory for the block's task
-(`pyjms.core.resources`): templates and listener containers with the same factory use it.
+(`pyjms.template.resources`): templates and listener containers with the same factory use it.
 Transactions follow the task, not the thread.
 """
 
@@ -16,18 +16,18 @@ from typing import Final
 
 import anyio
 
-from pyjms import _clock
-from pyjms._clock import check_seconds
-from pyjms.core import resources
-from pyjms.core.closing import close_quietly
-from pyjms.core.resources import BoundResource, bind, bound
-from pyjms.core.synchronization import Synchronizations
 from pyjms.errors import (
     IllegalStateException,
     TransactionRolledBackException,
     UnsupportedOperationException,
 )
 from pyjms.jms.api import ConnectionFactory, check_factory
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.clock import check_seconds
+from pyjms.template import resources
+from pyjms.template.closing import close_quietly
+from pyjms.template.resources import BoundResource, bind, bound
+from pyjms.template.synchronization import Synchronizations
 
 __all__ = ["JmsTransactionManager", "Propagation", "TransactionScope", "TransactionStatus"]
 

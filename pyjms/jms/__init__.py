@@ -6,7 +6,7 @@ does not load the interfaces.
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import homes_of, names_of
 
 if TYPE_CHECKING:
     from pyjms.jms.api import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol, cast
 
-from pyjms._forwarding import Computed, TypedProperty
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.message import Message
+from pyjms.runtime.forwarding import Computed, TypedProperty
 
 __all__ = ["BlobBody", "BlobMessage", "BlobStream", "BlobTransfer"]
 

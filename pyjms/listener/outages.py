@@ -17,9 +17,10 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from pyjms import _clock, errors
-from pyjms._logger import get_logger
+from pyjms import errors
 from pyjms.jms.api import Connection, ConnectionFactory
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 
 __all__ = ["Outage", "Outages", "is_connection_failure", "leave_losses_to_recovery"]
 

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Protocol
 
-from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ResourceAllocationException
+from pyjms.runtime.event_loop import BackgroundTask, spawn
 
 __all__ = ["AsyncTaskExecutor", "SimpleAsyncTaskExecutor", "TaskExecutor"]
 

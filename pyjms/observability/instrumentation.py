@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from pyjms.core.interceptors import ReceiveInterceptor, SendInterceptor
-from pyjms.listener.container.base import AbstractMessageListenerContainer
-from pyjms.listener.handler.interceptors import HandlerInterceptor, SettlementInterceptor
+from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.observability.health import Health
+from pyjms.template.interceptors import (
+    HandlerInterceptor,
+    ReceiveInterceptor,
+    SendInterceptor,
+    SettlementInterceptor,
+)
 from pyjms.transport.uri import DEFAULT_PORT, TransportURI
 
 __all__ = ["Instrumentation", "Server", "server_of"]

@@ -22,10 +22,9 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pyjms._logger import error_text
-from pyjms.core.interceptors import Proceed
 from pyjms.jms.message import Message
-from pyjms.listener.handler.interceptors import HandlerInvocation
+from pyjms.runtime.logging import error_text
+from pyjms.template.interceptors import HandlerInvocation, Proceed
 
 __all__ = ["JsonFormatter", "MessageContext", "context_fields", "message_context"]
 

@@ -7,12 +7,24 @@
     process NAME         CONSUMER   the message's sender              all senders of a batch
     commit NAME, ack     CLIENT     the message's sender
 
-A message carries the context of its send span (`pyjms.observability.propagation`); a handler runs
+A message carries the context of its send span (`pyjms.observability.tracing`); a handler runs
 with the context of its process span and with the sender's baggage, so that its own spans and sends
-belong to the trace. Names and attributes are those of `pyjms.observability.semantic`.
+belong to the trace. Names and attributes are those of `pyjms.observability.tracing`.
 
 Without an SDK, the API of OpenTelemetry does nothing. The values that pydantic quotes are removed
 from the texts of exceptions; message bodies are never recorded.
+
+Trace context and baggage as message properties, compatible with Java's JMS instrumentation.
+
+The global propagator of OpenTelemetry names the fields: by default W3C's `traceparent`,
+`tracestate` and `baggage`. JMS allows no `-` in the name of a property; like OpenTelemetry's Java
+agent, this module writes `__dash__` instead, so that traces continue between Java and Python.
+
+Names of OpenTelemetry's semantic conventions for messaging (1.37, in development).
+
+Their package is in beta and changes; the names are copied here, so that they change only with
+pyjms.
+https://opentelemetry.io/docs/specs/semconv/messaging/
 """
 
 from __future__ import annotations
@@ -22,35 +34,102 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from opentelemetry import context as otel_context
-from opentelemetry import metrics, trace
+from opentelemetry import metrics, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
+from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 
-from pyjms import _clock
-from pyjms._logger import error_text, one_line, shortened
-from pyjms.core.interceptors import (
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
+from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.observability.health import Health
+from pyjms.observability.instrumentation import server_of
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import error_text, one_line, shortened
+from pyjms.template.interceptors import (
+    HandlerInterceptor,
+    HandlerInvocation,
     Proceed,
     ReceiveInterceptor,
     ReceiveInvocation,
     SendInterceptor,
     SendInvocation,
-)
-from pyjms.jms.destination import Destination
-from pyjms.jms.message import Message
-from pyjms.listener.container.base import AbstractMessageListenerContainer
-from pyjms.listener.handler.interceptors import (
-    HandlerInterceptor,
-    HandlerInvocation,
     SettlementInterceptor,
     SettlementInvocation,
 )
-from pyjms.observability.health import Health
-from pyjms.observability.instrumentation import server_of
-from pyjms.observability.propagation import context_of, write_context
-from pyjms.observability.semantic import BUCKETS, AttributeName, MetricName
 
 __all__ = ["OpenTelemetry"]
+
+_DASH = "__dash__"
+
+
+class _Properties(Getter[Message]):
+    """Reads the fields of a propagator from a message's properties."""
+
+    def get(self, carrier: Message, key: str) -> list[str] | None:
+        """Return the field; None: it is absent or not a str."""
+        value = carrier.properties.get(key.replace("-", _DASH))
+        return [value] if isinstance(value, str) else None
+
+    def keys(self, carrier: Message) -> list[str]:
+        """Return the names of all possible fields."""
+        return [name.replace(_DASH, "-") for name in carrier.properties]
+
+
+_properties = _Properties()
+
+
+def context_of(message: Message, around: Context) -> Context:
+    """Return `around` with the trace context and baggage that a message's sender set.
+
+    If the message's properties are damaged, `around` is returned; the handler reports the error.
+    """
+    try:
+        return propagate.extract(message, around, _properties)
+    except JMSException:
+        return around
+
+
+def write_context(set_property: Callable[[str, object], None], context: Context) -> None:
+    """Set the properties that carry the trace context and baggage of `context`."""
+    fields: dict[str, str] = {}
+    propagate.inject(fields, context)
+    for name, value in fields.items():
+        set_property(name.replace("-", _DASH), value)
+
+
+class AttributeName:
+    """The attributes of spans and metrics."""
+
+    SYSTEM: Final = "messaging.system"
+    OPERATION: Final = "messaging.operation.name"
+    OPERATION_TYPE: Final = "messaging.operation.type"
+    DESTINATION: Final = "messaging.destination.name"
+    TEMPORARY: Final = "messaging.destination.temporary"
+    SUBSCRIPTION: Final = "messaging.destination.subscription.name"
+    CLIENT_ID: Final = "messaging.client.id"
+    MESSAGE_ID: Final = "messaging.message.id"
+    CONVERSATION_ID: Final = "messaging.message.conversation_id"
+    BATCH_COUNT: Final = "messaging.batch.message_count"
+    SERVER_ADDRESS: Final = "server.address"
+    SERVER_PORT: Final = "server.port"
+    ERROR_TYPE: Final = "error.type"
+
+
+class MetricName:
+    """The metrics."""
+
+    OPERATION_DURATION: Final = "messaging.client.operation.duration"
+    SENT_MESSAGES: Final = "messaging.client.sent.messages"
+    CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
+    PROCESS_DURATION: Final = "messaging.process.duration"
+
+
+BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+"""Upper bounds of the histograms in seconds, as recommended by the conventions."""
+
 
 _LIBRARY: Final = "pyjms"
 _SYSTEM: Final = "activemq"

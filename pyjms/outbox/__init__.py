@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._distribution import optional
+from pyjms.runtime.distribution import optional
 
 if TYPE_CHECKING:
-    from pyjms.outbox.async_store import AsyncSqlIdempotencyStore as AsyncSqlIdempotencyStore
+    from pyjms.outbox.inbox import AsyncSqlIdempotencyStore as AsyncSqlIdempotencyStore
     from pyjms.outbox.inbox import SqlIdempotencyStore as SqlIdempotencyStore
     from pyjms.outbox.inbox import prune as prune
     from pyjms.outbox.inbox import record as record
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjms.outbox.tables import metadata as metadata
 
 _HOMES = {
-    "AsyncSqlIdempotencyStore": "async_store",
+    "AsyncSqlIdempotencyStore": "inbox",
     "OutboxRelay": "relay",
     "SqlIdempotencyStore": "inbox",
     "metadata": "tables",

@@ -2,23 +2,293 @@
 
 The parser is LALR, so the recursion depth does not depend on the length of the text. lark is
 imported when the first selector is parsed, because most programs have no selectors.
+
+Builds the tree of a selector from the grammar's rules, and rejects meaningless conditions.
+
+lark calls one method per rule of grammar.lark, with the rule's children: tokens (strings with a
+position) and nodes. Terminals whose names begin with `_` are omitted. The checks are those of
+ActiveMQ: literals that cannot be compared are errors, while properties of the wrong type are merely
+not equal.
+
+Comments in selectors: `--` to the end of the line, and `/* */`.
+
+As in ActiveMQ, a line comment is one only if its line ends, and a block comment only if it is
+closed; otherwise the characters are operators. A lexer that tries both at each `-` and `/` would
+read the rest of the text each time, so comments are removed before parsing, in one pass.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from importlib import resources
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyjms.errors import InvalidSelectorException
-from pyjms.selector.builder import MAX_DEPTH, Builder, SelectorSyntaxError
-from pyjms.selector.comments import blank_comments
-from pyjms.selector.tree import Node
+from pyjms.selector.operations import FUNCTIONS, check_call
+from pyjms.selector.tree import (
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    Call,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Node,
+    Not,
+    Property,
+    Truth,
+)
 
 if TYPE_CHECKING:
     from lark import Lark
 
-__all__ = ["CONVERT_STRINGS_PREFIX", "MAX_DEPTH", "MAX_LENGTH", "invalid", "parse"]
+__all__ = [
+    "CONVERT_STRINGS_PREFIX",
+    "MAX_DEPTH",
+    "Builder",
+    "SelectorSyntaxError",
+    "blank_comments",
+    "invalid",
+    "parse",
+]
+
+MAX_DEPTH: Final = 100
+"""The maximum nesting depth of parentheses, signs, NOT, calls and sums."""
+
+_LONG: Final = 2**63
+_LONG_DIGITS: Final = 19
+"""The number of decimal digits of the largest long; Python limits the digits of an int."""
+_CONDITIONS: Final = (Truth, Not, AllOf, AnyOf, Compare, IsNull, Like, In)
+
+
+class SelectorSyntaxError(ValueError):
+    """A problem with its position and a hint; `parse` converts it to InvalidSelectorException."""
+
+    def __init__(self, reason: str, position: int, hint: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.position = position
+        self.hint = hint
+
+
+class Builder:
+    """Builds the tree bottom-up, with one call per rule of the grammar."""
+
+    # lark calls these methods by the rules' names.
+
+    def start(self, children: list[Any]) -> Node:
+        return _condition(children[0], 0)
+
+    def any_of(self, children: list[Any]) -> Node:
+        return _join(AnyOf, children)
+
+    def all_of(self, children: list[Any]) -> Node:
+        return _join(AllOf, children)
+
+    def negation(self, children: list[Any]) -> Node:
+        at = children[0].start_pos
+        operand = _condition(children[1], at)
+        return Not(operand, depth=_depth(at, operand))
+
+    def equality(self, children: list[Any]) -> Node:
+        left, operator, right = children
+        at = operator.start_pos
+        for side in (left, right):
+            if isinstance(side, Literal) and side.value is None:
+                hint = "write IS NULL or IS NOT NULL"
+                raise SelectorSyntaxError("NULL cannot be compared", at, hint)
+        if (
+            isinstance(left, Literal)
+            and isinstance(right, Literal)
+            and isinstance(left.value, bool) > isinstance(right.value, bool)
+        ):
+            hint = "write the condition alone"
+            raise SelectorSyntaxError("TRUE and FALSE compare with booleans only", at, hint)
+        return Compare(operator.value, left, right, depth=_depth(at, left, right))
+
+    def order(self, children: list[Any]) -> Node:
+        left, operator, right = children
+        return _order(operator.value, left, right, operator.start_pos)
+
+    def between(self, children: list[Any]) -> Node:
+        operand, negated, keyword, low, _and, high = children
+        at = keyword.start_pos
+        bounds = (_order(">=", operand, low, at), _order("<=", operand, high, at))
+        return _negated(negated, AllOf(bounds, depth=_depth(at, *bounds)), at)
+
+    def is_null(self, children: list[Any]) -> Node:
+        operand, *negated, keyword = children
+        at = keyword.start_pos
+        return _negated(
+            negated[0] if negated else None, IsNull(operand, depth=_depth(at, operand)), at
+        )
+
+    def like(self, children: list[Any]) -> Node:
+        operand, negated, keyword, pattern, escape = children
+        at = keyword.start_pos
+        character = "" if escape is None else _unquoted(escape)
+        if escape is not None and len(character) != 1:
+            hint = "write for instance ESCAPE '!'"
+            raise SelectorSyntaxError("ESCAPE takes a single character", escape.start_pos, hint)
+        test = Like(operand, _unquoted(pattern), character, depth=_depth(at, operand))
+        return _negated(negated, test, at)
+
+    def in_list(self, children: list[Any]) -> Node:
+        operand, negated, keyword, *values = children
+        at = keyword.start_pos
+        if not isinstance(operand, Property):
+            hint = "write name IN ('a', 'b')"
+            raise SelectorSyntaxError("the left side of IN must be a name", at, hint)
+        return _negated(negated, In(operand.name, frozenset(map(_unquoted, values))), at)
+
+    def arithmetic(self, children: list[Any]) -> Node:
+        left, operator, right = children
+        depth = _depth(operator.start_pos, left, right)
+        return Arithmetic(operator.value, left, right, depth=depth)
+
+    def signed(self, children: list[Any]) -> Node:
+        sign, operand = children
+        if sign == "+":
+            return cast("Node", operand)
+        if isinstance(operand, Literal) and _is_number(operand.value):
+            return Literal(-operand.value)  # type: ignore[operator]
+        return Negate(operand, depth=_depth(sign.start_pos, operand))
+
+    def xml(self, children: list[Any]) -> Node:
+        keyword = children[0]
+        raise SelectorSyntaxError(
+            f"{keyword.upper()} is not supported",
+            keyword.start_pos,
+            "selectors see headers and properties; set a property, and select by it",
+        )
+
+    def variable(self, children: list[Any]) -> Node:
+        return Property(str(children[0]))
+
+    def call(self, children: list[Any]) -> Node:
+        token, *arguments = children
+        name, at = str(token), token.start_pos
+        if name not in FUNCTIONS:
+            hint = f"the functions are {', '.join(FUNCTIONS)}"
+            raise SelectorSyntaxError(f"there is no function {name}", at, hint)
+        usage = f"write {FUNCTIONS[name].usage}"
+        if any(isinstance(argument, _CONDITIONS) for argument in arguments):
+            raise SelectorSyntaxError(f"{name} takes values, not conditions", at, usage)
+        if problem := check_call(name, arguments):
+            raise SelectorSyntaxError(problem, at, usage)
+        return Call(name, tuple(arguments), at, depth=_depth(at, *arguments))
+
+    def string(self, children: list[Any]) -> Node:
+        return Literal(_unquoted(children[0]))
+
+    def approximate(self, children: list[Any]) -> Node:
+        return Literal(float(children[0]))
+
+    def exact(self, children: list[Any]) -> Node:
+        token = children[0]
+        digits = token.rstrip("lL")
+        base = {"HEX": 16, "OCTAL": 8}.get(token.type, 10)
+        if (base == 10 and len(digits) > _LONG_DIGITS) or (value := int(digits, base)) > _LONG:
+            # the largest number itself is valid after a minus
+            hint = "write it with a point or an exponent: 1e30"
+            raise SelectorSyntaxError("the number is larger than a long", token.start_pos, hint)
+        return Literal(value)
+
+    def constant(self, children: list[Any]) -> Node:
+        return Literal({"TRUE": True, "FALSE": False, "NULL": None}[children[0].type])
+
+
+def _join(kind: type[AllOf | AnyOf], children: list[Any]) -> Node:
+    keywords = children[1::2]
+    positions = [keywords[0].start_pos, *(keyword.start_pos for keyword in keywords)]
+    operands = tuple(map(_condition, children[::2], positions))
+    return kind(operands, depth=_depth(positions[0], *operands))
+
+
+def _negated(keyword: object, test: Node, at: int) -> Node:
+    return test if keyword is None else Not(test, depth=_depth(at, test))
+
+
+def _order(operator: Any, left: Node, right: Node, at: int) -> Node:
+    for side in (left, right):
+        if not _has_order(side):
+            hint = "strings and booleans can be compared with = and <> only"
+            raise SelectorSyntaxError(f"only numbers can be compared with {operator}", at, hint)
+    return Compare(operator, left, right, depth=_depth(at, left, right))
+
+
+def _has_order(node: Node) -> bool:
+    if isinstance(node, Literal):
+        return _is_number(node.value)
+    return not isinstance(node, (*_CONDITIONS, Call))
+
+
+def _condition(node: Node, at: int) -> Node:
+    if isinstance(node, Property):
+        return Truth(node, depth=_depth(at, node))
+    if isinstance(node, _CONDITIONS):
+        return node
+    if isinstance(node, Literal) and (node.value is None or isinstance(node.value, bool)):
+        return node
+    if isinstance(node, Call) and FUNCTIONS[node.name].is_condition:
+        return node
+    hint = "compare it with something, as in name = 'text'"
+    raise SelectorSyntaxError("a condition is expected here, not a value", at, hint)
+
+
+def _depth(at: int, *operands: Node) -> int:
+    depth = 1 + max(operand.depth for operand in operands)
+    if depth > MAX_DEPTH:
+        hint = "join conditions without parentheses"
+        raise SelectorSyntaxError(f"it nests deeper than {MAX_DEPTH} levels", at, hint)
+    return depth
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _unquoted(token: str) -> str:
+    return token[1:-1].replace("''", "'")
+
+
+_BEGINNING = re.compile(r"'|--|/\*")
+_LINE_END = re.compile(r"[\r\n]")
+
+
+def blank_comments(text: str) -> str:
+    """Return the text with its comments replaced by blanks, so that positions stay the same."""
+    last_line_end = max(text.rfind("\n"), text.rfind("\r"))
+    last_block_end = text.rfind("*/")
+    pieces: list[str] = []
+    copied = position = 0
+    while beginning := _BEGINNING.search(text, position):
+        start = beginning.start()
+        position = beginning.end()
+        match beginning[0]:
+            case "'":
+                end = text.find("'", position)
+                if end < 0:
+                    break
+                position = end + 1
+                continue
+            case "--" if start < last_line_end:
+                line_end = _LINE_END.search(text, position)
+                assert line_end is not None
+                end = line_end.end()
+            case "/*" if position <= last_block_end:
+                end = text.index("*/", position) + 2
+            case _:
+                position = start + 1
+                continue
+        pieces += text[copied:start], " " * (end - start)
+        copied = position = end
+    return "".join((*pieces, text[copied:]))
+
 
 CONVERT_STRINGS_PREFIX: Final = "convert_string_expressions:"
 """ActiveMQ's prefix of selectors that compare strings with numbers, as STOMP needs."""

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import homes_of, names_of
 
 if TYPE_CHECKING:
-    from pyjms.settings.blobs import BlobTransferSettings
-    from pyjms.settings.broker import ActiveMQSettings, EmbeddedSettings
+    from pyjms.settings.broker import (
+        ActiveMQSettings,
+        BlobTransferSettings,
+        EmbeddedSettings,
+        FailoverSettings,
+        PoolSettings,
+    )
     from pyjms.settings.delivery import PrefetchSettings, RedeliverySettings
-    from pyjms.settings.failover import FailoverSettings
     from pyjms.settings.model import (
         CacheSettings,
         ConverterSettings,
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
         PyjmsSettings,
         TemplateSettings,
     )
-    from pyjms.settings.pool import PoolSettings
     from pyjms.settings.sources import load_settings, settings_schema
     from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings
     from pyjms.settings.tls import TlsSettings
@@ -55,13 +58,15 @@ __getattr__, __dir__ = names_of(
     globals(),
     homes_of(
         {
-            "pyjms.settings.blobs": "BlobTransferSettings",
-            "pyjms.settings.broker": "ActiveMQSettings EmbeddedSettings",
+            "pyjms.settings.broker": """
+                BlobTransferSettings ActiveMQSettings EmbeddedSettings FailoverSettings
+                PoolSettings
+            """,
             "pyjms.settings.delivery": "PrefetchSettings RedeliverySettings",
-            "pyjms.settings.failover": "FailoverSettings",
-            "pyjms.settings.model": "CacheSettings ConverterSettings JmsSettings "
-            "ListenerOverride ListenerSettings PyjmsSettings TemplateSettings",
-            "pyjms.settings.pool": "PoolSettings",
+            "pyjms.settings.model": """
+                CacheSettings ConverterSettings JmsSettings ListenerOverride ListenerSettings
+                PyjmsSettings TemplateSettings
+            """,
             "pyjms.settings.sources": "load_settings settings_schema",
             "pyjms.settings.spark": "PipelineSettings RestartSettings SparkSettings",
             "pyjms.settings.tls": "TlsSettings",

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from pyjms._yaml import Duration
 from pyjms.client.options import PrefetchPolicy, RedeliveryPolicy
+from pyjms.configuration import Duration
 from pyjms.errors import ConfigurationException
 from pyjms.settings.section import Section, Text
 from pyjms.support.class_names import imported_class

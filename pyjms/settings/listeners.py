@@ -6,12 +6,11 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from pyjms._yaml import Duration, ReceiveTimeout
+from pyjms.configuration import Duration, ReceiveTimeout
 from pyjms.enums import AcknowledgeMode, DeliveryMode
-from pyjms.listener.backoff import BackOff, ExponentialBackOff, FixedBackOff
+from pyjms.runtime.backoff import BackOff, ExponentialBackOff, FixedBackOff
 from pyjms.settings.delivery import RedeliverySettings, RetrySettings
-from pyjms.settings.section import Section, Text
-from pyjms.settings.values import read_acknowledge_mode, read_delivery_mode
+from pyjms.settings.section import Section, Text, read_acknowledge_mode, read_delivery_mode
 from pyjms.support.qos import QosSettings
 
 __all__ = [

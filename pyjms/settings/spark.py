@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pyjms._paths import check_shared_folder
-from pyjms._yaml import Duration
-from pyjms.settings.section import Section, Text
-from pyjms.settings.values import read_option
+from pyjms.configuration import Duration
+from pyjms.runtime.paths import check_shared_folder
+from pyjms.settings.section import Section, Text, read_option
 
 __all__ = ["PipelineSettings", "RestartSettings", "SparkSettings"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, SecretStr, field_validator
 
-from pyjms._yaml import DescribedModel
+from pyjms.configuration import DescribedModel
 from pyjms.settings.section import Section
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ Importing it needs no Spark.
 
 from __future__ import annotations
 
-from pyjms.spark.pipeline.definition.decorator import find_pipelines, jms_pipeline, pipeline_marks
-from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.spark.pipeline.definition import Pipeline, find_pipelines, jms_pipeline, pipeline_marks
 from pyjms.spark.session import spark_session
 
 __all__ = ["Pipeline", "find_pipelines", "jms_pipeline", "pipeline_marks", "spark_session"]

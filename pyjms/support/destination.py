@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from pyjms._logger import get_logger
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind
+from pyjms.runtime.logging import get_logger
 
 __all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinationResolver"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from pyjms._distribution import DISTRIBUTION, entry_points
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
+from pyjms.runtime.distribution import DISTRIBUTION, entry_points
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 __all__ = ["EmbeddedBroker", "embedded_broker"]

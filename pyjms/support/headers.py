@@ -9,12 +9,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.jms.types import Long
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 
 __all__ = ["MESSAGE_ATTRIBUTES", "JmsHeaders", "SimpleJmsHeaderMapper"]
 

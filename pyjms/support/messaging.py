@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
-from pyjms import _clock
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.jms.types import Long
+from pyjms.runtime import clock as _clock
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.headers import SimpleJmsHeaderMapper
 

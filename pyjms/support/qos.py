@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyjms._clock import check_seconds
 from pyjms.enums import DeliveryMode
 from pyjms.jms.message import DEFAULT_PRIORITY
+from pyjms.runtime.clock import check_seconds
 
 __all__ = ["QosSettings"]
 

@@ -2,41 +2,70 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+)
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
-from pyjms.client.options.blob_policy import BlobTransferPolicy
-from pyjms.client.options.client_options import ClientOptions
-from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
-from pyjms.enums import AcknowledgeMode, SessionMode
+from pyjms.client.options import ClientOptions
+from pyjms.client.policies import (
+    BlobTransferPolicy,
+    PrefetchPolicy,
+    RedeliveryPolicy,
+    RedeliveryPolicyMap,
+)
+from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
 from pyjms.jms import api, domain
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.management.jms_stats import JMSConnectionStats, JMSStats
-from pyjms.sync.attributes import Attribute, ReadOnly, forwarding
-from pyjms.sync.closing import CloseableFacade, Measured, TransformerAttribute
-from pyjms.sync.context import JMSContext
+from pyjms.jms.properties import MessageProperties
+from pyjms.management import JMSConnectionStats, JMSStats
+from pyjms.runtime.event_loop import LoopHandle
 from pyjms.sync.domain import QueueSession, TopicSession
 from pyjms.sync.facade import (
+    Attribute,
+    Facade,
     GivenFactory,
+    ReadOnly,
     ReusableFacade,
+    SessionPart,
     blocking,
     blocking_as,
+    forwarding,
     implemented_by,
+    like,
     loop_of,
 )
-from pyjms.sync.portal import call_on_loop
-from pyjms.sync.session import Session
-from pyjms.sync.shared_loop import close_at_exit, current_loop
+from pyjms.sync.portal import call_on_loop, close_at_exit, current_loop, trim
+from pyjms.sync.session import (
+    CloseableFacade,
+    CompletionThread,
+    Measured,
+    MessageConsumer,
+    Session,
+    SessionOperations,
+    ThreadedListener,
+    TransformerAttribute,
+)
 from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.uri import TransportURI
 
 if TYPE_CHECKING:
-    from pyjms.client.options.keywords import ConnectionFactoryKeywords
-    from pyjms.sync.callbacks.server_sessions import (
+    from pyjms.client.keywords import ConnectionFactoryKeywords
+    from pyjms.sync.server_sessions import (
         ConnectionConsumer,
         ServerSessionPool,
         SimpleServerSessionPool,
@@ -46,12 +75,203 @@ __all__ = [
     "Connection",
     "ConnectionFactory",
     "CreatingFactory",
+    "JMSConsumer",
+    "JMSContext",
+    "JMSProducer",
     "QueueConnection",
     "QueueConnectionFactory",
     "TopicConnection",
     "TopicConnectionFactory",
     "WrappingFactory",
 ]
+
+# --- The simplified API of JMS 2.0, blocking: context, producer and consumer.
+
+T = TypeVar("T")
+_Producer = TypeVar("_Producer")
+P = ParamSpec("P")
+
+
+def _chained(
+    function: Callable[Concatenate[api.JMSProducer, P], api.JMSProducer],
+) -> Callable[Concatenate[_Producer, P], _Producer]:
+    """Return a setter that calls the core's setter and returns the blocking object."""
+
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        getattr(self.core, function.__name__)(*args, **kwargs)
+        return self
+
+    return like(function, call)
+
+
+class JMSProducer(SessionPart[api.JMSProducer]):
+    """Sends messages with the settings made here, which can be chained. JMS 2.0: JMSProducer.
+
+        context.create_producer().set_priority(7).set_property("n", 1).send(queue, "text")
+
+    For one thread at a time. It need not be closed.
+    """
+
+    __slots__ = ("_completions",)
+
+    _completions: CompletionThread
+
+    delivery_mode: Attribute[DeliveryMode] = Attribute("PERSISTENT unless set.")
+    priority: Attribute[int] = Attribute("The priority, 0 to 9; 4 unless set.")
+    time_to_live: Attribute[float] = Attribute("Seconds; 0: messages never expire.")
+    delivery_delay: Attribute[float] = Attribute(
+        "Seconds before the broker's scheduler delivers; 0: at once."
+    )
+    disable_message_id: Attribute[bool] = Attribute("A hint that message ids are not needed.")
+    disable_message_timestamp: Attribute[bool] = Attribute(
+        "Whether messages are sent without a timestamp."
+    )
+    properties: Final = ReadOnly[MessageProperties]("The properties that are set on every message.")
+    correlation_id: Final = ReadOnly[str | None]("The correlation id of every message.")
+    reply_to: Final = ReadOnly[Destination | None]("The destination for replies.")
+    type: Final = ReadOnly[str | None]("The type of every message.")
+
+    set_delivery_mode: Final = _chained(api.JMSProducer.set_delivery_mode)
+    set_priority: Final = _chained(api.JMSProducer.set_priority)
+    set_time_to_live: Final = _chained(api.JMSProducer.set_time_to_live)
+    set_delivery_delay: Final = _chained(api.JMSProducer.set_delivery_delay)
+    set_disable_message_id: Final = _chained(api.JMSProducer.set_disable_message_id)
+    set_disable_message_timestamp: Final = _chained(api.JMSProducer.set_disable_message_timestamp)
+    set_property: Final = _chained(api.JMSProducer.set_property)
+    clear_properties: Final = _chained(api.JMSProducer.clear_properties)
+    set_correlation_id: Final = _chained(api.JMSProducer.set_correlation_id)
+    set_reply_to: Final = _chained(api.JMSProducer.set_reply_to)
+    set_type: Final = _chained(api.JMSProducer.set_type)
+    property_exists: Final = forwarding(api.JMSProducer.property_exists)
+
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
+        """Set the core; the object's completion thread ends with the context."""
+        super().attach(core, loop, owner)
+        assert isinstance(owner, CloseableFacade)
+        self._completions = CompletionThread(core, owner.threads, self.guard)
+
+    @property
+    def async_(self) -> api.CompletionListener | None:
+        """Called in a thread with the outcome of each send, which then does not wait."""
+        given = self.core.async_
+        return given.listener if isinstance(given, ThreadedListener) else given
+
+    def set_async(self, listener: api.CompletionListener | None) -> Self:
+        """Send asynchronously, with `listener` called for each outcome; None: synchronously."""
+        threaded = None if listener is None else ThreadedListener(listener, self._completions)
+        self.core.set_async(threaded)
+        return self
+
+    def send(self, destination: Destination, body: object) -> Self:
+        """Send a message, or a message with this body. Blocks; see `pyjms.aio.JMSProducer.send`."""
+        try:
+            self.call(self.core.send, destination, body)
+        except Exception as error:
+            trim(error)
+            raise
+        return self
+
+
+class JMSConsumer(MessageConsumer):
+    """Receives messages, or their bodies. For one thread at a time. JMS 2.0: JMSConsumer."""
+
+    __slots__ = ("_bodies",)
+
+    core: api.JMSConsumer
+    _bodies: deque[tuple[Any, Any]]
+
+    def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
+        """Set the core."""
+        super().attach(core, loop, owner)
+        self._bodies = deque()
+
+    def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
+        """Wait for the next message and return its body as `kind`. Blocks. JMS: receiveBody.
+
+        In the modes AUTO and DUPS_OK, a message that cannot be read as `kind` stays unacknowledged,
+        and the next receive returns it. Interrupting the wait (Ctrl-C) loses no body of this kind.
+
+        Args:
+            kind: str, dict, bytes, a base class of these, or a type that the message converter
+                supports.
+            timeout: seconds; None waits for ever, 0 does not wait.
+
+        Raises:
+            MessageFormatException: the body is not a `kind`, or the message cannot have one.
+            JMSException: as for `receive`.
+        """
+        if self._bodies and self._bodies[0][0] is kind:
+            return cast("T", self._bodies.popleft()[1])
+
+        def keep(body: T | None) -> None:
+            if body is not None:
+                self._bodies.append((kind, body))
+
+        try:
+            return self.call(self.core.receive_body, kind, timeout, keep=keep)
+        except Exception as error:
+            trim(error)
+            raise
+
+    def receive_body_no_wait(self, kind: type[T]) -> T | None:
+        """Return the body of a message that has already arrived, or None."""
+        return self.receive_body(kind, 0)
+
+
+class JMSContext(SessionOperations[api.JMSContext], CloseableFacade[api.JMSContext]):
+    """A connection and a session. JMS 2.0: JMSContext; `pyjms.aio.JMSContext` describes it.
+
+    For one thread at a time, except `close`. `with` closes it.
+    """
+
+    __slots__ = ()
+
+    auto_start: Attribute[bool] = Attribute("Whether creating a consumer starts the connection.")
+    client_id: Final = ReadOnly[str | None]("The client id of the connection.")
+    metadata: Final = ReadOnly[ConnectionMetaData]("Versions and names of the provider.")
+    session_mode: Final = ReadOnly[AcknowledgeMode]("How messages are acknowledged.")
+    transacted: Final = ReadOnly[bool]("Whether work is done in transactions.")
+    exception_listener: Attribute[api.ExceptionListener | None] = Attribute(
+        "Called with the connection's failure, in the thread of the loop: it must not block."
+    )
+
+    set_client_id: Final = blocking(api.JMSContext.set_client_id)
+    start: Final = blocking(api.JMSContext.start)
+    stop: Final = blocking(api.JMSContext.stop)
+    session: Final = blocking_as(lambda: Session, api.JMSContext.session)
+    acknowledge: Final = blocking(api.JMSContext.acknowledge)
+    create_consumer: Final = blocking_as(lambda: JMSConsumer, api.JMSContext.create_consumer)
+    create_durable_consumer: Final = blocking_as(
+        lambda: JMSConsumer, api.JMSContext.create_durable_consumer
+    )
+    create_shared_consumer: Final = blocking_as(
+        lambda: JMSConsumer, api.JMSContext.create_shared_consumer
+    )
+    create_shared_durable_consumer: Final = blocking_as(
+        lambda: JMSConsumer, api.JMSContext.create_shared_durable_consumer
+    )
+    create_map_message: Final = forwarding(api.JMSContext.create_map_message)
+
+    def create_context(self, session_mode: SessionMode) -> JMSContext:
+        """Create a context with a new session on the same connection. Blocks.
+
+        The connection is closed with the last of its contexts.
+
+        Raises:
+            IllegalStateException: this context is closed.
+            JMSException: the session mode is unknown.
+        """
+        core = self.call(self.core.create_context, session_mode)
+        return JMSContext.of(core, self.loop)  # its threads outlive this context
+
+    def create_producer(self) -> JMSProducer:
+        """Return a producer with its own settings. Does not block.
+
+        Raises:
+            IllegalStateException: the context is closed.
+        """
+        return JMSProducer.of(self.core.create_producer(), self.loop, self)
+
 
 F = TypeVar("F", bound=api.ConnectionFactory)
 
@@ -131,7 +351,7 @@ class Connection(CloseableFacade[api.Connection]):
         create: Callable[..., Coroutine[Any, Any, api.ConnectionConsumer]],
         max_messages: int,
     ) -> ConnectionConsumer:
-        from pyjms.sync.callbacks import server_sessions  # noqa: PLC0415 - used by few programs
+        from pyjms.sync import server_sessions  # noqa: PLC0415 - used by few programs
 
         core = call_on_loop(self.loop, create, server_sessions.core_pool(pool), max_messages)
         consumer = server_sessions.ConnectionConsumer.of(core, self.loop, self)

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
-from pyjms.listener.container.base import AbstractMessageListenerContainer
-from pyjms.listener.container.default import DefaultMessageListenerContainer as CoreDefault
-from pyjms.listener.container.default_properties import DefaultContainerProperties
-from pyjms.listener.container.properties import ContainerProperties
-from pyjms.listener.container.simple import SimpleMessageListenerContainer as CoreSimple
-from pyjms.listener.container.state import ContainerState
+from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer as CoreDefault
+from pyjms.listener.life_cycle import ContainerState
+from pyjms.listener.properties import ContainerProperties, DefaultContainerProperties
+from pyjms.listener.simple_container import SimpleMessageListenerContainer as CoreSimple
 from pyjms.listener.task_executor import AsyncTaskExecutor
-from pyjms.sync.attributes import Attribute, ReadOnly, attributes_of
-from pyjms.sync.facade import Facade, GivenFactory, StartedByWith, blocking, core_of, loop_of
-from pyjms.sync.portal import call_on_loop
-from pyjms.sync.shared_loop import close_at_exit
+from pyjms.sync.facade import (
+    Attribute,
+    Facade,
+    GivenFactory,
+    ReadOnly,
+    StartedByWith,
+    attributes_of,
+    blocking,
+    core_of,
+    loop_of,
+)
+from pyjms.sync.portal import call_on_loop, close_at_exit
 
 __all__ = ["DefaultMessageListenerContainer", "SimpleMessageListenerContainer"]
 

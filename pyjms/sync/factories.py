@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar, Unpack, cast
 
 from pyjms.connection.caching import CachingConnectionFactory as CoreCaching
-from pyjms.connection.credentials import UserCredentialsConnectionFactoryAdapter as CoreCredentials
-from pyjms.connection.delegating_factory import DelegatingConnectionFactory as CoreDelegating
-from pyjms.connection.single import SingleConnectionFactory as CoreSingle
-from pyjms.connection.transaction_aware import (
+from pyjms.connection.delegating import DelegatingConnectionFactory as CoreDelegating
+from pyjms.connection.delegating import (
     TransactionAwareConnectionFactoryProxy as CoreTransactionAware,
 )
+from pyjms.connection.delegating import UserCredentialsConnectionFactoryAdapter as CoreCredentials
+from pyjms.connection.pool import JmsPoolConnectionFactory as CoreJmsPool
+from pyjms.connection.pool import PooledConnectionFactory as CorePooled
+from pyjms.connection.pool_options import PoolKeywords, PoolOptions
+from pyjms.connection.pool_statistics import PoolStats
+from pyjms.connection.single import SingleConnectionFactory as CoreSingle
 from pyjms.jms.api import ExceptionListener
-from pyjms.sync.attributes import Attribute, ReadOnly
 from pyjms.sync.connection import CreatingFactory, WrappingFactory
-from pyjms.sync.facade import GivenFactory, blocking, core_of, loop_of
+from pyjms.sync.facade import (
+    Attribute,
+    GivenFactory,
+    ReadOnly,
+    StartedByWith,
+    blocking,
+    core_of,
+    loop_of,
+)
 
 __all__ = [
     "CachingConnectionFactory",
     "DelegatingConnectionFactory",
+    "JmsPoolConnectionFactory",
+    "PooledConnectionFactory",
     "SingleConnectionFactory",
     "TransactionAwareConnectionFactoryProxy",
     "UserCredentialsConnectionFactoryAdapter",
 ]
-
 
 C = TypeVar("C", bound=CoreSingle)
 
@@ -167,3 +179,44 @@ class TransactionAwareConnectionFactoryProxy(WrappingFactory[CoreTransactionAwar
             core_of(target), synched_local_transaction_allowed=synched_local_transaction_allowed
         )
         self._wrap(target, core)
+
+
+# --- Blocking pools of connections.
+
+
+class PooledConnectionFactory(StartedByWith, WrappingFactory[CorePooled]):
+    """Shares a few connections among all callers, and pools sessions. ActiveMQ: same name.
+
+    Threads may share it, and each uses its own session. Takes the options of
+    `pyjms.aio.PooledConnectionFactory`. `with` starts and stops it.
+    """
+
+    __slots__ = ()
+
+    KIND: ClassVar[type[CorePooled]] = CorePooled
+    END: ClassVar[str] = "stop"
+
+    options: Attribute[PoolOptions] = Attribute("The options; times are in seconds.")
+    stats: Attribute[PoolStats] = Attribute("The statistics of the pool.")
+    num_connections: Final = ReadOnly[int]("The number of open connections.")
+    is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
+
+    def __init__(self, target: GivenFactory, **options: Unpack[PoolKeywords]) -> None:
+        self._wrap(target, self.KIND(core_of(target), **options), self.END)
+
+    start: Final = blocking(CorePooled.start)
+    stop: Final = blocking(CorePooled.stop)
+    destroy: Final = blocking(CorePooled.destroy)
+    clear: Final = blocking(CorePooled.clear)
+    expire_connections: Final = blocking(CorePooled.expire_connections)
+
+
+class JmsPoolConnectionFactory(PooledConnectionFactory):
+    """The pool of Spring Boot: its handles survive their `stop`. pooled-jms: same name.
+
+    Threads may share it. Takes the options of `pyjms.aio.JmsPoolConnectionFactory`.
+    """
+
+    __slots__ = ()
+
+    KIND: ClassVar[type[CorePooled]] = CoreJmsPool

@@ -8,16 +8,24 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from pyjms.core.jms_client import JmsClient as CoreClient
-from pyjms.core.jms_client import JmsClientOperations as CoreOperations
-from pyjms.core.messaging_template import JmsMessagingTemplate as CoreMessagingTemplate
-from pyjms.core.redrive import Redriven
-from pyjms.core.redrive import redrive as redrive_on_loop
-from pyjms.core.scheduling.scheduler import JmsScheduler as CoreScheduler
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
-from pyjms.sync.attributes import Attribute, ReadOnly, variant_of
-from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
+from pyjms.sync.facade import (
+    Attribute,
+    GivenFactory,
+    ReadOnly,
+    ReusableFacade,
+    blocking,
+    core_of,
+    loop_of,
+    variant_of,
+)
 from pyjms.sync.template import JmsTemplate, Variants
+from pyjms.template.messaging import JmsClient as CoreClient
+from pyjms.template.messaging import JmsClientOperations as CoreOperations
+from pyjms.template.messaging import JmsMessagingTemplate as CoreMessagingTemplate
+from pyjms.template.redrive import Redriven
+from pyjms.template.redrive import redrive as redrive_on_loop
+from pyjms.template.scheduler import JmsScheduler as CoreScheduler
 
 __all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsScheduler", "redrive"]
 

@@ -9,17 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
-from pyjms.core import resources
-from pyjms.core.settings import TemplateOptions, TemplateSettings
-from pyjms.core.settings import Variants as CoreVariants
-from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import AnyDestination, Queue
-from pyjms.sync.attributes import Attribute, attributes_of, variant_of
 from pyjms.sync.connection import Connection
-from pyjms.sync.facade import GivenFactory, ReusableFacade, blocking, core_of, loop_of
+from pyjms.sync.facade import (
+    Attribute,
+    GivenFactory,
+    ReusableFacade,
+    attributes_of,
+    blocking,
+    core_of,
+    loop_of,
+    variant_of,
+)
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
+from pyjms.template import resources
+from pyjms.template.settings import TemplateOptions, TemplateSettings
+from pyjms.template.settings import Variants as CoreVariants
+from pyjms.template.template import JmsTemplate as CoreTemplate
 
 __all__ = ["JmsTemplate", "Variants"]
 

@@ -10,18 +10,16 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from dependency_injector import containers
 
-from pyjms._forwarding import DelegatedAttribute
-from pyjms.app import JmsApplication
-from pyjms.container.core import ApplicationContainer
+from pyjms.app.application import JmsApplication
+from pyjms.app.container import ApplicationContainer
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.jms.message import Message
+from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.settings import PyjmsSettings
 from pyjms.support.embedded_broker import embedded_broker
-from pyjms.sync.portal import call_on_loop
-from pyjms.sync.shared_loop import shared_loop
+from pyjms.sync.portal import call_on_loop, shared_loop
 from pyjms.sync.template import JmsTemplate
-from pyjms.testing.app import JmsTestApp
-from pyjms.testing.recorder import HandlerCall, Recorder
+from pyjms.testing.app import HandlerCall, JmsTestApp, Recorder
 from pyjms.testing.remote import RemoteBroker
 
 __all__ = ["BlockingJmsTestApp"]

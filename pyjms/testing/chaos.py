@@ -18,11 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from pyjms import _clock
-from pyjms._clock import check_seconds
-from pyjms.core.interceptors import Proceed
-from pyjms.listener.handler.interceptors import HandlerInvocation
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.clock import check_seconds
 from pyjms.support.embedded_broker import EmbeddedBroker
+from pyjms.template.interceptors import HandlerInvocation, Proceed
 from pyjms.testing.remote import RemoteBroker
 
 __all__ = ["Chaos", "ChaosError"]

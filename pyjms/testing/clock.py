@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager, contextmanager
 import anyio
 from anyio.lowlevel import checkpoint
 
-from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.core.workers import calls_in_flight
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, spawn
+from pyjms.template.workers import calls_in_flight
 
 __all__ = ["VirtualClock", "real_time"]
 

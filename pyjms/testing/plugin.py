@@ -19,8 +19,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyjms.core.template import JmsTemplate
     from pyjms.support.embedded_broker import EmbeddedBroker
+    from pyjms.template.template import JmsTemplate
     from pyjms.testing.app import JmsTestApp
     from pyjms.testing.blocking import BlockingJmsTestApp
     from pyjms.testing.chaos import Chaos
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjms.testing.remote import RemoteBroker
     from pyjms.testing.spark import PipelineRun
 
-from pyjms._distribution import install_command
+from pyjms.runtime.distribution import install_command
 
 __all__ = [
     "jms_app",
@@ -122,7 +122,7 @@ async def jms_template(pyjms_broker_url: str) -> AsyncIterator[JmsTemplate]:
     """A JmsTemplate (coroutines) on the test's broker; its receives wait at most 5 s."""
     from pyjms.client.factory import ConnectionFactory  # noqa: PLC0415
     from pyjms.connection.caching import CachingConnectionFactory  # noqa: PLC0415
-    from pyjms.core.template import JmsTemplate  # noqa: PLC0415
+    from pyjms.template.template import JmsTemplate  # noqa: PLC0415
     from pyjms.testing.clock import real_time  # noqa: PLC0415
 
     # cached consumers would withhold prefetched messages from others

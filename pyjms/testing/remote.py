@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import RequestTimeoutException, UnsupportedOperationException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.jms.message import Message
+from pyjms.runtime import clock as _clock
 
 __all__ = ["RemoteBroker"]
 

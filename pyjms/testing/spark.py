@@ -22,14 +22,12 @@ from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Topic, parse_destination
 from pyjms.jms.message import Message
 from pyjms.settings import PyjmsSettings
-from pyjms.spark.jms.drain import drain_flag
-from pyjms.spark.pipeline.definition.decorator import pipeline_marks
-from pyjms.spark.pipeline.definition.pipeline import Pipeline
-from pyjms.spark.pipeline.reporting.events import PipelineEvent, PipelineFailed
+from pyjms.spark.drain import drain_flag
+from pyjms.spark.pipeline.definition import Pipeline, pipeline_marks
+from pyjms.spark.pipeline.events import PipelineEvent, PipelineFailed
 from pyjms.spark.session import spark_session
 from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
-from pyjms.sync.portal import call_on_loop
-from pyjms.sync.shared_loop import shared_loop
+from pyjms.sync.portal import call_on_loop, shared_loop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +124,7 @@ class PipelineRun:
     async def _run(
         self, pipeline: Pipeline, messages: Mapping[str, Sequence[Body | Message]]
     ) -> list[Message]:
-        from pyjms.spark.pipeline.execution.runner import PipelineRunner  # noqa: PLC0415
+        from pyjms.spark.pipeline.run import PipelineRunner  # noqa: PLC0415
 
         await self._start()
         for source, bodies in messages.items():

@@ -10,10 +10,10 @@ transports.
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import homes_of, names_of
 
 if TYPE_CHECKING:
-    from pyjms._wakeup import BackgroundTask, end_tasks, spawn
+    from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
     from pyjms.transport.base import Channel, Transport, TransportFilter, TransportListener
     from pyjms.transport.options import TcpOptions
     from pyjms.transport.registry import create_transport, known_schemes
@@ -39,7 +39,7 @@ __getattr__, __dir__ = names_of(
     globals(),
     homes_of(
         {
-            "pyjms._wakeup": "BackgroundTask end_tasks spawn",
+            "pyjms.runtime.event_loop": "BackgroundTask end_tasks spawn",
             "pyjms.transport.base": "Channel Transport TransportFilter TransportListener",
             "pyjms.transport.options": "TcpOptions",
             "pyjms.transport.registry": "create_transport known_schemes",

@@ -15,10 +15,10 @@ from typing import Final, Generic, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from pyjms._clock import Waiters
-from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation
+from pyjms.runtime.clock import Waiters
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
 
 __all__ = ["HIGH_WATER", "LOW_WATER", "Inbox"]
 

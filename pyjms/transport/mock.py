@@ -2,20 +2,30 @@
 
 A test reads what was sent through a MockTransport and decides what comes back.
 `RecordingListener` is the receiving end of any transport.
+
+`mock://name`: an OpenWire transport without a peer, for tests.
+
+`find(name)` returns the MockTransport behind the URL. By default it answers every request
+with a plain Response.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import Transport
 from pyjms.transport.inbox import Inbox
+from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
+from pyjms.transport.options import check_known
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import Command, Response
 
-__all__ = ["MockTransport", "RecordingListener"]
+__all__ = ["MockTransport", "RecordingListener", "find", "mock_transport", "plain_response"]
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -129,3 +139,31 @@ class RecordingListener(Generic[C]):
     def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+
+
+_mocks: WeakValueDictionary[str, MockTransport[Command]] = WeakValueDictionary()
+
+
+def plain_response(command: Command) -> Iterable[Command]:
+    """Return a Response if `command` requires one."""
+    return (Response(command.command_id),) if command.response_required else ()
+
+
+def mock_transport(uri: TransportURI) -> RequestTransport:
+    """Return a ResponseCorrelator around a new MockTransport, for `mock://name`.
+
+    Raises:
+        ConfigurationException: the URL has options.
+    """
+    check_known(uri, set())
+    mock = _mocks[uri.location] = MockTransport(uri.location, plain_response)
+    return ResponseCorrelator(mock)
+
+
+def find(name: str) -> MockTransport[Command]:
+    """Return the latest MockTransport created for `mock://name`, while it is in use.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return _mocks[name]

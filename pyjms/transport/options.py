@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from anyio.abc import ByteStream, SocketAttribute
 
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean, is_secret
 
 __all__ = [

@@ -3,6 +3,11 @@
 A package adds a scheme by an entry point in the group `pyjms.transports` whose name is the
 scheme and whose value is a `Callable[[TransportURI], RequestTransport]`; see docs/extending.md.
 Built-in schemes take precedence and need no scan of the installed packages. (activemq-edges U2, U3)
+
+Schemes of ActiveMQ that are refused on both ends, each with the reason and what to use instead.
+
+The decision for each of them is in docs/tls.md; `pyjms.transport.registry` and the broker's
+connectors use the table.
 """
 
 from __future__ import annotations
@@ -10,11 +15,10 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pyjms._distribution import entry_points
 from pyjms.errors import UnsupportedOperationException
-from pyjms.transport.unsupported import UNSUPPORTED
+from pyjms.runtime.distribution import entry_points
 from pyjms.transport.uri import TransportURI, could_not_create
 
 if TYPE_CHECKING:
@@ -22,12 +26,42 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUP",
-    "TransportFactory",
+    "UNSUPPORTED",
+    "Refusal",
     "check_supported",
     "create_transport",
     "known_schemes",
     "register",
 ]
+
+
+class Refusal(NamedTuple):
+    """Why a scheme is not supported, and what to use instead."""
+
+    reason: str
+    hint: str
+
+
+_DATAGRAMS = Refusal(
+    "datagrams may be lost or duplicated, which OpenWire over UDP only partly corrects; ActiveMQ "
+    "discourages it",
+    "use tcp://host:port or ssl://host:port",
+)
+_HTTP = Refusal(
+    "it carries OpenWire as XML of Java's XStream library, by polling, and only ActiveMQ Classic's "
+    "own broker and client support it",
+    "use tcp:// or ssl://host:port",
+)
+UNSUPPORTED: dict[str, Refusal] = {
+    "udp": _DATAGRAMS,
+    "multicast": Refusal(
+        "it sends each message to all brokers of a network, without acknowledgements",
+        "use discovery:(multicast://default) to find brokers, and a topic to reach many consumers",
+    ),
+    "http": _HTTP,
+    "https": Refusal(_HTTP.reason, "use ssl://host:port"),
+}
+
 
 TransportFactory: TypeAlias = "Callable[[TransportURI], RequestTransport]"
 GROUP = "pyjms.transports"
@@ -52,10 +86,10 @@ _BUILT_IN: dict[str, str] = {
 a program with one `tcp:` URL loads neither TLS nor failover. Those of the bundled broker, which is
 in the same distribution, are here because the scan for entry points takes 20 ms."""
 _COMPOSITE: dict[str, str] = {
-    "failover": "pyjms.transport.failover.factory:failover_transport",
-    "discovery": "pyjms.transport.failover.factory:discovery_transport",
-    "static": "pyjms.transport.failover.factory:discovery_transport",
-    "fanout": "pyjms.transport.fanout.factory:fanout_transport",
+    "failover": "pyjms.transport.failover.transport:failover_transport",
+    "discovery": "pyjms.transport.failover.transport:discovery_transport",
+    "static": "pyjms.transport.failover.transport:discovery_transport",
+    "fanout": "pyjms.transport.fanout:fanout_transport",
 }
 """The schemes whose factories also get `create_transport`, for the URLs inside their URLs."""
 

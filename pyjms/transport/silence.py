@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from pyjms import _clock
+from pyjms.runtime import clock as _clock
 
 __all__ = ["NEVER", "Checks", "MonitoredTransport", "wait_for_silence"]
 

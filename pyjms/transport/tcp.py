@@ -16,6 +16,19 @@ Writing. `oneway` encodes into the writer's buffer; the writer sends the buffer 
 Failure. All errors of the reader, the writer, the wire format and the listener are passed to
 `fail`, which reports the first one to `listener.on_exception`, unless `stop()` was called before. A
 protocol error of the peer is reported after the commands that preceded it.
+
+Direct reads from the socket, in a callback of the event loop.
+
+Waking a task for each chunk costs about as much as decoding it. If the loop can watch a descriptor
+(asyncio, uvloop), `SocketReader` registers a callback instead, and one task only waits for the end.
+Otherwise (trio, Windows) `TcpTransport` reads through the stream. Layers such as TLS are applied to
+each chunk in the same callback.
+
+- The descriptor is the writer's duplicate; asyncio does not watch one that a stream owns. The
+  stream's descriptor is closed when reading begins, so that a connection has one file handle.
+- Each chunk is one `Turn` (`pyjms.runtime.event_loop`): all sends that it causes are made at its
+  end, in one system call.
+- While paused the descriptor is not watched, so the kernel's buffer fills and the peer stops.
 """
 
 from __future__ import annotations
@@ -23,18 +36,21 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSAttribute
 
-from pyjms import _clock
-from pyjms._fork import inherits, let_go_of_socket
-from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
+from pyjms.runtime.fork import inherits, let_go_of_socket
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import ClosedUnused, Transport
+from pyjms.transport.layers import LayeredStream, receiver_through
 from pyjms.transport.options import (
     TcpOptions,
     apply_options,
@@ -43,13 +59,108 @@ from pyjms.transport.options import (
     set_of_stream,
     set_option,
 )
-from pyjms.transport.socket_reader import SocketReader, reader_for
-from pyjms.transport.socket_writer import SocketWriter, writer_for
-from pyjms.transport.unsent import UnsentBudget
-from pyjms.transport.writer import CoalescingWriter
+from pyjms.transport.writer import CoalescingWriter, SocketWriter, UnsentBudget, writer_for
 from pyjms.wire.format import SharingWireFormat, WireFormat
+from pyjms.wire.limits import UnfinishedFrame
 
-__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket"]
+if TYPE_CHECKING:
+    from pyjms.transport.tls import TlsContext
+
+__all__ = ["StreamDetails", "TcpTransport", "accepted_tcp", "open_socket"]
+
+
+def reader_for(
+    stream: ByteStream,
+    writer: CoalescingWriter,
+    loop: LoopHandle,
+    receive: Callable[[bytes], bool],
+    chunk: int,
+) -> SocketReader | None:
+    """Return a reader of `stream`'s socket, or None if it must be read through the stream.
+
+    None is temporary while the stream has read ahead: bytes, or the end of the connection.
+    `receive` is called with each chunk, of at most `chunk` bytes. If a reader is returned, `stream`
+    is closed: from then on only the writer's socket keeps the connection open.
+    """
+    if isinstance(stream, LayeredStream):
+        if stream.ahead or stream.layer.error is not None:
+            return None
+        receive = receiver_through(stream.layer, writer.wake, receive)
+        stream = stream.raw
+    ahead = getattr(getattr(stream, "_protocol", None), "read_queue", None)
+    if ahead is None or ahead or not isinstance(writer, SocketWriter) or not loop.watches:
+        return None
+    getattr(stream, "_transport").abort()  # noqa: B009 - private to anyio
+    return SocketReader(loop, writer, receive, chunk)
+
+
+class SocketReader:
+    """Passes chunks to `receive`, which returns False to pause reading until `resume()`."""
+
+    def __init__(
+        self,
+        loop: LoopHandle,
+        writer: SocketWriter,
+        receive: Callable[[bytes], bool],
+        chunk: int,
+    ) -> None:
+        self._loop = loop
+        self._turn = loop.turn
+        self._writer = writer
+        self._socket = writer.socket
+        self._recv = partial(self._socket.recv, chunk)
+        self._receive = receive
+        self._ended = anyio.Event()
+        self._error: Exception | None = None
+        self._unwatch: Callable[[], object] | None = None
+
+    async def run(self) -> None:
+        """Read until the connection ends or `receive` raises; raise that error. Cancellable."""
+        self.resume()
+        try:
+            await self._ended.wait()
+        finally:
+            self.pause()
+        if self._error is not None:
+            raise self._error
+
+    def pause(self) -> None:
+        """Stop reading until `resume()`. Call it before the socket is closed."""
+        unwatch, self._unwatch = self._unwatch, None
+        if unwatch is not None:
+            unwatch()
+
+    def resume(self) -> None:
+        """Resume reading."""
+        if self._unwatch is None and not self._ended.is_set() and self._socket.fileno() >= 0:
+            # the loop calls the turn itself, which reads
+            read = partial(self._turn.run, self._read_chunk)
+            self._unwatch = self._loop.watch_readable(self._socket.fileno(), read)
+
+    def end(self, error: Exception) -> None:
+        """Stop reading for good; `run` raises `error`."""
+        self.pause()
+        self._error = self._error or error
+        self._ended.set()
+
+    def _read_chunk(self) -> None:
+        try:
+            data = self._recv()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.end(error)
+            return
+        if not data:
+            self.end(anyio.EndOfStream())
+            return
+        self._writer.may_answer = True
+        try:
+            if not self._receive(data):
+                self.pause()
+        except Exception as error:
+            self.end(error)
+
 
 logger: Final = get_logger(__name__)
 
@@ -394,3 +505,81 @@ class TcpTransport(Transport[C]):
     def _unusable(self) -> ConnectionFailedException:
         why = self._error or ("it was stopped" if self._stopped else "it is not started")
         return ConnectionFailedException(f"Cannot send to {self._remote}: {why}")
+
+
+# --- Transports of connections that a broker accepted, over TCP and TLS, for any protocol.
+
+
+class StreamDetails(TypedDict, total=False):
+    """What a connector may say of an accepted stream; see `accepted_tcp`."""
+
+    tls: TlsContext | None
+    layered: UnfinishedFrame | None
+    unsent_budget: UnsentBudget | None
+
+
+class _AcceptedTransport(TcpTransport[C]):
+    """A transport that has its client's certificate, once it has started."""
+
+    peer_certificate: Mapping[str, Any] | None = None
+
+
+def accepted_tcp(
+    stream: ByteStream,
+    wire_format: WireFormat[C],
+    tcp_options: TcpOptions,
+    *,
+    scheme: str,
+    timeout: float | None,
+    unfinished: UnfinishedFrame | None = None,
+    discard: Callable[[], object] | None = None,
+    tls: TlsContext | None = None,
+    layered: UnfinishedFrame | None = None,
+    unsent_budget: UnsentBudget | None = None,
+) -> TcpTransport[C]:
+    """Return a transport of an accepted connection, not started.
+
+    With `tls`, `start` begins with a handshake, which may take `timeout` seconds. At the end of the
+    connection, `discard()` drops the part of an incomplete frame that `wire_format` has buffered.
+    `unfinished` is the frame counted by `wire_format`, `layered` the frame counted by a layer of
+    `stream`, such as WebSocket; `scheme` is the scheme of the client's address in messages.
+    `unsent_budget` counts the long values that wait to be written.
+    """
+    remote = peer_address(stream, scheme)
+
+    def on_closed() -> None:
+        if discard is not None:
+            discard()
+        if layered is not None:
+            layered.close()
+
+    async def secure(stream: ByteStream) -> ByteStream:
+        from pyjms.transport.tls import accept_tls  # noqa: PLC0415 - not without TLS
+
+        assert tls is not None
+        secured = await accept_tls(stream, tls, remote, timeout)
+        tcp.peer_certificate = _certificate(secured)
+        return secured
+
+    tcp = _AcceptedTransport(
+        wire_format,
+        tcp_options,
+        stream=stream,
+        secure=None if tls is None else secure,
+        remote_address=remote,
+        on_closed=on_closed,
+    )
+    tcp.peer_certificate = _certificate(stream)
+    tcp.unsent_budget = unsent_budget
+    if unfinished is not None:
+        unfinished.fail = tcp.fail
+        unfinished.pause, unfinished.resume = tcp.wait_for_memory, tcp.has_memory
+        if layered is not None:
+            layered.fail = tcp.fail
+            unfinished.sibling, layered.sibling = layered, unfinished
+    return tcp
+
+
+def _certificate(stream: ByteStream) -> Mapping[str, Any] | None:
+    """Return the certificate that the client has presented, or None."""
+    return stream.extra(TLSAttribute.peer_certificate, None) or None

@@ -2,6 +2,11 @@
 
 Only parses text: it does not connect, and does not know which options exist. `str()` and `repr()`
 of a parsed URL never show passwords. (activemq-edges U1, U3, N21, F9; activemq-broker B16)
+
+Checks of broker addresses that another program has sent.
+
+A broker or a datagram is less trusted than the configuration: an address may only name a host in
+the network, and must not have options about local files or checks. (activemq-edges NW10, U7)
 """
 
 from __future__ import annotations
@@ -10,18 +15,25 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, unquote_plus
 
 from pyjms.errors import ConfigurationException, nearest_name
 
 __all__ = [
     "DEFAULT_PORT",
+    "ENCRYPTED_SCHEMES",
+    "NETWORK_SCHEMES",
+    "PLAIN_SCHEMES",
+    "UNANNOUNCED_SCHEMES",
+    "ReceivedAddress",
     "TransportURI",
     "could_not_create",
     "default_broker_url",
     "did_you_mean",
     "is_secret",
     "parse_broker_uri",
+    "read_received_address",
 ]
 
 DEFAULT_PORT = 61616
@@ -316,3 +328,55 @@ def _components(text: str, whole: str) -> tuple[TransportURI, ...]:
 def _redact(text: str) -> str:
     """Return a malformed URL without passwords, whose ends cannot be determined."""
     return re.sub(r"//[^/@?,()]*@", "//***@", _SECRET_VALUE.sub(r"\1=***", text))
+
+
+PLAIN_SCHEMES: Final = frozenset({"tcp", "nio", "auto", "auto+nio"})
+ENCRYPTED_SCHEMES: Final = frozenset({"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"})
+NETWORK_SCHEMES: Final = PLAIN_SCHEMES | ENCRYPTED_SCHEMES | {"ws", "wss"}
+"""The schemes of brokers in the network."""
+UNANNOUNCED_SCHEMES: Final = COMPOSITE_SCHEMES | {"vm", "mock", "peer"}
+"""Schemes that cannot be announced: they contain other URLs or have effects in this process."""
+
+_LOCAL_OPTIONS: Final = ("ssl.", "socket.")
+"""Options about files and checks on the client's side."""
+_LABEL = r"[A-Za-z0-9_-]{1,63}"
+_HOST: Final = re.compile(
+    rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?\])(?::\d{{1,5}})?/?"
+)
+_LONGEST: Final = 2000
+
+
+class ReceivedAddress(NamedTuple):
+    """A broker's address that may be used."""
+
+    uri: TransportURI
+    dropped: list[str]
+    """The options that were removed from it."""
+
+
+def read_received_address(
+    text: str,
+    acceptable: frozenset[str] = NETWORK_SCHEMES,
+    why: str = "it must be a host in the network",
+) -> ReceivedAddress:
+    """Check and return an address received from another program.
+
+    Args:
+        text: the URL.
+        acceptable: the schemes that it may have.
+        why: the reason for refusing other schemes.
+
+    Raises:
+        ConfigurationException: it must not be used; with the reason.
+    """
+    scheme = text.partition(":")[0].lower()
+    if scheme in UNANNOUNCED_SCHEMES or "(" in text or ")" in text or len(text) > _LONGEST:
+        raise ConfigurationException("a broker can only announce network addresses")
+    uri = TransportURI.parse(text)
+    if scheme not in acceptable:
+        raise ConfigurationException(why)
+    if scheme in NETWORK_SCHEMES and not _HOST.fullmatch(uri.location):
+        raise ConfigurationException("it has no valid host and port")
+    dropped = [name for name in uri.options if name.lower().startswith(_LOCAL_OPTIONS)]
+    kept = {k: v for k, v in uri.options.items() if k not in dropped}
+    return ReceivedAddress(replace(uri, options=kept), dropped)

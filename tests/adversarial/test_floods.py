@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from pyjms import _clock
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
+from pyjms.runtime import clock as _clock
 from pyjms.transport.writer import HIGH_WATER
 from pyjms.wire.openwire.commands import (
     ConnectionId,

@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
-from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
+from pyjms.wire.limits import FrameBudget, UnfinishedFrame
 from pyjms_broker.service import BrokerService
 
 Q = Queue("q")

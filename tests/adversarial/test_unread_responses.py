@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import (
     SessionId,
     SessionInfo,
 )
-from pyjms_broker.connector.openwire.back_pressure import ReadPause
+from pyjms_broker.connector.openwire.connection import ReadPause
 from pyjms_broker.service import BrokerService
 from tests.kit.waiting import until
 

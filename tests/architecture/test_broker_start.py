@@ -37,7 +37,7 @@ NEVER = """
     difflib email importlib.metadata jinja2 lark platform prometheus_client pydantic sqlalchemy
     starlette tenacity xml yaml
 
-    pyjms._yaml pyjms.client pyjms.selector.compiler pyjms.selector.parser pyjms.settings
+    pyjms.configuration pyjms.client pyjms.selector.compiler pyjms.selector.parser pyjms.settings
     pyjms.transport.tls pyjms.transport.websocket pyjms.wire.stomp
 
     pyjms_broker.connector.multiprotocol pyjms_broker.connector.stomp
@@ -45,9 +45,9 @@ NEVER = """
     pyjms_broker.conversion pyjms_broker.management pyjms_broker.network.attributes
     pyjms_broker.network.bridge pyjms_broker.network.connector pyjms_broker.network.duplex
     pyjms_broker.plugins pyjms_broker.policy.network_bridges pyjms_broker.policy.slow_consumers
-    pyjms_broker.ranges.requests pyjms_broker.scheduler.filter pyjms_broker.security
+    pyjms_broker.filters.ranges.requests pyjms_broker.filters.scheduler.filter pyjms_broker.security
     pyjms_broker.service.peers pyjms_broker.settings pyjms_broker.store.jdbc
-    pyjms_broker.store.jobs.kahadb pyjms_broker.store.multi pyjms_broker.virtual.composite
+    pyjms_broker.store.jobs.kahadb pyjms_broker.store.multi pyjms_broker.filters.composite_queues
     pyjms_broker.web
 """.split()  # noqa: SIM905 - to be read
 WITHOUT_CONNECTOR = ["pyjms.transport.openwire", "pyjms_broker.connector.openwire"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pyjms
-from pyjms._distribution import DISTRIBUTION
+from pyjms.runtime.distribution import DISTRIBUTION
 from tests.kit.runs.parallel import SOURCE_TREE
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
@@ -118,11 +118,11 @@ def test_only_wakeup_names_an_event_loop() -> None:
         if (isinstance(node, ast.Import) and {a.name for a in node.names} & {"asyncio", "trio"})
         or (isinstance(node, ast.ImportFrom) and node.module in {"asyncio", "trio"})
     }
-    assert named == {"pyjms/_wakeup.py"}
+    assert named == {"pyjms/runtime/event_loop.py"}
 
 
 def test_only_the_clock_reads_the_time() -> None:
-    allowed = {"pyjms/_clock.py", "pyjms/_ids.py", "pyjms/testing/clock.py"}
+    allowed = {"pyjms/runtime/clock.py", "pyjms/runtime/ids.py", "pyjms/testing/clock.py"}
     forbidden = {"time.sleep", "time.time", "time.monotonic", "anyio.sleep", "anyio.fail_after",
                  "anyio.move_on_after"}  # fmt: skip
     found = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms._distribution import DISTRIBUTION, install_command
+from pyjms.runtime.distribution import DISTRIBUTION, install_command
 from tests.kit.source_tree import ROOT
 
 

@@ -100,18 +100,16 @@ def test_the_profilers_share_goes_by_calls() -> None:
 
 
 def test_a_file_belongs_to_one_layer() -> None:
-    assert profile_layers.layer_of(str(ROOT / "pyjms/wire/buffer.py")) == "wire"
-    assert (
-        profile_layers.layer_of(str(ROOT / "broker/pyjms_broker/region/queue/queue.py")) == "region"
-    )
-    assert profile_layers.layer_of(str(ROOT / "broker/pyjms_broker/api/filter.py")) == "chain"
+    assert profile_layers.layer_of(str(ROOT / "pyjms/wire/openwire/format.py")) == "wire"
+    assert profile_layers.layer_of(str(ROOT / "broker/pyjms_broker/region/queue.py")) == "region"
+    assert profile_layers.layer_of(str(ROOT / "broker/pyjms_broker/api/broker.py")) == "chain"
     assert profile_layers.layer_of("/usr/lib/python3/asyncio/events.py") == profile_layers.LOOP
 
 
 def test_the_compiled_modules_are_the_hot_ones() -> None:
     modules = compiled.sources()
     assert "pyjms/wire/openwire/fast_reader.py" in modules
-    assert "pyjms_broker/region/queue/dispatcher.py" in modules
+    assert "pyjms_broker/region/queue_dispatcher.py" in modules
     assert "pyjms_broker/api/destination.py" not in modules  # derived from by interpreted classes
     folders = (ROOT, ROOT / "broker")
     named = (*modules, *compiled.INTERPRETED)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyjms import DefaultMessageListenerContainer
-from pyjms._forwarding import Checked, Computed
 from pyjms.aio import DefaultMessageListenerContainer as CoreContainer
+from pyjms.runtime.forwarding import Checked, Computed
 
 
 def one_or_more(name: str, value: int) -> int:

@@ -7,7 +7,7 @@ import logging
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from pyjms._logger import get_logger, one_line, shortened
+from pyjms.runtime.logging import get_logger, one_line, shortened
 
 
 class Card(BaseModel):

@@ -6,25 +6,29 @@ method whose work may finish later returns a `Completion`, or `COMPLETED` if the
 This package imports no other package of the broker.
 """
 
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, BrokerFilter, BrokerPlugin
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of, wait_for
 from pyjms_broker.api.context import (
     BlockedSend,
     ClientConnection,
     ConnectionContext,
+    ConsumerExchange,
+    ProducerExchange,
     SecurityContext,
 )
-from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.api.destination import (
     BrokerDestination,
     DestinationFilter,
     DestinationStatistics,
     RegionDestination,
 )
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter, BrokerPlugin
 from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
-from pyjms_broker.api.recovery import MessageQuery, SubscriptionRecovery, SubscriptionRecoveryPolicy
+from pyjms_broker.api.policies import (
+    DeadLetterStrategy,
+    MessageQuery,
+    SubscriptionRecovery,
+    SubscriptionRecoveryPolicy,
+)
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
 from pyjms_broker.api.usage import MemoryUsage

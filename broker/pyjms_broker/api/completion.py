@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio
 
-from pyjms._logger import get_logger
+from pyjms.runtime.logging import get_logger
 
 __all__ = ["COMPLETED", "Completion", "all_of", "checked", "wait_for"]
 

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.jms.destination import Destination
+from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.dead_letter import DeadLetterStrategy
-from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.policies import DeadLetterStrategy
 from pyjms_broker.api.usage import MemoryUsage
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 
 if TYPE_CHECKING:
+    from pyjms_broker.api.context import ConsumerExchange
     from pyjms_broker.api.destination import BrokerDestination
-    from pyjms_broker.api.exchange import ConsumerExchange
     from pyjms_broker.api.message import MessageReference
 
 __all__ = ["Subscription"]

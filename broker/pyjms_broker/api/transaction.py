@@ -48,7 +48,7 @@ class PendingWork(Protocol):
 
 
 class TransactionState(Enum):
-    """The states of a transaction; `pyjms_broker.transaction.base` has the transitions."""
+    """The states of a transaction; `pyjms_broker.filters.transactions` has the transitions."""
 
     IN_USE = "in use"
     PREPARE_WAITS = "waiting for space, to be prepared"

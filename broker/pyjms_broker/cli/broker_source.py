@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.logging import get_logger
 from pyjms_broker.service import BrokerService
 
 __all__ = ["service_from_uri", "store_directory_of"]

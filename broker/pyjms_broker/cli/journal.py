@@ -171,13 +171,13 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
 
     from pyjms_broker.cli import journal_reports as reports
     from pyjms_broker.cli.terminal import one_line_errors, progress
-    from pyjms_broker.store.kahadb.tools.audit import audit_journal
+    from pyjms_broker.store.kahadb.tools.inspection import audit_journal
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         find_journal,
+        open_snapshot,
         refuse_jobs,
     )
-    from pyjms_broker.store.kahadb.tools.snapshot import open_snapshot
 
     with one_line_errors("journal audit"):
         folder = find_journal(directory)

@@ -11,8 +11,14 @@ import typer
 
 from pyjms.wire.kahadb.journal import segment_name
 from pyjms_broker.cli.terminal import in_bytes, plural, table
-from pyjms_broker.store.kahadb.tools.audit import DestinationAudit, JournalAudit, SegmentAudit
-from pyjms_broker.store.kahadb.tools.inspection import JournalSummary, RecordView, SegmentSummary
+from pyjms_broker.store.kahadb.tools.inspection import (
+    DestinationAudit,
+    JournalAudit,
+    JournalSummary,
+    RecordView,
+    SegmentAudit,
+    SegmentSummary,
+)
 from pyjms_broker.store.kahadb.tools.verification import Verification
 
 __all__ = ["show_audit", "show_record", "show_summary", "show_verification"]

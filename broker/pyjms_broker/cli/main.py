@@ -12,14 +12,14 @@ import typer
 
 from pyjms_broker.cli import config as config_commands
 from pyjms_broker.cli import jobs, journal, transfer
-from pyjms_broker.cli.create import create
-from pyjms_broker.cli.load.browse import browse
-from pyjms_broker.cli.load.commands import consumer, producer
-from pyjms_broker.cli.management import brokers, changes, statistics
+from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
+from pyjms_broker.cli.management import brokers
+from pyjms_broker.cli.management import query as statistics
+from pyjms_broker.cli.management import queues as changes
 from pyjms_broker.cli.management.query import QueryCommand, query
-from pyjms_broker.cli.management.retry import retry
-from pyjms_broker.cli.passwd import decrypt, encrypt, passwd
-from pyjms_broker.cli.top.command import top
+from pyjms_broker.cli.management.queues import retry
+from pyjms_broker.cli.messages import browse, consumer, producer
+from pyjms_broker.cli.top import top
 
 __all__ = ["app", "start"]
 

@@ -1,4 +1,10 @@
-"""`pyjms broker start`: create a broker and run it until a signal stops it."""
+"""`pyjms broker start`: create a broker and run it until a signal stops it.
+
+The log format of the command line: names chosen by clients cannot forge or hide log lines.
+
+The loggers of pyjms and the broker escape the values in their records themselves; this formatter
+does so for the records of all other libraries.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +12,62 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import anyio
 
-from pyjms._logger import get_logger
-from pyjms._wakeup import end_tasks, loop_options, spawn
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
-from pyjms_broker.cli.log_format import LineFormatter
-from pyjms_broker.cli.service_manager import READY, STOPPING, notify
+from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
+from pyjms.runtime.logging import escape_control_characters, get_logger, indented
 from pyjms_broker.service import BrokerService
 
-__all__ = ["Source", "run", "serve"]
+__all__ = ["READY", "STOPPING", "LineFormatter", "Source", "notify", "run", "serve"]
+
+# --- Notify systemd that the broker is ready or stopping (`Type=notify`).
 
 logger = get_logger(__name__)
+
+READY: Final = "READY=1"
+STOPPING: Final = "STOPPING=1"
+
+
+def notify(state: str) -> None:
+    """Send a state to the service manager that started this process, if there is one."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]  # Linux's abstract socket namespace
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.connect(address)
+            sender.send(state.encode("ascii"))
+    except OSError as error:
+        logger.warning("The service manager could not be notified of %s: %s", state, error)
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a message as one line with its control characters escaped.
+
+    The lines of a traceback are indented, so that they cannot be mistaken for log lines.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.exc_info:
+            record.exc_text = None  # may be cached by another formatter
+        return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        record.message = escape_control_characters(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
+        return indented(super().formatException(ei))  # type: ignore[arg-type]
+
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
 _ENVIRONMENT = "PYJMS_BROKER__"  # repeated from pyjms_broker.settings, which is slow to import

@@ -1,7 +1,7 @@
 """`pyjms broker export` and `import`: write messages to a file and read them back.
 
 Between a file and the directory of a stopped broker, messages are copied unchanged. With a running
-broker, a client browses and sends them. `pyjms_broker.service.transfer.message_file` documents the
+broker, a client browses and sends them. `pyjms_broker.cli.message_file` documents the
 format.
 """
 
@@ -18,8 +18,8 @@ import typer
 if TYPE_CHECKING:
     from pyjms.client.factory import ConnectionFactory
     from pyjms.jms.destination import Destination, Queue
-    from pyjms_broker.service.transfer.into_folder import Imported
-    from pyjms_broker.service.transfer.message_file import MessageFileReader, MessageFileWriter
+    from pyjms_broker.cli.message_file import MessageFileReader, MessageFileWriter
+    from pyjms_broker.cli.message_transfer import Imported
 
 __all__ = ["export_messages", "import_messages"]
 
@@ -76,8 +76,8 @@ def export_messages(
     changed. From a running broker: the messages of its queues that a browser receives.
     """
     from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.message_file import MessageFileWriter
     from pyjms_broker.cli.terminal import one_line_errors
-    from pyjms_broker.service.transfer.message_file import MessageFileWriter
 
     with one_line_errors("export"):
         _refuse_archive(output)
@@ -119,8 +119,8 @@ def import_messages(
     skipped; the exit code is then 1.
     """
     from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.message_file import MessageFileReader
     from pyjms_broker.cli.terminal import one_line_errors
-    from pyjms_broker.service.transfer.message_file import MessageFileReader
 
     with one_line_errors("import"):
         _one_of(data, url, "--data")
@@ -214,15 +214,15 @@ def _reader_of(
 def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileWriter) -> list[str]:
     import tempfile
 
+    from pyjms_broker.cli.message_transfer import export_folder, message_count
     from pyjms_broker.cli.terminal import plural, progress
     from pyjms_broker.policy.wildcard import matches
-    from pyjms_broker.service.transfer.from_folder import export_folder, message_count
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         job_folders_beside,
         lock_journal,
+        open_snapshot,
     )
-    from pyjms_broker.store.kahadb.tools.snapshot import open_snapshot
 
     def is_selected(destination: Destination) -> bool:
         return not patterns or any(matches(pattern, destination) for pattern in patterns)
@@ -257,7 +257,7 @@ def _from_broker(
 ) -> list[str]:
     import anyio
 
-    from pyjms_broker.cli.remote import export_broker
+    from pyjms_broker.cli.message_transfer import export_broker
     from pyjms_broker.cli.terminal import progress
 
     with progress("browsing", None) as advance:
@@ -286,8 +286,8 @@ def _report_export(output: Path, writer: MessageFileWriter, problems: list[str])
 def _into_folder(data: Path, reader: MessageFileReader) -> Imported:
     import anyio
 
+    from pyjms_broker.cli.message_transfer import import_into_folder
     from pyjms_broker.cli.terminal import progress
-    from pyjms_broker.service.transfer.into_folder import import_into_folder
     from pyjms_broker.store.kahadb.tools.journal_directory import lock_journal, refuse_jobs
 
     folder = _folder_for(data)
@@ -326,7 +326,7 @@ def _folder_for(data: Path) -> Path:
 def _into_broker(url: str, reader: MessageFileReader) -> Imported:
     import anyio
 
-    from pyjms_broker.cli.remote import import_into_broker
+    from pyjms_broker.cli.message_transfer import import_into_broker
     from pyjms_broker.cli.terminal import progress
 
     factory = _factory(url)

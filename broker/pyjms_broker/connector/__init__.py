@@ -9,7 +9,7 @@ The module of a name is imported when the name is first used: a broker starts wi
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import names_of
+from pyjms.runtime.forwarding import names_of
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.base import BrokerHost, ServedConnection, TransportConnector

@@ -13,10 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from pyjms import _clock
-from pyjms._wakeup import spawn
-from pyjms.transport.unsent import UnsentBudget
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import spawn
+from pyjms.transport.discovery import DiscoveryAgent, create_agent
 from pyjms.transport.uri import TransportURI
+from pyjms.transport.writer import UnsentBudget
+from pyjms.wire.limits import FrameBudget
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerId,
@@ -25,16 +27,13 @@ from pyjms.wire.openwire.commands import (
     Command,
     ProducerId,
 )
-from pyjms.wire.openwire.frame_budget import FrameBudget
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.connector.announcing import Announcer
 from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.listening import ServerHost
 
 __all__ = [
-    "MAXIMUM_CONNECTIONS",
     "MAXIMUM_PER_CONNECTION",
     "AcceptedBridge",
     "BrokerHost",
@@ -45,6 +44,34 @@ __all__ = [
     "TransportConnector",
     "stop_all",
 ]
+
+# --- Announcement of a connector's address by a discovery agent. (activemq-edges U8)
+
+
+class Announcer:
+    """Announces a connector while it accepts clients."""
+
+    def __init__(self) -> None:
+        self.uri: TransportURI | None = None
+        """The agent's URI; None: the connector is not announced. (discoveryUri)"""
+        self._agent: DiscoveryAgent | None = None
+
+    async def start(self, connect_uri: str) -> None:
+        """Announce an address from now on.
+
+        Raises:
+            ConfigurationException: the agent's URI is wrong.
+        """
+        if self.uri is not None:
+            self._agent = create_agent(self.uri)
+            await self._agent.start(service=connect_uri)
+
+    async def stop(self) -> None:
+        """Withdraw the announcement. Idempotent."""
+        agent, self._agent = self._agent, None
+        if agent is not None:
+            await agent.stop()
+
 
 _RESPONSE_TIMEOUT = 2.0
 """Seconds for which a stop waits for connections to send their pending responses."""

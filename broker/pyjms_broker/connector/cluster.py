@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from pyjms._logger import get_logger, shortened
 from pyjms.errors import ConfigurationException
-from pyjms.transport.discovery.addresses import NETWORK
+from pyjms.runtime.logging import get_logger, shortened
+from pyjms.transport.uri import NETWORK_SCHEMES as NETWORK
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
 from pyjms_broker.attribute import attribute, flag

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.transport.unsupported import UNSUPPORTED
+from pyjms.transport.registry import UNSUPPORTED
 from pyjms.transport.uri import TransportURI
 from pyjms_broker import entry_points
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
@@ -19,8 +19,8 @@ ConnectorFactory = Callable[[BrokerHost, TransportURI, "str | None"], TransportC
 
 _OPENWIRE: Final = "pyjms_broker.connector.openwire:OpenWireConnector"
 _OPENWIRE_SSL: Final = "pyjms_broker.connector.openwire:OpenWireSslConnector"
-_AUTO: Final = "pyjms_broker.connector.multiprotocol.auto:AutoConnector"
-_WEBSOCKET: Final = "pyjms_broker.connector.multiprotocol.websocket:WebSocketConnector"
+_AUTO: Final = "pyjms_broker.connector.multiprotocol:AutoConnector"
+_WEBSOCKET: Final = "pyjms_broker.connector.websocket:WebSocketConnector"
 _STOMP: Final = "pyjms_broker.connector.stomp:StompConnector"
 _BUILT_IN: Final[dict[str, str]] = {
     "tcp": _OPENWIRE,

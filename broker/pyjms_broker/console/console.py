@@ -1,24 +1,173 @@
-"""The shared state of a console's pages."""
+"""The shared state of a console's pages.
+
+Results of actions, which the next page shows once.
+
+The page's URL contains a random id instead of the text, so that no link can inject text.
+
+Rendering of templates, with headers that exclude foreign scripts.
+
+The pages contain untrusted data of clients (bodies, properties, client ids, names). Templates
+escape everything, and the policy in the headers permits only the console's script files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, Final
 from urllib.parse import urlencode
 
+from jinja2 import DictLoader, Environment, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from pyjms_broker.console.model.problems import problems
-from pyjms_broker.console.model.rates import Rates
-from pyjms_broker.console.notices import Notice, Notices
-from pyjms_broker.console.rendering import BASE, render
+from pyjms_broker.console.chart import Rates, rate_text
+from pyjms_broker.console.model.overview import problems
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.web.context import WebContext
+from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.user import NOBODY, Access
 
-__all__ = ["Console", "page_of"]
+__all__ = ["BASE", "Console", "Notice", "Notices", "asset", "link", "page_of", "render"]
+
+_MOST: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The result of an action, or the reason for its failure.
+
+    Args:
+        text: what was done, or what is wrong and where.
+        hint: what to do; may be empty.
+        is_error: whether the action has failed.
+    """
+
+    text: str
+    hint: str = ""
+    is_error: bool = False
+
+
+class Notices:
+    """The notices that have not been shown yet; beyond 200, the oldest are dropped."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[str, Notice]] = OrderedDict()
+
+    def add(self, user: str, notice: Notice) -> str:
+        """Store a notice for a user and return its id."""
+        key = secrets.token_urlsafe(12)
+        self._kept[key] = (user, notice)
+        while len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+        return key
+
+    def take(self, user: str, key: str | None) -> Notice | None:
+        """Remove and return a user's notice; None if it is unknown or another user's."""
+        owner, notice = self._kept.get(key or "", ("", None))
+        if key is None or notice is None or owner != user:
+            return None
+        del self._kept[key]
+        return notice
+
+
+# --- Templates and static files of the pages, which are read only once.
+
+_HERE: Final = files("pyjms_broker.console")
+_TYPES: Final = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+
+TEMPLATES: Final[dict[str, str]] = {
+    each.name: each.read_text(encoding="utf-8")
+    for each in (_HERE / "templates").iterdir()
+    if each.name.endswith(".html")
+}
+_ASSETS: Final[dict[str, bytes]] = {
+    each.name: each.read_bytes()
+    for each in (_HERE / "static").iterdir()
+    if each.name.rpartition(".")[2] in _TYPES
+}
+_VERSION: Final = sha256(b"".join(_ASSETS[name] for name in sorted(_ASSETS))).hexdigest()[:12]
+
+
+def asset_version() -> str:
+    """Return the version in the files' URLs, which changes with the files, for browsers' caches."""
+    return _VERSION
+
+
+async def asset(request: Request) -> Response:
+    """Return one of the files."""
+    name = request.path_params["name"]
+    content = _ASSETS.get(name)
+    if content is None:
+        raise WebError(404, f"The console has no file {name[:100]!r}", "reload the page")
+    headers = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
+
+
+BASE: Final = "/admin"
+SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {"content-security-policy": SECURITY_POLICY, "cache-control": "no-store"}
+
+
+def link(page: str, /, **query: object) -> str:
+    """Return the URL of a page, omitting empty values and False."""
+    given = {name: value for name, value in query.items() if value not in ("", None, False)}
+    given = {name: 1 if value is True else value for name, value in given.items()}
+    return f"{BASE}/{page}" + (f"?{urlencode(given)}" if given else "")
+
+
+def _bytes_text(number: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
+        number /= 1024
+    return f"{number:,.1f} TiB"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}"
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=DictLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": _number, "bytes": _bytes_text, "rate": rate_text}
+    environment.globals |= {"link": link, "base": BASE, "asset_version": asset_version()}
+    environment.globals["ui"] = environment.get_template("macros.html").module
+    return environment
+
+
+_ENVIRONMENT: Final = _environment()
+
+
+def render(
+    template: str, values: Mapping[str, Any], *, only_live: bool = False, status: int = 200
+) -> HTMLResponse:
+    """Render a page; `only_live`: only the part that is reloaded while the page is open."""
+    found = _ENVIRONMENT.get_template(template)
+    if only_live:
+        text = "".join(found.blocks["live"](found.new_context(dict(values))))
+    else:
+        text = found.render(values)
+    return HTMLResponse(text, status, _HEADERS)
 
 
 class Console:

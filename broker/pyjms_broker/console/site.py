@@ -10,10 +10,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from pyjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
-from pyjms_broker.console.assets import asset
-from pyjms_broker.console.console import Console
-from pyjms_broker.console.pages import clients, destinations, forms, login, messages, overview
-from pyjms_broker.console.rendering import BASE
+from pyjms_broker.console import pages as clients
+from pyjms_broker.console import pages as destinations
+from pyjms_broker.console import pages as forms
+from pyjms_broker.console import pages as login
+from pyjms_broker.console import pages as messages
+from pyjms_broker.console import pages as overview
+from pyjms_broker.console.console import BASE, Console, asset
 from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError

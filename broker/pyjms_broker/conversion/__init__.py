@@ -12,7 +12,7 @@ and attributes are in `pyjms_broker.conversion.tables`.
 from __future__ import annotations
 
 from pyjms_broker.conversion.conversion import Conversion, convert_activemq_xml
-from pyjms_broker.conversion.findings import Finding
 from pyjms_broker.conversion.spring import file_path
+from pyjms_broker.conversion.xml_reader import Finding
 
 __all__ = ["Conversion", "Finding", "convert_activemq_xml", "file_path"]

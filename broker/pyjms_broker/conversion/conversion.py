@@ -10,12 +10,11 @@ from typing import Any
 
 import yaml
 
-from pyjms._yaml import Document
+from pyjms.configuration import Document
 from pyjms_broker.conversion.broker import convert_broker
 from pyjms_broker.conversion.draft import Draft
-from pyjms_broker.conversion.findings import Finding, Findings
-from pyjms_broker.conversion.placeholders import Placeholders
-from pyjms_broker.conversion.spring import SpringFiles
+from pyjms_broker.conversion.spring import Placeholders, SpringFiles
+from pyjms_broker.conversion.xml_reader import Finding, Findings
 from pyjms_broker.settings import BrokerSettings
 from pyjms_broker.settings.sources import validated
 

@@ -6,21 +6,86 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Final
 
-from pyjms_broker.conversion.draft import Draft, Handler, Path, destination_of
-from pyjms_broker.conversion.sections import Lost, Spec
-from pyjms_broker.conversion.tables.plugins import (
-    ACCESS,
-    AUTHORIZATION_ENTRY,
-    AUTHORIZATION_LOST,
-    JAAS_PLUGINS,
-    PLUGINS,
-    PLUGINS_LOST,
-    REDELIVERY_POLICY,
-    USER,
-)
+from pyjms_broker.conversion.draft import Draft, Handler, Lost, Path, Spec, destination_of
 from pyjms_broker.conversion.xml_reader import Element
+from pyjms_broker.settings.plugins import (
+    BUILT_IN_PLUGINS,
+    AccessSettings,
+    AuthorizationEntrySettings,
+    RedeliveryPolicySettings,
+    UserSettings,
+)
 
-__all__ = ["convert_plugins"]
+__all__ = ["PLUGINS", "USER", "convert_plugins"]
+
+# --- Conversion of broker plug-ins: `<plugins>`.
+
+PLUGIN_NO_EFFECT: Final = {
+    "adminConnectionContext": "the broker acts in its own name",
+    "discoverLoginConfig": "login.config next to the file is read",
+}
+
+
+def _plugin(type_: str, **options: str) -> Spec:
+    return Spec(BUILT_IN_PLUGINS[type_], type_, keys=options, no_effect=PLUGIN_NO_EFFECT)
+
+
+PLUGINS: Final = {
+    "timeStampingBrokerPlugin": _plugin("time_stamping"),
+    "forcePersistencyModeBrokerPlugin": _plugin("force_persistency_mode"),
+    "destinationPathSeparatorPlugin": _plugin("destination_path_separator"),
+    "loggingBrokerPlugin": _plugin("logging"),
+    "traceBrokerPathPlugin": _plugin("trace_broker_path"),
+    "discardingDLQBrokerPlugin": _plugin("discarding_dlq"),
+    "statisticsBrokerPlugin": _plugin("statistics"),
+    "simpleAuthenticationPlugin": _plugin("simple_authentication"),
+    "jaasAuthenticationPlugin": _plugin("jaas_authentication"),
+    "jaasCertificateAuthenticationPlugin": _plugin("jaas_certificate_authentication"),
+    "jaasDualAuthenticationPlugin": _plugin("jaas_dual_authentication"),
+    "authorizationPlugin": _plugin("authorization"),
+    "redeliveryPlugin": _plugin("redelivery"),
+    "destinationsPlugin": _plugin("destinations"),
+    "connectionDotFilePlugin": _plugin("connection_dot_file"),
+    "destinationDotFilePlugin": _plugin("destination_dot_file"),
+    "udpTraceBrokerPlugin": _plugin("udp_trace"),
+    "multicastTraceBrokerPlugin": _plugin("multicast_trace"),
+    "virtualSelectorCacheBrokerPlugin": _plugin("virtual_selector_cache"),
+    "runtimeConfigurationPlugin": _plugin("runtime_configuration"),
+}
+JAAS_PLUGINS: Final = tuple(name for name in PLUGINS if name.startswith("jaas"))
+PLUGINS_LOST: Final[dict[str, Lost]] = {
+    "partitionBrokerPlugin": Lost("clients do not learn of other brokers"),
+    "camelRoutesBrokerPlugin": Lost("routes of Apache Camel run in Java"),
+    "shiroPlugin": Lost("Apache Shiro runs in Java", "use simple_authentication"),
+}
+
+USER: Final = Spec(UserSettings)
+ACCESS: Final = Spec(
+    AccessSettings, lost={"groupClass": Lost("groups are names, not Java objects")}
+)
+AUTHORIZATION_ENTRY: Final = Spec(
+    AuthorizationEntrySettings,
+    handled=frozenset({"queue", "topic", "destination"}),
+    lost={
+        "groupClass": Lost("groups are names, not Java objects"),
+        "tempQueue": Lost("rights on temporary destinations are temp_destination_entry"),
+        "tempTopic": Lost("rights on temporary destinations are temp_destination_entry"),
+    },
+)
+AUTHORIZATION_LOST: Final = {
+    name: Lost("rights are not read from LDAP", "write them into entries of authorization")
+    for name in ("cachedLDAPAuthorizationMap", "lDAPAuthorizationMap", "simpleAuthorizationMap")
+}
+REDELIVERY_POLICY: Final = Spec(
+    RedeliveryPolicySettings,
+    handled=frozenset({"queue", "topic", "destination"}),
+    values={"maximumRedeliveryDelay": {"-1": 0}},
+    lost={
+        "preDispatchCheck": Lost("it is about clients", same_as="true"),
+        "tempQueue": Lost("temporary destinations have the policy without a destination"),
+        "tempTopic": Lost("temporary destinations have the policy without a destination"),
+    },
+)
 
 
 def convert_plugins(conf: FilePath, draft: Draft, element: Element, path: Path) -> None:
@@ -40,7 +105,7 @@ def _foreign_plugin(draft: Draft, element: Element, _path: Path) -> None:
     )
 
 
-def _plugin(
+def _plugins_plugin(
     spec: Spec, children: dict[str, Handler | Lost], draft: Draft, element: Element, path: Path
 ) -> None:
     here = draft.append(path, {}, element)
@@ -65,7 +130,7 @@ def _users(draft: Draft, element: Element, path: Path) -> None:
 
 
 def _simple_authentication(draft: Draft, element: Element, path: Path) -> None:
-    _plugin(PLUGINS[element.name], _USERS, draft, element, path)
+    _plugins_plugin(PLUGINS[element.name], _USERS, draft, element, path)
     here = (*path, len(draft.get(path)) - 1)
     if not draft.get((*here, "users")) and not draft.get((*here, "anonymous_access_allowed")):
         draft.findings.unsupported(element, "it has no users: nobody could connect", "add users")
@@ -117,7 +182,7 @@ def _redelivery_policy(draft: Draft, element: Element, path: Path) -> None:
 
 def _jaas(conf: FilePath, draft: Draft, element: Element, path: Path) -> None:
     """Convert a plug-in whose users are in `login.config` next to the XML file."""
-    _plugin(PLUGINS[element.name], {}, draft, element, path)
+    _plugins_plugin(PLUGINS[element.name], {}, draft, element, path)
     file = conf / "login.config"
     draft.put((*path, len(draft.get(path)) - 1, "login_config"), str(file), element)
     if not file.is_file():
@@ -148,6 +213,9 @@ _CHILDREN: Final[dict[str, dict[str, Handler | Lost]]] = {
 }
 _PLUGINS: Final[dict[str, Handler | Lost]] = {
     **PLUGINS_LOST,
-    **{name: partial(_plugin, spec, _CHILDREN.get(name, {})) for name, spec in PLUGINS.items()},
+    **{
+        name: partial(_plugins_plugin, spec, _CHILDREN.get(name, {}))
+        for name, spec in PLUGINS.items()
+    },
     "simpleAuthenticationPlugin": _simple_authentication,
 }

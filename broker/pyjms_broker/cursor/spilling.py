@@ -42,25 +42,204 @@ message may be paged out: before each `pop` it reads the messages that a source 
 priority of the first one in the head. If they cannot be read, those in the head go first.
 
 (activemq-broker M8, M9, M11, Q19)
+
+Sources of messages outside a cursor's head: a spool or a separate list.
+
+A source counts its messages and reads the next ones back in order. The sources over stores are in
+`pyjms_broker.cursor.spilling`. (activemq-broker M8; FilePendingMessageCursor)
+
+Stored messages that are not in memory: only counted, and paged in from the store.
+
+After a failure, reading resumes where the last successful read ended, so no message is skipped or
+read twice. (activemq-broker M8; QueueStorePrefetch, TopicStorePrefetch)
+
+The pending messages of a topic consumer, in memory and in the temp store.
+
+(activemq-broker T7, M10; ActiveMQ FilePendingMessageCursor, VMPendingMessageCursor)
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from pyjms._logger import get_logger
+from pyjms.jms.destination import Destination
+from pyjms.runtime.logging import get_logger
+from pyjms_broker.api.message import Position, Positions, StoredMessage
 from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList
-from pyjms_broker.cursor.sources import MessageSource, level_of
 
 if TYPE_CHECKING:
+    from pyjms_broker.api.destination import RegionDestination
     from pyjms_broker.api.message import MessageReference
+    from pyjms_broker.policy.entry import PolicyEntry
+    from pyjms_broker.store.temp import Spool, SpooledMessage, TempStore
 
-__all__ = ["MOST_CACHED", "UNLIMITED", "PrioritizedSpillingCursor", "SpillingCursor", "never_short"]
+__all__ = [
+    "MOST_CACHED",
+    "UNLIMITED",
+    "MemorySource",
+    "MessageSource",
+    "PrioritizedSpillingCursor",
+    "PrioritizedStoreSource",
+    "RetainedPendingList",
+    "SpillingCursor",
+    "SpoolSource",
+    "SpoolingCursor",
+    "StoreSource",
+    "never_short",
+]
 
 logger = get_logger(__name__)
+
+HIGHEST_PRIORITY: Final = 9
+_SEARCH_PAGE: Final = 16
+
+
+def level_of(priority: int) -> int:
+    """Limit a priority to 0 to 9."""
+    return min(max(priority, 0), HIGHEST_PRIORITY)
+
+
+class MessageSource(Protocol):
+    """Messages of one kind (persistent or non-persistent) outside the cursor's head."""
+
+    holds_in_memory: bool
+    """Whether accepted messages stay in memory."""
+
+    def __len__(self) -> int: ...
+
+    def begin(self) -> None:
+        """Prepare for `add`: all earlier messages are in the cursor."""
+
+    def add(self, reference: MessageReference) -> bool:
+        """Append the message and return True; return False if the cursor must hold it."""
+
+    def read(self, limit: int) -> list[MessageReference]:
+        """Remove and return at most `limit` messages, in order.
+
+        Raises:
+            JMSException: they cannot be read.
+        """
+
+    def count_above(self, priority: int) -> int:
+        """Return the known number of messages with a priority above `priority`."""
+
+    def remove(self, reference: MessageReference) -> bool:
+        """Drop a message; return whether it was in this source."""
+
+    def clear(self) -> None:
+        """Drop all messages."""
+
+
+class SpoolSource:
+    """Messages in the temp store: one spool, or one per priority."""
+
+    holds_in_memory = False
+
+    def __init__(
+        self,
+        temp_store: TempStore,
+        name: str,
+        page_in: Callable[[SpooledMessage], MessageReference],
+        prioritized: bool,
+        on_lost: Callable[[int], None] = lambda _count: None,
+    ) -> None:
+        """Create a source; `on_lost` gets the number of messages that cannot be read back."""
+        self._prioritized = prioritized
+        self._spools = [
+            temp_store.spool(name, on_lost)
+            for _ in range(HIGHEST_PRIORITY + 1 if prioritized else 1)
+        ]
+        self._page_in = page_in
+        self._on_lost = on_lost
+
+    def __len__(self) -> int:
+        return sum(map(len, self._spools))
+
+    def begin(self) -> None:
+        """Do nothing: a spool does not depend on positions."""
+
+    def add(self, reference: MessageReference) -> bool:
+        self._spools[level_of(reference.priority) if self._prioritized else 0].append(reference)
+        return True
+
+    def read(self, limit: int) -> list[MessageReference]:
+        references: list[MessageReference] = []
+        for spooled in self.pop(limit):
+            try:
+                references.append(self._page_in(spooled))
+            except Exception:  # damage that decoding did not detect, such as a wrong destination
+                logger.exception("Message %s of the temp store is lost", spooled.message.message_id)
+                self._on_lost(1)
+        return references
+
+    def pop(self, limit: int) -> list[SpooledMessage]:
+        """Remove and return at most `limit` messages, all of one priority if prioritized.
+
+        Raises:
+            JMSException: they cannot be read.
+        """
+        for spool in reversed(self._spools):
+            if popped := spool.pop(limit):
+                return popped
+        return []
+
+    def count_above(self, priority: int) -> int:
+        return sum(map(len, self._spools[priority + 1 :])) if self._prioritized else 0
+
+    def browse(self, page_size: int) -> Iterator[tuple[Spool, SpooledMessage]]:
+        """Iterate over the messages in order, page by page, each with its spool."""
+        for spool in reversed(self._spools):
+            token: int | None = None
+            while page := spool.browse(token, page_size):
+                for spooled in page:
+                    yield spool, spooled
+                token = page[-1].token
+
+    def remove(self, reference: MessageReference) -> bool:
+        for spool, spooled in self.browse(_SEARCH_PAGE):
+            if spooled.message.message_id == reference.message_id:
+                return spool.remove(spooled)
+        return False
+
+    def clear(self) -> None:
+        for spool in self._spools:
+            spool.clear()
+
+
+class MemorySource:
+    """Messages that no store accepts, kept in memory outside the cursor's head."""
+
+    holds_in_memory = True
+
+    def __init__(self, prioritized: bool) -> None:
+        self._pending = PrioritizedPendingList() if prioritized else FifoPendingList()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def begin(self) -> None:
+        """Do nothing: a list does not depend on positions."""
+
+    def add(self, reference: MessageReference) -> bool:
+        self._pending.append(reference)
+        return True
+
+    def read(self, limit: int) -> list[MessageReference]:
+        return [self._pending.pop() for _ in range(min(limit, len(self._pending)))]
+
+    def count_above(self, priority: int) -> int:
+        pending = self._pending
+        return pending.count_above(priority) if isinstance(pending, PrioritizedPendingList) else 0
+
+    def remove(self, reference: MessageReference) -> bool:
+        return self._pending.remove(reference)
+
+    def clear(self) -> None:
+        self._pending.clear()
+
 
 MOST_CACHED: Final = 20_000
 """Pending messages in memory above which new stored messages stay in the store, even with free
@@ -303,3 +482,218 @@ class PrioritizedSpillingCursor(SpillingCursor):
                 return
             for reference in source.read(min(urgent, self._page_size)):
                 head.append(reference)
+
+
+NextMessages = Callable[[Position | None, int, Positions], list[StoredMessage]]
+"""The method `next_messages` of a store, or of a durable subscription in it."""
+
+
+class StoreSource:
+    """Stored messages in order of arrival; those up to `paged_to` are or were in memory."""
+
+    holds_in_memory = False
+
+    def __init__(
+        self,
+        next_messages: NextMessages,
+        page_in: Callable[[StoredMessage], MessageReference],
+        recovered: int = 0,
+        excluded: Positions = (),
+    ) -> None:
+        """Create a source that pages with `next_messages`.
+
+        `page_in` creates the reference of a stored message. `recovered` is the number of messages
+        already in the store, none of them in memory. Positions in `excluded`, which changes over
+        time, are not read: these messages exist only in the store and will be removed from it.
+        """
+        self.paged_to: Position | None = None
+        self._visible_to: Position | None = None
+        self._next_messages = next_messages
+        self._page_in = page_in
+        self._count = recovered
+        self._excluded = excluded
+
+    def __len__(self) -> int:
+        return self._count
+
+    def mark_visible(self, position: Position) -> None:
+        """Record that the message at this position is, or was, in memory."""
+        if self._visible_to is None or position > self._visible_to:
+            self._visible_to = position
+
+    def begin(self) -> None:
+        self.paged_to = self._visible_to
+
+    def is_paged_out(self, position: Position) -> bool:
+        """Whether the message at this position was never in memory."""
+        behind = self.paged_to is None or position > self.paged_to
+        return behind and position not in self._excluded
+
+    def add(self, reference: MessageReference) -> bool:
+        position = reference.position
+        if position is None or not self.is_paged_out(position):
+            return False  # later messages are visible or already paged in
+        self._count += 1
+        return True
+
+    def read(self, limit: int) -> list[MessageReference]:
+        if not self._count:
+            return []
+        page = self.first_paged_out(limit)
+        if not page:
+            logger.warning("%d messages are not in the store, or were quarantined", self._count)
+            self._count = 0
+            return []
+        references: list[MessageReference] = []
+        try:
+            for stored in page:
+                reference = self._page_in(stored)
+                references.append(reference)
+        except Exception:
+            if not references:
+                raise
+            del page[len(references) :]  # the next read begins with the failing one
+        self._count = max(0, self._count - len(page))
+        self._passed(page)
+        return references
+
+    def first_paged_out(self, limit: int) -> list[StoredMessage]:
+        """Return the first `limit` messages that are not in memory, without removing them."""
+        return self._next_messages(self.first_after, limit, self._excluded) if self._count else []
+
+    @property
+    def first_after(self) -> Position | None:
+        """The position after which all messages are outside memory."""
+        return self.paged_to
+
+    def count_above(self, priority: int) -> int:
+        """Return 0: this source ignores priorities."""
+        return 0
+
+    def remove(self, reference: MessageReference) -> bool:
+        position = reference.position
+        if not self._count or position is None or not self.is_paged_out(position):
+            return False
+        self._count -= 1
+        return True
+
+    def clear(self) -> None:
+        self._count = 0
+
+    def _passed(self, page: list[StoredMessage]) -> None:
+        self.paged_to = page[-1].position
+        self.mark_visible(self.paged_to)
+
+
+class PrioritizedStoreSource(StoreSource):
+    """Stored messages by priority; pages are read from the start, skipping those in memory."""
+
+    def __init__(
+        self,
+        next_messages: NextMessages,
+        page_in: Callable[[StoredMessage], MessageReference],
+        excluded: Positions,
+        recovered: int = 0,
+    ) -> None:
+        """Create a source that skips the positions in `excluded`, including all in memory."""
+        super().__init__(next_messages, page_in, recovered, excluded)
+        self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # counts the added messages
+
+    @property
+    def first_after(self) -> Position | None:
+        return None
+
+    def begin(self) -> None:
+        """Do nothing: `excluded` contains the positions of messages in memory."""
+
+    def is_paged_out(self, position: Position) -> bool:
+        return position not in self._excluded
+
+    def add(self, reference: MessageReference) -> bool:
+        if reference.position is None:
+            return False
+        self._count += 1
+        self._by_priority[level_of(reference.priority)] += 1
+        return True
+
+    def count_above(self, priority: int) -> int:
+        return min(self._count, sum(self._by_priority[priority + 1 :]))
+
+    def _passed(self, page: list[StoredMessage]) -> None:
+        counts = self._by_priority
+        for stored in page:
+            level = level_of(stored.message.priority)
+            counts[level] = max(0, counts[level] - 1)
+        for level in range(level_of(page[-1].message.priority) + 1, len(counts)):
+            counts[level] = 0  # all above the last message's priority have been read
+
+
+class RetainedPendingList(FifoPendingList):
+    """Pending messages that are all in memory; the list has a reference count on each."""
+
+    __slots__ = ()
+
+    @property
+    def is_spilling(self) -> bool:
+        """Always False: no message is in the temp store."""
+        return False
+
+    def append(self, reference: MessageReference) -> None:
+        reference.increment_reference_count()
+        self._references[reference] = None  # like `super().append`, without the call
+
+    def read_ahead(self, count: int) -> None:
+        """Do nothing: all messages are in memory."""
+
+    def clear(self) -> None:
+        _release_all(self)
+        super().clear()
+
+
+class SpoolingCursor(SpillingCursor):
+    """Messages of topics in order of arrival, with a reference count on each one in memory.
+
+    All topics of a pattern share one spool, which preserves the order of arrival across them.
+    """
+
+    def __init__(self, name: str, temp_store: TempStore, policy: PolicyEntry) -> None:
+        """Create an empty cursor; `name` is the consumer's name for the log."""
+        super().__init__(
+            name, self._source_of, self._is_memory_short_for, self._on_spooled, policy.max_page_size
+        )
+        self._mark = policy.cursor_memory_high_water_mark
+        self._spool = SpoolSource(temp_store, name, self._page_in, prioritized=False)
+        self._topics: dict[Destination | None, RegionDestination] = {}
+        """The topics of spooled messages, by the messages' destination."""
+        self.add_source(self._spool)
+
+    def append(self, reference: MessageReference) -> None:
+        super().append(reference)
+        if not self.is_spilling or reference in self:
+            reference.increment_reference_count()
+
+    def clear(self) -> None:
+        _release_all(self)
+        super().clear()
+        self._topics.clear()
+
+    def _source_of(self, reference: MessageReference) -> SpoolSource:
+        return self._spool
+
+    def _is_memory_short_for(self, reference: MessageReference) -> bool:
+        return reference.destination.memory.is_above(self._mark)
+
+    def _on_spooled(self, reference: MessageReference) -> None:
+        self._topics[reference.message.destination] = reference.destination
+
+    def _page_in(self, spooled: SpooledMessage) -> MessageReference:
+        topic = self._topics[spooled.message.destination]
+        reference = topic.reference_to(spooled.message)
+        reference.redelivery_counter = spooled.redelivery_counter
+        reference.increment_reference_count()
+        return reference
+
+
+def _release_all(references: Iterable[MessageReference]) -> None:
+    for reference in references:
+        reference.decrement_reference_count()

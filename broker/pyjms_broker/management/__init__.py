@@ -5,14 +5,13 @@ The module of a name is imported when the name is first used, because a broker s
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import names_of
+from pyjms.runtime.forwarding import names_of
 
 if TYPE_CHECKING:
     from pyjms_broker.management.host import RuntimeUpdates
-    from pyjms_broker.management.management import Management
+    from pyjms_broker.management.management import ManagedPlugin, Management
     from pyjms_broker.management.model import View
     from pyjms_broker.management.object_name import ObjectName
-    from pyjms_broker.management.plugin import ManagedPlugin
     from pyjms_broker.management.statistics import StatisticsBrokerPlugin
 
 __all__ = [
@@ -27,7 +26,7 @@ __all__ = [
 __getattr__, __dir__ = names_of(
     globals(),
     {
-        "ManagedPlugin": "pyjms_broker.management.plugin",
+        "ManagedPlugin": "pyjms_broker.management.management",
         "Management": "pyjms_broker.management.management",
         "ObjectName": "pyjms_broker.management.object_name",
         "RuntimeUpdates": "pyjms_broker.management.host",

@@ -7,13 +7,14 @@ tree whose names have these keys. Use it on the broker's event loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
+from pyjms_broker.api.broker import Broker
 from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
 from pyjms_broker.management.model import View, ViewKind
 from pyjms_broker.management.object_name import ObjectName
-from pyjms_broker.management.views.broker import BROKER
+from pyjms_broker.management.views.broker import BROKER, RUNTIME_CONFIGURATION
 from pyjms_broker.management.views.clients import (
     CONNECTION,
     CONNECTOR,
@@ -22,29 +23,31 @@ from pyjms_broker.management.views.clients import (
     producer_name,
     producers,
 )
-from pyjms_broker.management.views.destination import TOPIC
+from pyjms_broker.management.views.destinations import QUEUE, TOPIC
 from pyjms_broker.management.views.health import HEALTH
-from pyjms_broker.management.views.job_scheduler import JOB_SCHEDULER
 from pyjms_broker.management.views.networks import NETWORK_BRIDGE, NETWORK_CONNECTOR
-from pyjms_broker.management.views.queue import QUEUE
-from pyjms_broker.management.views.runtime_configuration import RUNTIME_CONFIGURATION
-from pyjms_broker.management.views.slow_consumers import SLOW_ACK_CONSUMERS, SLOW_CONSUMERS
-from pyjms_broker.management.views.stores import PERSISTENCE_ADAPTER, store_name
-from pyjms_broker.management.views.subscription import (
+from pyjms_broker.management.views.stores import (
+    JOB_SCHEDULER,
+    PERSISTENCE_ADAPTER,
+    XA_TRANSACTION,
+    store_name,
+)
+from pyjms_broker.management.views.subscriptions import (
     DURABLE,
     INACTIVE_DURABLE,
+    SLOW_ACK_CONSUMERS,
+    SLOW_CONSUMERS,
     SUBSCRIPTION,
     TOPIC_SUBSCRIPTION,
 )
-from pyjms_broker.management.views.transactions import XA_TRANSACTION
 from pyjms_broker.policy.slow_consumers import (
     AbortSlowAckConsumerAttributes,
     AbortSlowConsumerAttributes,
 )
-from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER
 
-__all__ = ["Management"]
+__all__ = ["ManagedPlugin", "Management"]
 
 _Entry = tuple[ObjectName, ViewKind[Any], object]
 
@@ -225,3 +228,14 @@ _PARTS: Final[
     (_CONNECTOR | {"connectionViewType", "connectionName"}, _connections),
 )
 """The parts of the tree, each with the keys of its names."""
+
+
+# --- The interface of broker plug-ins that use the management views.
+
+
+@runtime_checkable
+class ManagedPlugin(Protocol):
+    """A broker plug-in whose filter uses the management views."""
+
+    def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
+        """Return the new outermost filter; called instead of `install_plugin`."""

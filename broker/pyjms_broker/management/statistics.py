@@ -19,17 +19,16 @@ from pyjms.jms.types import Long
 from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import ActiveMQMapMessage, ActiveMQMessage
 from pyjms.wire.openwire.primitives import decode_map, encode_map
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
-from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.management.views.counters import minimum, reset_statistics, totals
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
-from pyjms_broker.region.queue.queue import Queue as BrokerQueue
+from pyjms_broker.region.queue import Queue as BrokerQueue
 
 if TYPE_CHECKING:
     from pyjms_broker.management.host import ManagementContext

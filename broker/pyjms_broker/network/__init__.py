@@ -10,14 +10,13 @@ The module of a name is imported when the name is first used, because few broker
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import names_of
+from pyjms.runtime.forwarding import names_of
 
 if TYPE_CHECKING:
     from pyjms_broker.network.attributes import NetworkConnectorAttributes
     from pyjms_broker.network.bridge import NetworkBridge
     from pyjms_broker.network.connector import NetworkConnector
-    from pyjms_broker.network.host import NetworkHost
-    from pyjms_broker.network.networks import Networks
+    from pyjms_broker.network.networks import NetworkHost, Networks
     from pyjms_broker.network.remotes import Remote, read_remotes
 
 __all__ = [
@@ -36,7 +35,7 @@ __getattr__, __dir__ = names_of(
         "NetworkBridge": "pyjms_broker.network.bridge",
         "NetworkConnector": "pyjms_broker.network.connector",
         "NetworkConnectorAttributes": "pyjms_broker.network.attributes",
-        "NetworkHost": "pyjms_broker.network.host",
+        "NetworkHost": "pyjms_broker.network.networks",
         "Networks": "pyjms_broker.network.networks",
         "Remote": "pyjms_broker.network.remotes",
         "read_remotes": "pyjms_broker.network.remotes",

@@ -5,54 +5,286 @@
 
 Both are client connections, so users, access rights and limits apply. A bridge ends with the first
 failure of either; the network connector then starts another bridge. (activemq-edges NW1)
+
+Forwarding of messages, which are acknowledged locally once the remote broker has them.
+
+(activemq-edges NW4, NW5)
+
+The inbound direction of a duplex bridge: the remote broker as a client of the local one.
+
+Over the bridge's connection the remote broker sends commands like a client. They are passed
+unchanged to the local broker over `vm://`, and the local broker's commands are passed back.
+(activemq-edges NW1)
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TypeAlias
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol, TypeAlias
 
 import anyio
 
-from pyjms._logger import get_logger
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
+    DestinationDoesNotExistException,
     InvalidClientIDException,
     JMSException,
 )
-from pyjms.transport import create_transport
-from pyjms.transport.openwire import from_throwable
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
+from pyjms.transport import Channel, create_transport
+from pyjms.transport.openwire import RequestTransport, from_throwable
+from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
+    AckType,
+    ActiveMQBytesMessage,
     ActiveMQMessage,
     BrokerId,
     BrokerInfo,
     BrokerSubscriptionInfo,
     Command,
     ConsumerControl,
+    MessageAck,
     MessageDispatch,
+    Response,
     ShutdownInfo,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
-from pyjms_broker.api.copying import copy_command
-from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.demand.durables import durable_subscriptions
-from pyjms_broker.network.demand.subscriptions import Between, BridgeSubscriptions, durable_name
-from pyjms_broker.network.demand.table import Demand
+from pyjms_broker.api.message import copy_command, copy_for_destination
+from pyjms_broker.connector.openwire.throwables import to_throwable
+from pyjms_broker.network.attributes import (
+    NetworkConnectorAttributes,
+    inbound_properties,
+    written_properties,
+)
+from pyjms_broker.network.demand import (
+    Between,
+    BridgeSubscriptions,
+    RemoteAdvisories,
+    durable_name,
+    durable_subscriptions,
+)
 from pyjms_broker.network.ends import BridgeEnd, LocalEnd
-from pyjms_broker.network.forwarding import Forwarder
-from pyjms_broker.network.host import NetworkHost
-from pyjms_broker.network.inbound import InboundConnection, local_transport
-from pyjms_broker.network.properties import inbound_properties, written_properties
-from pyjms_broker.network.remote_advisories import RemoteAdvisories
+from pyjms_broker.network.networks import Demand, NetworkHost
 from pyjms_broker.network.remotes import Remote
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
-from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNSET
-from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.bridge_filter import appended, may_pass
+from pyjms_broker.region.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 
 __all__ = ["Login", "LoopBackError", "NetworkBridge"]
 
 logger = get_logger(__name__)
+
+
+class ForwardingListener(Protocol):
+    """Is notified of the outcome of forwarded messages; implemented by the bridge."""
+
+    def confirmed(self, demand: Demand) -> None:
+        """Count a message that was acknowledged."""
+
+    def refused(self, message: ActiveMQMessage, error: Exception) -> None:
+        """Report a message that the remote broker refused."""
+
+    def fail(self, error: Exception) -> None:
+        """End the bridge; the next bridge forwards the unacknowledged messages."""
+
+
+@dataclass(eq=False, repr=False)
+class Forwarder:
+    """Forwards the messages of a bridge to the remote broker.
+
+    Args:
+        local, remote: the two connections of the bridge.
+        broker_id: the id of the local broker, which is appended to each message's path.
+        attributes: the attributes of the network connector.
+        listener: is notified of acknowledged and refused messages, and of the bridge's failure.
+    """
+
+    _local: LocalEnd
+    _remote: BridgeEnd
+    _broker_id: BrokerId
+    _attributes: NetworkConnectorAttributes
+    _listener: ForwardingListener
+    _under_way: dict[MessageDispatch, int] = field(default_factory=dict, init=False)
+    _waiting: BackgroundTask | None = field(default=None, init=False)
+    enqueue_count: int = field(default=0, init=False)
+    """The number of messages that the local broker has dispatched to the bridge."""
+    dequeue_count: int = field(default=0, init=False)
+    """The number of messages that the remote broker has received."""
+
+    @property
+    def last_sent(self) -> int:
+        """The highest sequence number of messages that the remote broker may have; -1: none."""
+        return max(self._under_way.values(), default=LAST_DELIVERED_UNSET)
+
+    def reset_counts(self) -> None:
+        """Reset the counters."""
+        self.enqueue_count = self.dequeue_count = 0
+
+    def forward(self, dispatch: MessageDispatch, demand: Demand) -> None:
+        """Forward a message; if it may not pass, a durable subscription only acknowledges it."""
+        message = dispatch.message
+        if message is None or demand.is_closing:
+            return
+        self.enqueue_count += 1
+        bridge = demand.local.additional_predicate
+        if demand.is_durable and bridge is not None and not may_pass(bridge, message):
+            self._acknowledge(dispatch, message)
+            return
+        copy = self._onward(message, dispatch)
+        try:
+            if message.persistent or self._attributes.always_sync_send:
+                demand.unconfirmed += 1
+                number = message.message_id.broker_sequence_id if message.message_id else 0
+                self._under_way[dispatch] = number
+                self._remote.transport.request_soon(copy, partial(self._answered, dispatch, demand))
+            else:
+                self._remote.transport.oneway(copy)
+                self._acknowledge(dispatch, message)
+                self.dequeue_count += 1
+        except ConnectionFailedException as error:
+            self._listener.fail(error)
+            return
+        if self._remote.transport.congested and self._waiting is None:
+            self._local.pause_reading()
+            self._waiting = spawn(self._wait_for_remote, name="pyjms bridge drain")
+
+    async def stop(self) -> None:
+        """Stop waiting for a remote broker that reads too slowly."""
+        await end_tasks(self._waiting)
+
+    def _onward(self, message: ActiveMQMessage, dispatch: MessageDispatch) -> ActiveMQMessage:
+        destination = dispatch.destination or message.destination
+        assert destination is not None
+        copy = copy_for_destination(message, destination, None)
+        copy.broker_path = appended(message.broker_path, self._broker_id)
+        copy.producer_id = self._remote.producer_id
+        copy.original_transaction_id = message.original_transaction_id or message.transaction_id
+        copy.transaction_id = None
+        copy.raw = None
+        if self._attributes.use_compression:
+            _compress(copy)
+        return copy
+
+    def _answered(
+        self, dispatch: MessageDispatch, demand: Demand, outcome: Response | Exception
+    ) -> None:
+        message = dispatch.message
+        assert message is not None
+        refusal: DestinationDoesNotExistException | None = None
+        if isinstance(outcome, Exception):
+            if not isinstance(outcome, ConnectionFailedException):
+                self._listener.refused(message, outcome)
+            if not isinstance(outcome, DestinationDoesNotExistException):
+                self._listener.fail(outcome)
+                return
+            refusal = outcome  # a temporary destination may be deleted in the meantime
+            logger.warning("%s is not forwarded: %s", message.message_id, outcome)
+        self._under_way.pop(dispatch, None)
+        demand.unconfirmed -= 1
+        self.dequeue_count += refusal is None
+        self._acknowledge(dispatch, message, refusal)
+        self._listener.confirmed(demand)
+
+    def _acknowledge(
+        self, dispatch: MessageDispatch, message: ActiveMQMessage, refusal: Exception | None = None
+    ) -> None:
+        ack = MessageAck(
+            dispatch.destination,
+            consumer_id=dispatch.consumer_id,
+            ack_type=int(AckType.INDIVIDUAL if refusal is None else AckType.POISON),
+            first_message_id=message.message_id,
+            last_message_id=message.message_id,
+            message_count=1,
+            poison_cause=None if refusal is None else to_throwable(refusal),
+        )
+        self._local.send(ack)
+
+    async def _wait_for_remote(self) -> None:
+        await self._remote.transport.drained()
+        self._waiting = None
+        self._local.resume_reading()
+
+
+def _compress(message: ActiveMQMessage) -> None:
+    """Compress an uncompressed body; that of a BytesMessage is preceded by its size."""
+    content = message.content
+    if message.compressed or not content:
+        return
+    body = bytes(content)
+    packed = zlib.compress(body)
+    if isinstance(message, ActiveMQBytesMessage):
+        packed = len(body).to_bytes(4, "big") + packed
+    message.content, message.compressed = packed, True
+
+
+def local_transport(host: NetworkHost) -> RequestTransport:
+    """Return a transport to the local broker that is not started."""
+    options = {"create": "false", "network": "true"}
+    return create_transport(TransportURI("vm", host.broker_name, options))
+
+
+class InboundConnection:
+    """Passes commands unchanged between the remote and the local broker.
+
+    Args:
+        host: the local broker.
+        remote: the bridge's transport to the remote broker.
+        fail: ends the bridge.
+    """
+
+    def __init__(
+        self, host: NetworkHost, remote: Channel[Command], fail: Callable[[Exception], None]
+    ) -> None:
+        self._remote = remote
+        self._fail = fail
+        # without the correlator, which would renumber the commands
+        self._local = local_transport(host).next
+        self._local.listener = self
+        self.received_count = 0
+        """The number of messages that the remote broker has sent."""
+
+    async def start(self, about: BrokerInfo) -> None:
+        """Connect to the local broker; `about` describes the remote one.
+
+        Raises:
+            ConnectionFailedException: the local broker is stopping.
+        """
+        await self._local.start()
+        self._local.oneway(about)
+
+    def take(self, command: Command) -> None:
+        """Pass a command of the remote broker to the local one."""
+        if isinstance(command, ActiveMQMessage):
+            self.received_count += 1
+        try:
+            self._local.oneway(command)
+        except ConnectionFailedException as error:
+            self._fail(error)
+
+    async def stop(self) -> None:
+        """Close the connection to the local broker. Idempotent."""
+        await self._local.stop()
+
+    # from the own broker
+    def on_command(self, command: Command) -> None:
+        """Pass a command of the local broker to the remote one, except for its BrokerInfo."""
+        if isinstance(command, BrokerInfo):
+            return
+        try:
+            self._remote.oneway(command)
+        except ConnectionFailedException as error:
+            self._fail(error)
+
+    def on_exception(self, error: Exception) -> None:
+        """End the bridge, because the local broker has closed the connection."""
+        self._fail(error)
+
 
 Login: TypeAlias = tuple[str | None, str | None]
 """User name and password."""

@@ -1,17 +1,321 @@
-"""A network connector, which maintains bridges to remote brokers. (activemq-edges 9, U7)"""
+"""A network connector, which maintains bridges to remote brokers. (activemq-edges 9, U7)
+
+The bridges of one network connector, to listed brokers or to discovered ones.
+
+Anyone who can send to a multicast group can announce anything. Addresses are therefore checked, and
+the number of a connector's bridges is limited. The bridge to a broker that is no longer announced
+continues until it fails, as in ActiveMQ. (activemq-edges 9, U7)
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Final
 
-from pyjms._forwarding import DelegatedAttribute
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.forwarding import DelegatedAttribute
+from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
+from pyjms.transport.discovery import DiscoveryAgent, create_agent
+from pyjms.transport.uri import read_received_address as read_address
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.bridge import NetworkBridge
-from pyjms_broker.network.discovered import DiscoveredBridges, ListedBridges
-from pyjms_broker.network.host import NetworkHost
-from pyjms_broker.network.remotes import Discovered, read_remotes
+from pyjms_broker.network.bridge import LoopBackError, NetworkBridge
+from pyjms_broker.network.networks import NetworkHost
+from pyjms_broker.network.remotes import Discovered, Remote, read_remotes
 
-__all__ = ["NetworkConnector"]
+__all__ = ["MAXIMUM_FOUND", "NetworkConnector"]
+
+# --- Maintenance of a bridge to one remote broker, with retries. (activemq-edges U7)
+
+logger = get_logger(__name__)
+
+
+@dataclass(eq=False, repr=False)
+class BridgeKeeper:
+    """Maintains a bridge to one remote broker.
+
+    Args:
+        host: the local broker.
+        attributes: the attributes of the network connector.
+        remote: the remote broker's addresses.
+        is_found: whether a discovery agent, which may also find the local broker, has found it.
+        is_quiet: whether failures are logged without a warning.
+    """
+
+    host: NetworkHost
+    attributes: NetworkConnectorAttributes
+    remote: Remote
+    is_found: bool = field(default=False, kw_only=True)
+    is_quiet: bool = field(default=False, kw_only=True)
+    is_wanted: bool = field(default=True, init=False)
+    """Whether another bridge is started when the bridge has ended."""
+    bridge: NetworkBridge | None = field(default=None, init=False)
+    """The bridge, while it is forwarding."""
+    failure: BaseException | None = field(default=None, init=False)
+    """The reason why there is currently no bridge."""
+    _task: BackgroundTask | None = field(default=None, init=False)
+    _failures: int = field(default=0, init=False)
+
+    @property
+    def missing(self) -> tuple[str, str] | None:
+        """The remote broker and the reason for having no bridge; None if nothing is missing."""
+        failure = self.failure
+        if self.bridge is not None or self._task is None or failure is None:
+            return None
+        return str(self.remote), str(failure)
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is no bridge because the last attempt failed."""
+        return self.bridge is None and self._failures > 0
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is, or may still be, a bridge."""
+        return self.is_running or self.is_wanted
+
+    def start(self) -> None:
+        if not self.is_running:
+            self._failures = 0
+            name = f"network connector {self.attributes.name} to {self.remote}"
+            self._task = spawn(self._run, name=name)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        await end_tasks(task)
+
+    async def _run(self) -> None:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_is_worth_a_retry),
+            wait=self._delay,
+            stop=self._gives_up,
+            sleep=_clock.sleep,
+            before_sleep=self._log,
+            reraise=True,
+        )
+        try:
+            await retrying(self._live)
+        except JMSException as error:
+            name = self.attributes.name
+            is_own = self.is_found and isinstance(error, LoopBackError)
+            self.failure = None if is_own else error
+            if is_own:
+                logger.debug("Network connector %s has found its own broker", name)
+            elif not self.is_wanted:
+                logger.debug("Network connector %s: %s is gone: %s", name, self.remote, error)
+            else:
+                logger.error("Network connector %s: %s", name, error)
+
+    async def _live(self) -> None:
+        """Start a bridge and wait for its end.
+
+        Raises:
+            JMSException: always, with the reason for the failure or the end.
+        """
+        name = self.attributes.name
+        bridge = NetworkBridge(self.host, self.attributes, self.remote)
+        began = _clock.now()
+        try:
+            await bridge.start()
+            self.bridge, self.failure = bridge, None
+            logger.info(
+                "Network connector %s: bridge to %s at %s established",
+                name,
+                bridge.remote_name,
+                bridge.remote_address,
+            )
+            await bridge.wait_ended()
+        finally:
+            lived = self.bridge is not None
+            self.bridge = None
+            await bridge.stop()
+            is_short = _clock.now() - began < self.remote.reconnection.min_connect_time
+            self._failures = 0 if lived and not is_short else self._failures + 1
+
+    def _delay(self, _state: RetryCallState) -> float:
+        return self.remote.reconnection.delay_after(self._failures)
+
+    def _gives_up(self, _state: RetryCallState) -> bool:
+        most = self.remote.reconnection.max_reconnect_attempts
+        return not self.is_wanted or 0 < most <= self._failures
+
+    def _log(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        self.failure = error
+        if self._failures <= 1 and not self.is_quiet:
+            logger.warning(
+                "Network connector %s: no bridge to %s, it is tried again: %s",
+                self.attributes.name,
+                self.remote,
+                error,
+            )
+        else:
+            logger.debug("Network connector %s: %s", self.attributes.name, error)
+
+
+def _is_worth_a_retry(error: BaseException) -> bool:
+    return isinstance(error, JMSException) and not isinstance(error, LoopBackError)
+
+
+MAXIMUM_FOUND: Final = 100
+"""The maximum number of discovered brokers to which a network connector connects."""
+_MOST_LOGGED: Final = 100
+_QUOTED: Final = 200
+
+
+class ListedBridges:
+    """The bridges to the brokers listed in the URI."""
+
+    def __init__(
+        self, host: NetworkHost, attributes: NetworkConnectorAttributes, remotes: Sequence[Remote]
+    ) -> None:
+        self.keepers = [BridgeKeeper(host, attributes, remote) for remote in remotes]
+        """One keeper per broker."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether bridges exist or are being attempted."""
+        return any(keeper.is_running for keeper in self.keepers)
+
+    def start(self) -> None:
+        """Start connecting. Idempotent."""
+        for keeper in self.keepers:
+            keeper.start()
+
+    async def stop(self) -> None:
+        """End all bridges. Idempotent."""
+        await _stop_all(self.keepers)
+
+
+@dataclass(eq=False, repr=False)
+class DiscoveredBridges:
+    """The bridges to the brokers found by a discovery agent; a DiscoveryListener."""
+
+    _host: NetworkHost
+    _attributes: NetworkConnectorAttributes
+    _discovered: Discovered
+    _found: dict[str, BridgeKeeper] = field(default_factory=dict, init=False)
+    _agent: DiscoveryAgent | None = field(default=None, init=False)
+    _starting: BackgroundTask | None = field(default=None, init=False)
+    _leaving: set[BackgroundTask] = field(default_factory=set, init=False)
+    _warned: WarnedOnce = field(default_factory=WarnedOnce, init=False)
+    _count: int = field(default=0, init=False)
+
+    @property
+    def keepers(self) -> list[BridgeKeeper]:
+        """One keeper per discovered broker."""
+        return list(self._found.values())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether discovery is running."""
+        return self._agent is not None
+
+    def start(self) -> None:
+        """Start discovery. Idempotent."""
+        if self._agent is None:
+            self._agent = create_agent(self._discovered.agent)
+            name = f"network connector {self._attributes.name} discovery"
+            self._starting = spawn(self._agent.start, self, name=name)
+
+    async def stop(self) -> None:
+        """End all bridges. Idempotent."""
+        agent, self._agent = self._agent, None
+        if agent is not None:
+            await end_tasks(self._starting)
+            await agent.stop()
+        found, self._found = self.keepers, {}
+        await _stop_all(found)
+        await end_tasks(*self._leaving)
+
+    # from the agent
+    def service_added(self, service: str) -> None:
+        """Maintain a bridge to a discovered broker."""
+        if self._agent is None or any(
+            each.connect_uri == service for each in self._host.connectors
+        ):
+            return
+        keeper = self._found.get(service)
+        if keeper is None:
+            keeper = self._new_keeper(service)
+        if keeper is not None:
+            keeper.is_wanted = True
+            keeper.start()
+
+    def service_removed(self, service: str) -> None:
+        """Stop reconnecting to a broker that is no longer announced; a live bridge continues."""
+        keeper = self._found.get(service)
+        if keeper is None:
+            return
+        keeper.is_wanted = False
+        if keeper.bridge is None:
+            del self._found[service]
+            self._leaving = {each for each in self._leaving if not each.done}
+            name = f"network connector {self._attributes.name} leaves {service}"
+            self._leaving.add(spawn(keeper.stop, name=name))
+
+    def _new_keeper(self, service: str) -> BridgeKeeper | None:
+        if not self._can_add():
+            self._warn("too many", f"{MAXIMUM_FOUND} brokers were found already", service)
+            return None
+        try:
+            address = read_address(service)
+        except ConfigurationException as error:
+            self._warn(service, error.reason, service)
+            return None
+        logger.debug("Network connector %s has found %s", self._attributes.name, address.uri)
+        self._count += 1
+        made = BridgeKeeper(
+            self._host,
+            self._attributes,
+            self._discovered.remote(address.uri),
+            is_found=True,
+            is_quiet=self._count > _MOST_LOGGED,  # so many announcements are probably forged
+        )
+        self._found[service] = made
+        return made
+
+    def _can_add(self) -> bool:
+        """Drop brokers that are gone, or an unreachable one; return whether another one fits."""
+        for each in [url for url, keeper in self._found.items() if not keeper.is_needed]:
+            del self._found[each]
+        if len(self._found) < MAXIMUM_FOUND:
+            return True
+        failed = next((url for url, keeper in self._found.items() if keeper.has_failed), None)
+        if failed is not None:
+            self.service_removed(failed)
+        return failed is not None
+
+    def _warn(self, key: str, reason: str, service: str) -> None:
+        """Log once the reason why a discovered broker gets no bridge."""
+        if not self._warned.is_due(key):
+            return
+        logger.warning(
+            "Network connector %s does not connect to %s, which was found: %s",
+            self._attributes.name,
+            shortened(service, _QUOTED),
+            reason,
+        )
+
+
+async def _stop_all(keepers: Sequence[BridgeKeeper]) -> None:
+    for keeper in keepers:
+        keeper.cancel()
+    for keeper in keepers:
+        await keeper.stop()
 
 
 class NetworkConnector:

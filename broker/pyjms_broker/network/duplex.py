@@ -12,10 +12,10 @@ from typing import Protocol
 
 import anyio
 
-from pyjms import _clock
-from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import Channel
 from pyjms.transport.openwire import Correlator
 from pyjms.wire.openwire.commands import (
@@ -28,7 +28,7 @@ from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import Login, NetworkBridge
 from pyjms_broker.network.ends import BridgeEnd
-from pyjms_broker.network.host import NetworkHost
+from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.network.remotes import Remote
 
 __all__ = ["DuplexBridges", "DuplexConnection"]

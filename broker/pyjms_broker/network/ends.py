@@ -9,10 +9,10 @@ from typing import Final
 
 import anyio
 
-from pyjms import _clock
-from pyjms._ids import IdGenerator
-from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.ids import IdGenerator
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire import RequestChannel, RequestTransport
 from pyjms.wire.openwire import commands
 

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException, JMSException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import (
     Command,
     ConnectionInfo,
@@ -27,9 +27,8 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
-from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.copying import copy_command
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.broker import Broker, BrokerFilter
+from pyjms_broker.api.message import copy_command
 from pyjms_broker.attribute import attribute, count, flag
 
 __all__ = ["MulticastTraceBrokerPlugin", "UDPTraceBrokerPlugin"]

@@ -11,16 +11,15 @@ from typing import Final
 
 import anyio.to_thread
 
-from pyjms._logger import get_logger
-from pyjms._paths import replace_text
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Destination, parse_destination
-from pyjms_broker.advisory.topics import is_advisory_topic
-from pyjms_broker.api.broker import Broker
+from pyjms.runtime.logging import get_logger
+from pyjms.runtime.paths import replace_text
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.api.internal_destinations import is_internal
+from pyjms_broker.api.names import is_internal
 from pyjms_broker.attribute import Unit, attribute
+from pyjms_broker.filters.advisory_topics import is_advisory_topic
 
 __all__ = ["DEFAULT_FILE", "DestinationsBroker", "DestinationsPlugin"]
 

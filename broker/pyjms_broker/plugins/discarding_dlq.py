@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
+from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.attribute import attribute, count, flag
-from pyjms_broker.plugins.dead_letter_filter import DeadLetterFilter
+from pyjms_broker.plugins.redelivery import DeadLetterFilter
 
 __all__ = ["DiscardingDLQBrokerPlugin"]
 

@@ -15,20 +15,19 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from pyjms import _clock, _wakeup
-from pyjms._logger import get_logger
-from pyjms._paths import replace_text
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.runtime import clock as _clock
+from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime.logging import get_logger
+from pyjms.runtime.paths import replace_text
 from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.commands import ConsumerInfo
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination
-from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.api.internal_destinations import is_internal
+from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import Unit, attribute, flag
 

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pyjms._logger import get_logger
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
-from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.attribute import attribute, flag
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyjms._logger import get_logger
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, PluginFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import PluginFilter
 
 __all__ = ["MessageAuthorizationPlugin"]
 

@@ -12,12 +12,10 @@ from typing import Any, Protocol, TypeVar
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageAck, MessagePull
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, PluginFilter, intercepted
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
-from pyjms_broker.api.filter import PluginFilter, intercepted
 from pyjms_broker.attribute import attribute
 
 __all__ = ["DestinationPathSeparatorPlugin"]

@@ -8,32 +8,52 @@ R10)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from pyjms._ids import IdGenerator
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.redelivery import next_delay
 from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
-from pyjms.jms.transaction.redelivery import next_delay
 from pyjms.jms.types import Long
+from pyjms.runtime.ids import IdGenerator
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, BrokerFilter, intercepted
 from pyjms_broker.api.completion import COMPLETED, all_of, checked
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.copying import copy_command
-from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.message import MessageReference, copy_command
 from pyjms_broker.attribute import attribute, count, duration, flag
-from pyjms_broker.plugins.dead_letter_filter import DeadLetterFilter
+from pyjms_broker.filters.scheduler.schedule_properties import number_of, properties_of
 from pyjms_broker.policy.wildcard import matches, specificity
-from pyjms_broker.scheduler.schedule_properties import number_of, properties_of
 
-__all__ = ["REDELIVERY_DELAY", "RedeliveryPlugin", "RedeliveryPolicy"]
+__all__ = ["DeadLetterFilter", "RedeliveryPlugin", "RedeliveryPolicy"]
+
+# --- The base class of filters that decide which messages are dead-lettered.
+
+
+def _decide(
+    self: DeadLetterFilter, arguments: tuple[Any, ...], proceed: Callable[[], bool]
+) -> bool:
+    return self.is_dead_letter(arguments[1]) and proceed()
+
+
+class DeadLetterFilter(BrokerFilter):
+    """Passes on the dead letters that `is_dead_letter` allows; acknowledgement always continues."""
+
+    send_to_dead_letter_queue = intercepted(Broker.send_to_dead_letter_queue, _decide)
+
+    @abstractmethod
+    def is_dead_letter(self, reference: MessageReference) -> bool:
+        """Return whether the rest of the chain should dead-letter the message.
+
+        Called once per message, so an implementation may also process the message.
+        """
+
 
 logger = get_logger(__name__)
 

@@ -14,17 +14,16 @@ from typing import Final
 
 import anyio.to_thread
 
-from pyjms import _clock
-from pyjms._logger import get_logger
-from pyjms._paths import replace_text
-from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
+from pyjms.runtime.paths import replace_text
 from pyjms.selector import compile_selector
 from pyjms.wire.openwire.commands import ConsumerInfo
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, PluginFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import PluginFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import Unit, attribute, duration, flag

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
-from pyjms_broker.api.dead_letter import DeadLetterStrategy
+from pyjms_broker.api.policies import DeadLetterStrategy
 from pyjms_broker.attribute import attribute, count, duration, flag
 from pyjms_broker.policy.audit import MessageAudit, audit_depth, audited_producers
 

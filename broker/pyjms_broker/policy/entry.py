@@ -5,6 +5,7 @@ Durations are in seconds. An entry is applied when a destination or a subscripti
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -13,22 +14,15 @@ from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 from pyjms_broker.policy.audit import audit_depth, audited_producers
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import OldestMessageEvictionStrategy
+from pyjms_broker.policy.wildcard import matches, specificity
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.dead_letter import DeadLetterStrategy
-    from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
-    from pyjms_broker.policy.eviction import MessageEvictionStrategy
+    from pyjms_broker.api.policies import DeadLetterStrategy, SubscriptionRecoveryPolicy
+    from pyjms_broker.policy.eviction import MessageEvictionStrategy, PendingMessageLimitStrategy
     from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
-    from pyjms_broker.policy.pending import PendingMessageLimitStrategy
     from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
 
-__all__ = [
-    "PendingDurableSubscriberPolicy",
-    "PendingQueuePolicy",
-    "PendingSubscriberPolicy",
-    "PolicyAttributes",
-    "PolicyEntry",
-]
+__all__ = ["PolicyAttributes", "PolicyEntry", "PolicyMap"]
 
 PendingQueuePolicy: TypeAlias = Literal["storeCursor", "vmQueueCursor"]
 PendingSubscriberPolicy: TypeAlias = Literal["fileCursor", "vmCursor"]
@@ -260,3 +254,69 @@ class PolicyEntry(PolicyAttributes):
         if self.durable_topic_prefetch == default or requested not in _DEFAULT_DURABLE_PREFETCHES:
             return requested
         return self.durable_topic_prefetch
+
+
+# --- The policy map, which finds the policy entry of a destination. (activemq-broker P1)
+
+
+class PolicyMap:
+    """Entries by destination. Source: ActiveMQ PolicyMap."""
+
+    def __init__(
+        self, entries: Iterable[PolicyEntry] = (), default_entry: PolicyEntry | None = None
+    ) -> None:
+        """Create a map of `entries`; one without a destination becomes the default.
+
+        Raises:
+            ValueError: there are two defaults.
+        """
+        self.entries: list[PolicyEntry] = []
+        self.default_entry = default_entry
+        self._built_in = PolicyEntry.built_in()
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: PolicyEntry) -> None:
+        """Add an entry; an older one for the same destination is replaced.
+
+        Raises:
+            ValueError: it is a second default.
+        """
+        target = entry.target
+        if target is None:
+            if self.default_entry is not None:
+                raise ValueError("a PolicyMap has one default entry, two were given")
+            self.default_entry = entry
+            return
+        self.entries = [other for other in self.entries if other.target != target]
+        self.entries.append(entry)
+
+    def replace(self, other: PolicyMap) -> None:
+        """Replace the entries by those of another map."""
+        self.entries, self.default_entry = list(other.entries), other.default_entry
+
+    @property
+    def aborts_slow_consumers(self) -> bool:
+        """Whether any entry has a slow consumer strategy."""
+        entries = (*self.entries, self.default_entry)
+        return any(each is not None and each.slow_consumer_strategy for each in entries)
+
+    def entry_for(self, destination: Destination) -> PolicyEntry:
+        """Return the entry that names `destination`, else that of the most specific pattern.
+
+        If none matches, it is the default entry, or the built-in settings.
+        """
+        best: tuple[tuple[tuple[int, str], ...], PolicyEntry] | None = None
+        for entry in self.entries:
+            target = entry.target
+            if target is None:
+                continue
+            if target == destination:
+                return entry
+            if matches(target, destination):
+                rank = specificity(target)
+                if best is None or rank < best[0]:
+                    best = (rank, entry)
+        if best is not None:
+            return best[1]
+        return self.default_entry or self._built_in

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyjms import _clock, _wakeup
-from pyjms._ids import IdGenerator
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime.ids import IdGenerator
 from pyjms.wire.openwire.commands import MessageId, ProducerId
-from pyjms_broker.api.copying import copy_command
-from pyjms_broker.api.recovery import MessageQuery, SubscriptionRecovery
+from pyjms_broker.api.message import copy_command
+from pyjms_broker.api.policies import MessageQuery, SubscriptionRecovery
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination

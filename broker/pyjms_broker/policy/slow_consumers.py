@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from pyjms import _clock
 from pyjms.errors import ConfigurationException
+from pyjms.runtime import clock as _clock
 from pyjms_broker.attribute import attribute, duration, flag
 
 if TYPE_CHECKING:

@@ -3,41 +3,40 @@
 `send` may drop an expired message, refuse a message, or make it wait for space; otherwise it calls
 `accept`, which queues and topics implement.
 (ActiveMQ Destination, BaseDestination; activemq-broker Q1, Q4, T5, M2)
+
+The arrival order of messages that become visible only once they are stored.
+
+(activemq-persistence K13; activemq-broker Q2)
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from pyjms._logger import get_logger
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
-from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.message import (
-    MessageReference,
-    OperationContext,
-    Position,
-    SubscriptionKey,
-)
+from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.dead_letter.dead_letters import unstored_dead_letter
-from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
-from pyjms_broker.region.flow.disk_usage import DiskUsage
-from pyjms_broker.region.flow.flow_control import FlowControl
+from pyjms_broker.region.dead_letters import DeadLetterOrdering, unstored_dead_letter
+from pyjms_broker.region.flow_control import FlowControl
+from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.api import StoreState
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.services import RegionServices
 
-__all__ = ["ADVISORY_TYPE", "BaseDestination"]
+__all__ = ["ADVISORY_TYPE", "ArrivalOrder", "BaseDestination"]
 
 logger = get_logger(__name__)
 
@@ -303,3 +302,39 @@ class BaseDestination(RegionDestination):
 
     def __str__(self) -> str:
         return self.destination.qualified_name
+
+
+class ArrivalOrder:
+    """Keeps the order of arrival while messages are being stored.
+
+    While `messages` is not empty, every new message of the destination must be appended, even a
+    message that is not stored; otherwise it would overtake those that wait.
+    """
+
+    def __init__(
+        self,
+        enqueue: Callable[[MessageReference], None],
+        discard: Callable[[MessageReference, Exception], None],
+    ) -> None:
+        """Set the callbacks for each stored message, and for one that could not be stored."""
+        self.messages: deque[tuple[MessageReference, Completion]] = deque()
+        """The waiting messages, oldest first, each with the completion of its storage."""
+        self._enqueue = enqueue
+        self._discard = discard
+
+    def append(self, reference: MessageReference, stored: Completion) -> None:
+        """Enqueue the message once it is first and `stored` is done (`COMPLETED`: no storage)."""
+        self.messages.append((reference, stored))
+        stored.then(self._advance)
+
+    def _advance(self, _stored: Completion) -> None:
+        messages = self.messages
+        while messages:
+            reference, stored = messages[0]
+            if not stored.done:
+                return
+            messages.popleft()
+            if stored.error is None:
+                self._enqueue(reference)
+            else:
+                self._discard(reference, stored.error)

@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyjms import _clock
-from pyjms._logger import get_logger
-from pyjms.errors import DestinationDoesNotExistException, InvalidDestinationException, JMSException
+from pyjms.errors import (
+    DestinationDoesNotExistException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    JMSException,
+)
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms.selector import DEFAULT_LIMITS, SelectorLimits
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -28,38 +33,82 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
     Throwable,
 )
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, InnermostBroker
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
-from pyjms_broker.api.filter import InnermostBroker
-from pyjms_broker.api.internal_destinations import check_access, is_reserved
 from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.names import check_access, is_reserved
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.region.client_ids import ClientIds
-from pyjms_broker.region.dead_letter.dead_letters import send_to_dead_letter_queue
-from pyjms_broker.region.destination_factory import DestinationChanges, make_destination
-from pyjms_broker.region.destination_limits import DestinationLimits
-from pyjms_broker.region.destination_table import DestinationTable, check_removable
-from pyjms_broker.region.expiry_scanner import ExpiryScanner
-from pyjms_broker.region.flow.flow_control import abort_blocked_sends
-from pyjms_broker.region.flow.selector_meter import SelectorMeter
-from pyjms_broker.region.flow.system_usage import SystemUsage
-from pyjms_broker.region.inactive_destinations import InactiveDestinations
+from pyjms_broker.policy.entry import PolicyMap
+from pyjms_broker.region.dead_letters import send_to_dead_letter_queue
+from pyjms_broker.region.destinations import (
+    DestinationChanges,
+    DestinationTable,
+    ExpiryScanner,
+    InactiveDestinations,
+    check_removable,
+    make_destination,
+)
+from pyjms_broker.region.flow_control import abort_blocked_sends
+from pyjms_broker.region.selector_meter import SelectorMeter
+from pyjms_broker.region.services import StoreCapabilities
 from pyjms_broker.region.slow_consumers import SlowConsumers
-from pyjms_broker.region.store_capabilities import StoreCapabilities
-from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
+from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 from pyjms_broker.region.subscription_registry import SubscriptionRegistry
+from pyjms_broker.region.system_usage import DestinationLimits, SystemUsage
 from pyjms_broker.store.api import PersistenceAdapter, StoreState
 
 if TYPE_CHECKING:
     from pyjms_broker.store.temp import TempStore
 
-__all__ = ["RegionBroker"]
+__all__ = ["ClientIds", "RegionBroker"]
+
+# --- The client ids in use, each by one connection. (activemq-broker C1)
 
 logger = get_logger(__name__)
+
+
+class ClientIds:
+    """The connections by client id."""
+
+    def __init__(self, broker_name: str) -> None:
+        self._broker_name = broker_name
+        self._contexts: dict[str, ConnectionContext] = {}
+
+    def claim(self, client_id: str | None, context: ConnectionContext) -> None:
+        """Assign the client id to `context`.
+
+        If the connector allows link stealing, another connection with that id is closed.
+
+        Raises:
+            InvalidClientIDException: there is no id, or another connection uses it and keeps it.
+        """
+        if client_id is None:
+            raise InvalidClientIDException("No clientID specified for connection request")
+        other = self._contexts.get(client_id)
+        if other is not None and other is not context:
+            self._steal_link(client_id, other, context)
+        self._contexts[client_id] = context
+
+    def release(self, client_id: str | None, context: ConnectionContext) -> None:
+        """Release the id, unless another connection has taken it over."""
+        if client_id is not None and self._contexts.get(client_id) is context:
+            del self._contexts[client_id]
+
+    def _steal_link(
+        self, client_id: str, other: ConnectionContext, context: ConnectionContext
+    ) -> None:
+        connection = other.connection
+        address = "the broker" if connection is None else connection.remote_address
+        if connection is None or not context.allow_link_stealing:
+            raise InvalidClientIDException(
+                f"Broker: {self._broker_name} - Client: {client_id} "
+                f"already connected from {address}"
+            )
+        text = f"Stealing link for clientId {client_id} From Connection {address}"
+        logger.warning("%s", text)
+        connection.give_way(JMSException(text))
 
 
 class RegionBroker(InnermostBroker):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pyjms.jms.destination import Destination
@@ -10,17 +11,41 @@ from pyjms.wire.openwire.commands import BrokerId
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import RegionDestination
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.region.flow.selector_meter import SelectorMeter
-from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.policy.entry import PolicyMap
+from pyjms_broker.region.selector_meter import SelectorMeter
 from pyjms_broker.region.slow_consumers import SlowConsumers
-from pyjms_broker.region.store_capabilities import StoreCapabilities
+from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.store.api import PersistenceAdapter
 
 if TYPE_CHECKING:
     from pyjms_broker.store.temp import TempStore
 
-__all__ = ["RegionServices"]
+__all__ = ["RegionServices", "StoreCapabilities"]
+
+# --- Properties of a store, beyond its interface, that the regions use, with safe defaults.
+
+
+@dataclass(frozen=True)
+class StoreCapabilities:
+    """Capabilities, with ActiveMQ's names in snake_case; an adapter has those it supports as
+    attributes.
+    """
+
+    is_volatile: bool = False
+    """The store keeps all messages in memory, so cursors do the same."""
+    concurrent_store_and_dispatch_queues: bool = False
+    """Queues dispatch messages that are still being stored; the sender's response waits."""
+    concurrent_store_and_dispatch_topics: bool = False
+    """The same for topics."""
+
+    has_several_journals: bool = False
+    """Writes of different destinations may become durable in another order."""
+
+    @staticmethod
+    def of(adapter: PersistenceAdapter) -> StoreCapabilities:
+        """Return the capabilities of a store."""
+        names = StoreCapabilities.__dataclass_fields__
+        return StoreCapabilities(**{n: bool(getattr(adapter, n, False)) for n in names})
 
 
 class RegionServices(Protocol):

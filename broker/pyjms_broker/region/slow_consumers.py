@@ -12,15 +12,16 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyjms import _clock, _wakeup
-from pyjms._logger import get_logger
 from pyjms.errors import JMSException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ConsumerControl, ConsumerId
 from pyjms_broker.api.context import ClientConnection
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
-    from pyjms_broker.policy.map import PolicyMap
+    from pyjms_broker.policy.entry import PolicyMap
     from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
     from pyjms_broker.region.base_destination import BaseDestination
 

@@ -7,27 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._logger import get_logger
 from pyjms.errors import InvalidDestinationException, InvalidSelectorException, JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import SubscriptionKey
+from pyjms_broker.api.names import can_be_written
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.api.text import can_be_written
-from pyjms_broker.region.destination_table import DestinationTable, SubscriptionIndex
-from pyjms_broker.region.queue.browser import QueueBrowserSubscription
-from pyjms_broker.region.queue.subscription import QueueSubscription
-from pyjms_broker.region.subscription.base import (
+from pyjms_broker.region.destinations import DestinationTable, SubscriptionIndex
+from pyjms_broker.region.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.queue_subscription import QueueBrowserSubscription, QueueSubscription
+from pyjms_broker.region.subscription import (
     LAST_DELIVERED_UNKNOWN,
     LAST_DELIVERED_UNSET,
     SELECTS_NOTHING,
     SubscriptionRequest,
 )
-from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
-from pyjms_broker.region.topic.subscription import TopicSubscription
+from pyjms_broker.region.topic_subscription import TopicSubscription
 from pyjms_broker.store.api import StoredSubscription
 
 if TYPE_CHECKING:

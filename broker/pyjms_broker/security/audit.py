@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
-from pyjms._logger import get_logger
 from pyjms.errors import JMSSecurityException
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
-from pyjms_broker.api.filter import BrokerFilter
 
 __all__ = ["AuditBroker", "acting_as", "audit", "audited", "audited_client"]
 

@@ -3,24 +3,201 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.to_thread
 
-from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import JMSSecurityException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ConnectionInfo
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.api.context import ConnectionContext, SecurityContext
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.security.audit import audit
-from pyjms_broker.security.certificates import distinguished_name
-from pyjms_broker.security.failed_logins import FailedLogins, address_key
-from pyjms_broker.security.logins import Authenticator, Credentials
 
-__all__ = ["AuthenticationBroker"]
+__all__ = [
+    "AuthenticationBroker",
+    "Authenticator",
+    "Credentials",
+    "FailedLogins",
+    "address_key",
+    "distinguished_name",
+]
+
+# --- Credentials of clients, and the interface of authenticators.
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The credentials of a client; None: not given."""
+
+    user_name: str | None
+    password: str | None = field(default=None, repr=False)
+    subject: str | None = None
+    """The distinguished name of its verified TLS certificate."""
+    uses_tls: bool = False
+    """Whether its connector uses TLS."""
+
+
+class Authenticator(Protocol):
+    """Authenticates clients."""
+
+    @property
+    def concurrency(self) -> int:
+        """The maximum number of concurrent checks, each in a thread."""
+
+    def load(self) -> None:
+        """Load the data for authentication. Blocks.
+
+        Raises:
+            ConfigurationException: the data cannot be loaded.
+        """
+
+    def anonymous(self, credentials: Credentials) -> SecurityContext | None:
+        """Return the user of a client without credentials; None: it must be authenticated."""
+
+    def is_quick(self, credentials: Credentials) -> bool:
+        """Return whether `authenticate` neither blocks nor takes long."""
+
+    def authenticate(self, credentials: Credentials) -> SecurityContext | None:
+        """Return the user of a client; None: it is refused. May block; called in a thread.
+
+        Raises:
+            JMSSecurityException: it cannot be checked at present; not a failed login.
+        """
+
+
+# --- The distinguished name of a client's certificate, in Java's notation.
+
+_KEYWORDS: Final = {
+    "commonName": "CN",
+    "countryName": "C",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "title": "T",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "dnQualifier": "DNQ",
+    "surname": "SURNAME",
+    "givenName": "GIVENNAME",
+    "initials": "INITIALS",
+    "generationQualifier": "GENERATION",
+    "emailAddress": "EMAILADDRESS",
+    "userId": "UID",
+    "serialNumber": "SERIALNUMBER",
+}
+"""OpenSSL's attribute names, and Java's."""
+_QUOTED: Final = re.compile(r'[,+=\n<>#;\\"]|^\s|\s$|  ')
+
+
+def distinguished_name(certificate: Mapping[str, Any]) -> str:
+    """Return the subject of a certificate in the form of `ssl.SSLSocket.getpeercert`.
+
+    The parts are in reverse order: `CN=client, O=Company, C=DE`. Source: Java X500Name.getName.
+    """
+    return ", ".join(
+        " + ".join(f"{_KEYWORDS.get(name, name)}={_written(value)}" for name, value in part)
+        for part in reversed(certificate.get("subject", ()))
+    )
+
+
+def _written(value: str) -> str:
+    if _QUOTED.search(value) is None:
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+# --- A limit of failed logins per address, to slow down guessing of passwords.
+
+logger = get_logger(__name__)
+
+_MAXIMUM_ADDRESSES: Final = 10_000
+"""The maximum number of recorded addresses; the oldest ones are dropped."""
+_IPV6_NETWORK: Final = 64
+"""The prefix length of an IPv6 network that usually belongs to one customer."""
+
+
+class FailedLogins:
+    """Counts the failed logins of each address within a period.
+
+    Args:
+        maximum: the number of failed logins after which an address is refused; 0: no limit.
+        period: seconds after the first failure until the failures of an address expire.
+    """
+
+    def __init__(self, maximum: int, period: float) -> None:
+        self._maximum = maximum
+        self._period = period
+        self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """By address: the beginning of the period, and the number of failures since."""
+
+    def check(self, address: str | None) -> None:
+        """Check that an address has not failed too often; None is always accepted.
+
+        Raises:
+            JMSSecurityException: the address has failed too often.
+        """
+        began, count = self._current(address)
+        if self._maximum and count >= self._maximum:
+            left = began + self._period - _clock.now()
+            raise JMSSecurityException(
+                f"Too many failed logins from {address}: further ones are refused for {left:.0f} s"
+            )
+
+    def failed(self, address: str | None) -> None:
+        """Count a failed login."""
+        if address is None or not self._maximum:
+            return
+        began, count = self._current(address)
+        self._failures[address] = began, count + 1
+        if count + 1 == self._maximum:
+            logger.warning(
+                "%d logins from %s have failed: further ones are refused for %g s",
+                self._maximum,
+                address,
+                began + self._period - _clock.now(),
+            )
+        while len(self._failures) > _MAXIMUM_ADDRESSES:
+            self._failures.popitem(last=False)
+
+    def _current(self, address: str | None) -> tuple[float, int]:
+        now = _clock.now()
+        known = None if address is None else self._failures.get(address)
+        if known is not None and known[0] + self._period <= now:
+            del self._failures[address or ""]
+            known = None
+        return (now, 0) if known is None else known
+
+
+def address_key(remote_address: str | None) -> str | None:
+    """Return the key for a client's failed logins; None for clients in the process.
+
+    It is the IPv4 address, or the IPv6 network.
+    """
+    if remote_address is None or remote_address.startswith("vm:"):
+        return None
+    host = remote_address.rpartition("://")[2].rpartition(":")[0].strip("[]")
+    try:
+        address: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return remote_address.rpartition(":")[0]
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(IPv6Network((address, _IPV6_NETWORK), strict=False))
+    return str(address)
 
 
 class AuthenticationBroker(BrokerFilter):

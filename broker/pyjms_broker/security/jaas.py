@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from pyjms.configuration import decrypted, is_encrypted
 from pyjms.errors import ConfigurationException, JMSSecurityException
 from pyjms_broker.api.context import SecurityContext
+from pyjms_broker.security.authentication import Credentials
 from pyjms_broker.security.ldap import ldap_module
-from pyjms_broker.security.login_config import Flag, ModuleEntry, read_login_config
 from pyjms_broker.security.login_modules import (
     LoginModule,
     LoginRefusedError,
@@ -18,9 +23,169 @@ from pyjms_broker.security.login_modules import (
     guest_module,
     properties_module,
 )
-from pyjms_broker.security.logins import Credentials
 
-__all__ = ["JaasAuthenticator", "LoginStack"]
+__all__ = ["Flag", "JaasAuthenticator", "LoginStack", "parse_login_config"]
+
+# --- Parser of Java's `login.config`: login modules by configuration. (activemq-edges SE3)
+
+_LIMIT: Final = 1 << 20
+"""The maximum number of characters of a file."""
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<skipped> \s+ | //[^\n]* | /\*.*?\*/ )
+    | "(?P<quoted> (?: [^"\\\n] | \\. )* )"
+    | (?P<word> [^\s{};="]+ | [{};=] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+
+
+class Flag(Enum):
+    """The control flag of a module. Source: Java AppConfigurationEntry."""
+
+    REQUIRED = "required"
+    """It must succeed; the later modules still run."""
+    REQUISITE = "requisite"
+    """It must succeed; if it fails, no later module runs."""
+    SUFFICIENT = "sufficient"
+    """It need not succeed; if it does, no later module runs."""
+    OPTIONAL = "optional"
+    """It need not succeed; the later modules still run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleEntry:
+    """A login module with its options."""
+
+    class_name: str
+    flag: Flag
+    options: Mapping[str, str]
+    line: int
+
+
+def read_login_config(path: Path) -> dict[str, tuple[ModuleEntry, ...]]:
+    """Read a file. Blocks.
+
+    Raises:
+        ConfigurationException: it cannot be read, or is malformed (with the line).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationException(
+            f"{path} cannot be read: {error}",
+            hint="login_config is relative to the working directory",
+        ) from error
+    return parse_login_config(text, str(path))
+
+
+def parse_login_config(
+    text: str, source: str, environ: Mapping[str, str] | None = None
+) -> dict[str, tuple[ModuleEntry, ...]]:
+    """Return the modules by configuration name; `source` is the file's name for errors.
+
+    `${NAME}` in a value is an environment variable (in Java: a system property); a value `ENC(...)`
+    is decrypted.
+
+    Raises:
+        ConfigurationException: it is malformed (with the line).
+    """
+    reader = _Reader(text, source, os.environ if environ is None else environ)
+    found: dict[str, tuple[ModuleEntry, ...]] = {}
+    while reader.has_more:
+        name = reader.take()
+        if name in found:
+            raise reader.error(f"there are two configurations of the name {name}")
+        reader.expect("{")
+        modules = []
+        while not reader.skip("}"):
+            modules.append(_module(reader))
+        reader.expect(";")
+        found[name] = tuple(modules)
+    return found
+
+
+def _module(reader: _Reader) -> ModuleEntry:
+    class_name, line = reader.take(), reader.line
+    flag = reader.take()
+    if flag.lower() not in {known.value for known in Flag}:
+        raise reader.error(
+            f"'{flag}' is not a flag of a module: write required, requisite, sufficient or optional"
+        )
+    options = {}
+    while not reader.skip(";"):
+        key = reader.take()
+        reader.expect("=")
+        options[key] = reader.take_value()
+    return ModuleEntry(class_name, Flag(flag.lower()), options, line)
+
+
+class _Reader:
+    """The tokens of a file."""
+
+    def __init__(self, text: str, source: str, environ: Mapping[str, str]) -> None:
+        self._source = source
+        self._environ = environ
+        self.line = 1
+        if len(text) > _LIMIT:
+            raise ConfigurationException(f"{source} has more than {_LIMIT} characters")
+        self._tokens = list(self._split(text))
+        self._tokens.reverse()
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._tokens)
+
+    def _split(self, text: str) -> Iterator[tuple[str, int]]:
+        position, line = 0, 1
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if match is None:
+                self.line = line
+                raise self.error(f"{text[position : position + 20]!r} is not understood")
+            if match["quoted"] is not None:
+                yield re.sub(r"\\(.)", r"\1", match["quoted"]), line
+            elif match["word"] is not None:
+                yield match["word"], line
+            position = match.end()
+            line += match[0].count("\n")
+
+    def take(self) -> str:
+        if not self._tokens:
+            raise self.error("the file ends within a configuration")
+        token, self.line = self._tokens.pop()
+        return token
+
+    def take_value(self) -> str:
+        value = _VARIABLE.sub(self._variable, self.take())
+        if not is_encrypted(value):
+            return value
+        try:
+            return decrypted(value, self._environ)
+        except ConfigurationException as error:
+            raise self.error(str(error)) from None
+
+    def _variable(self, match: re.Match[str]) -> str:
+        value = self._environ.get(match[1])
+        if value is None:
+            raise self.error(f"the environment has no variable {match[1]}")
+        return value
+
+    def expect(self, token: str) -> None:
+        found = self.take()
+        if found != token:
+            raise self.error(f"'{token}' is expected, and '{found}' found")
+
+    def skip(self, token: str) -> bool:
+        if self._tokens and self._tokens[-1][0] == token:
+            self.take()
+            return True
+        return False
+
+    def error(self, problem: str) -> ConfigurationException:
+        return ConfigurationException(f"{self._source}:{self.line}: {problem}")
+
 
 _PACKAGE: Final = "org.apache.activemq.jaas."
 MODULES: Final[dict[str, Callable[[Mapping[str, str], Path], LoginModule]]] = {

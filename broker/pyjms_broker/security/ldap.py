@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pyjms._distribution import install_command
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.distribution import install_command
+from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.context import SecurityContext
+from pyjms_broker.security.authentication import Credentials
 from pyjms_broker.security.login_modules import (
     LoginModule,
     LoginRefusedError,
     LoginUnavailableError,
     is_true,
 )
-from pyjms_broker.security.logins import Credentials
 
 __all__ = ["LdapLogin", "ldap_module"]
 

@@ -10,9 +10,13 @@ from typing import Final
 
 from pyjms.errors import ConfigurationException
 from pyjms_broker.api.context import SecurityContext
-from pyjms_broker.security.logins import Credentials
-from pyjms_broker.security.user_authenticator import UserAuthenticator
-from pyjms_broker.security.users import GroupedFiles, PropertiesUsers, group_names
+from pyjms_broker.security.authentication import Credentials
+from pyjms_broker.security.users import (
+    GroupedFiles,
+    PropertiesUsers,
+    UserAuthenticator,
+    group_names,
+)
 
 __all__ = [
     "LoginModule",

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import names_of
-from pyjms_broker.api.filter import BrokerPlugin
+from pyjms.runtime.forwarding import names_of
+from pyjms_broker.api.broker import BrokerPlugin
 from pyjms_broker.connector.vm import registry
-from pyjms_broker.service.embedded import create_for_vm
-from pyjms_broker.service.persistence import PersistenceFactory
-from pyjms_broker.service.service import BrokerService
+from pyjms_broker.service.configuration import PersistenceFactory
+from pyjms_broker.service.service import BrokerService, create_for_vm
 from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.service.uri import check_options
 

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final
 
 from pyjms.selector import DEFAULT_LIMITS
 from pyjms_broker.attribute import Attribute, Unit, attribute, attributes_of, count, duration, flag
-from pyjms_broker.region.destination_limits import DestinationLimits
-from pyjms_broker.region.flow import system_usage as usage
+from pyjms_broker.region import system_usage as usage
+from pyjms_broker.region.system_usage import DestinationLimits
 
 __all__ = ["DEFAULT_DATA_DIRECTORY", "BrokerAttributes", "SystemUsageAttributes", "uri_attributes"]
 

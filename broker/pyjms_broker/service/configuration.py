@@ -1,25 +1,33 @@
-"""The configuration of a broker: its attributes, and the objects that it is built from."""
+"""The configuration of a broker: its attributes, and the objects that it is built from.
+
+Hooks: functions that a broker calls when it starts and stops.
+
+(ActiveMQ BrokerService.addPreShutdownHook, addShutdownHook; activemq-broker B9)
+
+Factories for a broker's store.
+
+The store's module is imported when it is created: a broker in memory needs none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from pyjms._logger import get_logger
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.uri import TransportURI
-from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.filter import BrokerPlugin
+from pyjms_broker.api.broker import Broker, BrokerPlugin
 from pyjms_broker.connector.base import TransportConnector
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.filters.virtual_topics import VirtualDestination
+from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
-from pyjms_broker.service.hooks import Hook
-from pyjms_broker.service.persistence import KahaDBPersistenceFactory, PersistenceFactory
 from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter
-from pyjms_broker.virtual.interceptor import VirtualDestination
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.cluster import ClusterAttributes
@@ -30,12 +38,78 @@ if TYPE_CHECKING:
 __all__ = [
     "BrokerConfiguration",
     "Configured",
-    "ConnectorConfiguration",
-    "NetworkConnectorConfiguration",
+    "Hook",
+    "KahaDBPersistenceFactory",
+    "PersistenceFactory",
     "ServiceConfiguration",
+    "run_hooks",
+    "run_stop_hooks",
 ]
 
 logger = get_logger(__name__)
+
+Hook: TypeAlias = Callable[[], Awaitable[object] | object]
+"""A function without arguments, `def` or `async def`. It runs on the event loop: do not block."""
+
+
+async def run_hooks(hooks: Iterable[Hook]) -> None:
+    """Call the hooks in order; raise the first error."""
+    for hook in hooks:
+        result = hook()
+        if inspect.isawaitable(result):
+            await result
+
+
+async def run_stop_hooks(hooks: Iterable[Hook], broker_name: str, timeout: float | None) -> None:
+    """Call the hooks in order; an error is logged, and the next hook is called.
+
+    Args:
+        hooks: the functions.
+        broker_name: for the log.
+        timeout: seconds after which an `async def` is cancelled, per hook; None: no limit.
+    """
+    for hook in hooks:
+        try:
+            with _clock.timeout(timeout) as scope:
+                await run_hooks([hook])
+        except Exception:
+            logger.exception("Broker %s: the shutdown hook %r failed", broker_name, hook)
+            continue
+        if scope.cancelled_caught:
+            logger.warning(
+                "Broker %s: the shutdown hook %r did not end within %s s",
+                broker_name,
+                hook,
+                timeout,
+            )
+
+
+class PersistenceFactory(Protocol):
+    """Creates a new store each time the broker starts."""
+
+    @property
+    def directory_name(self) -> str | None:
+        """The name of the store's directory in the broker's; None for a store without files."""
+
+    def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
+        """Create the closed store in `directory`; the name distinguishes brokers that share it.
+
+        Raises:
+            ConfigurationException: the settings contradict each other, or an extra is missing.
+        """
+
+
+class KahaDBPersistenceFactory:
+    """Creates a KahaDB store with default settings."""
+
+    directory_name: str | None = "KahaDB"
+
+    def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
+        """Create the closed store in `directory`."""
+        from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter  # noqa: PLC0415 - see above
+        from pyjms_broker.store.kahadb.settings import KahaDBSettings  # noqa: PLC0415
+
+        return KahaDBPersistenceAdapter(directory, KahaDBSettings())
 
 
 class Configured:

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 
 from pyjms.selector import SelectorLimits
 from pyjms.wire.openwire.commands import BrokerId
-from pyjms_broker.advisory.filter import AdvisoryBroker
-from pyjms_broker.advisory.messages import AdvisoryProducer
-from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.filter import BrokerPlugin
-from pyjms_broker.chain.composite import CompositeDestinationBroker
-from pyjms_broker.chain.offline_subscriptions import OfflineSubscriptionsBroker
-from pyjms_broker.chain.stop_guard import StopGuard
-from pyjms_broker.chain.user_id import UserIDBroker
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.ranges.filter import RangesBroker
-from pyjms_broker.region.destination_limits import DestinationLimits
-from pyjms_broker.region.flow.selector_meter import SelectorMeter
-from pyjms_broker.region.flow.system_usage import SystemUsage
-from pyjms_broker.region.recovered_transactions import recovered_work
+from pyjms_broker.api.broker import Broker, BrokerPlugin
+from pyjms_broker.filters.advisories import AdvisoryBroker, AdvisoryProducer
+from pyjms_broker.filters.composite_destinations import CompositeDestinationBroker
+from pyjms_broker.filters.offline_subscriptions import OfflineSubscriptionsBroker
+from pyjms_broker.filters.ranges.filter import RangesBroker
+from pyjms_broker.filters.scheduler.schedule_properties import UnscheduledSendsBroker
+from pyjms_broker.filters.stop_guard import StopGuard
+from pyjms_broker.filters.transactions import TransactionBroker
+from pyjms_broker.filters.user_id import UserIDBroker
+from pyjms_broker.filters.virtual_topics import (
+    VirtualDestination,
+    VirtualDestinationInterceptor,
+    VirtualTopic,
+)
+from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.scheduler.unscheduled import UnscheduledSendsBroker
+from pyjms_broker.region.selector_meter import SelectorMeter
+from pyjms_broker.region.system_usage import DestinationLimits, SystemUsage
+from pyjms_broker.region.transaction_work import recovered_work
 from pyjms_broker.service.configuration import BrokerConfiguration
 from pyjms_broker.service.stores import BrokerStores
-from pyjms_broker.transaction.filter import TransactionBroker
-from pyjms_broker.virtual.interceptor import VirtualDestination, VirtualDestinationInterceptor
-from pyjms_broker.virtual.topic import VirtualTopic
 
 if TYPE_CHECKING:
     from pyjms_broker.management import Management
@@ -179,7 +179,7 @@ def _scheduler(
 ) -> Broker:
     if not config.scheduler_support:
         return UnscheduledSendsBroker(inner)
-    from pyjms_broker.scheduler.filter import SchedulerBroker  # noqa: PLC0415 - few brokers have one
+    from pyjms_broker.filters.scheduler.filter import SchedulerBroker  # noqa: PLC0415 - few brokers have one
 
     store = stores.job_store
     assert store is not None, "opened with the other stores"
@@ -194,6 +194,6 @@ def virtual_destinations_of(config: BrokerConfiguration) -> list[VirtualDestinat
         virtual = (VirtualTopic(),) if config.use_virtual_topics else ()
     if not config.use_mirrored_queues:
         return [*virtual]
-    from pyjms_broker.virtual.mirrored import MirroredQueue  # noqa: PLC0415 - few brokers have them
+    from pyjms_broker.filters.mirrored_queues import MirroredQueue  # noqa: PLC0415 - few brokers have them
 
     return [MirroredQueue(temporary=config.use_temp_mirrored_queues), *virtual]

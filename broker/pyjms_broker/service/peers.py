@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyjms._ids import IdGenerator
+from pyjms.runtime.ids import IdGenerator
 from pyjms.transport.discovery import check_agent
 from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.uri import TransportURI, could_not_create

@@ -2,55 +2,154 @@
 
 Create it, add connectors, and start it with `async with`. Use it only on the event loop that
 started it. Attributes have ActiveMQ's names in snake_case. (activemq-broker 1.1 to 1.3)
+
+The states of a broker.
+
+    state      start() leads to                  stop() leads to     entered by
+    ---------  --------------------------------  ------------------  -----------------------------
+    CREATED    STARTING                          nothing to do       creation
+    STARTING   nothing to do                     a cancelled start,  start()
+                                                 which is STOPPING
+    RUNNING    nothing to do                     STOPPING            a start that has succeeded
+    STOPPING   nothing to do                     the end of it       stop(), a start that failed
+    STOPPED    STARTING with `restart_allowed`,  nothing to do       the end of STOPPING, whether
+               else an error                                         it failed or not
+    INHERITED  an error                          nothing to do       a fork, in the child process,
+                                                                     of a broker that was started
+
+A stop cancels only a start; STOPPING always ends in STOPPED. A caller of `stop` waits for that end,
+even if another caller requested it. (activemq-broker B7, B9)
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from pyjms import _clock
-from pyjms._fork import inherited_error, inherits
-from pyjms._ids import IdGenerator
-from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.errors import IllegalStateException
-from pyjms.transport.unsent import UnsentBudget
+from pyjms.errors import ConfigurationException, IllegalStateException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.distribution import install_command
+from pyjms.runtime.event_loop import BackgroundTask, spawn
+from pyjms.runtime.fork import inherited_error, inherits
+from pyjms.runtime.ids import IdGenerator
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.uri import TransportURI
+from pyjms.transport.writer import UnsentBudget
+from pyjms.wire.limits import FrameBudget
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
-from pyjms.wire.openwire.frame_budget import FrameBudget
-from pyjms_broker.advisory.messages import AdvisoryProducer
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.connector.base import TransportConnector, stop_all
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.registry import create_connector
 from pyjms_broker.connector.vm import registry as vm_registry
+from pyjms_broker.filters.advisories import AdvisoryProducer
 from pyjms_broker.network.networks import Networks
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.service.configuration import BrokerConfiguration, ServiceConfiguration
+from pyjms_broker.service.configuration import (
+    BrokerConfiguration,
+    ServiceConfiguration,
+    run_hooks,
+    run_stop_hooks,
+)
 from pyjms_broker.service.filter_chain import build_filter_chain, create_region
-from pyjms_broker.service.hooks import run_hooks, run_stop_hooks
-from pyjms_broker.service.state import BrokerState
 from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
 from pyjms_broker.service.stores import BrokerStores, started
-from pyjms_broker.service.uri import read_broker_uri
+from pyjms_broker.service.uri import keywords_from, read_broker_uri
 from pyjms_broker.service.usage_limits import check_disk, check_memory, system_usage_of
-from pyjms_broker.service.website import Website
 
 if TYPE_CHECKING:
     from pyjms_broker.management import Management
     from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
     from pyjms_broker.store.jobs.api import JobSchedulerStore
+    from pyjms_broker.web import WebConfiguration
+    from pyjms_broker.web.context import WebHost
+    from pyjms_broker.web.server import WebServer
 
-__all__ = ["BrokerService"]
+__all__ = ["BrokerService", "create_for_vm"]
+
+
+class BrokerState(Enum):
+    """The state of a broker; the module has the transitions."""
+
+    CREATED = auto()
+    STARTING = auto()
+    RUNNING = auto()
+    STOPPING = auto()
+    STOPPED = auto()
+    INHERITED = auto()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the broker is starting, running or stopping."""
+        return self in (BrokerState.STARTING, BrokerState.RUNNING, BrokerState.STOPPING)
+
+
+# --- The web server of a broker that is configured with `web`.
 
 logger = get_logger(__name__)
+
+
+class Website:
+    """Starts and stops the web server with the broker.
+
+    It listens before the store is open, so that it can answer health checks while the broker is a
+    slave or replays its journal.
+    """
+
+    def __init__(self, host: WebHost) -> None:
+        self._host = host
+        self._server: WebServer | None = None
+
+    @property
+    def url(self) -> str | None:
+        """The URL of the web server; None if there is none."""
+        return None if self._server is None else self._server.url
+
+    async def start(self, configuration: WebConfiguration | None) -> None:
+        """Start the web server, if one is configured.
+
+        Raises:
+            ConfigurationException: a setting is invalid, or the extra `web` is not installed.
+            ResourceAllocationException: the address cannot be bound.
+        """
+        self._server = None
+        if configuration is None or not configuration.enabled:
+            return
+        try:
+            # imported only when needed: few embedded brokers have a web server
+            from pyjms_broker.web.server import WebServer  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigurationException(
+                f"web: the web server needs a package that is not installed: {error.name}",
+                hint=install_command("web"),
+            ) from error
+        server = WebServer(self._host, configuration)
+        self._server = server
+        await server.start()
+
+    def check(self) -> None:
+        """Refuse a public web server without users, and log its URL; call it when users are known.
+
+        Raises:
+            ConfigurationException: other machines can reach it, and the broker has no users.
+        """
+        if self._server is not None:
+            self._server.check_exposure()
+            logger.info("Web server started: %s", self._server.url)
+
+    async def stop(self) -> None:
+        """End all requests and close the port. Idempotent."""
+        if self._server is not None:
+            await self._server.stop()
+
 
 _FORBIDDEN_IN_NAMES = re.compile(r"[^a-zA-Z0-9._:-]")
 _STOP_TIMEOUT = 10
@@ -398,3 +497,39 @@ class BrokerService(BrokerConfiguration):
                 await self._broker.stop()
         finally:
             await self.stores.close()
+
+
+# --- Create the broker for `vm://name` if none of that name is running. (activemq-broker B14)
+
+
+async def create_for_vm(
+    name: str, options: Mapping[str, str], broker_config: str | None
+) -> BrokerService:
+    """Create and start the broker `name`; `broker_config` is a broker URI that describes it.
+
+    `options` are the `broker.<attribute>` options of the URL; they override those of the broker
+    URI.
+
+    Raises:
+        ConfigurationException: an option or the URI is invalid.
+        JMSException: the broker cannot start.
+    """
+    if broker_config is not None and broker_config.startswith("peer:"):
+        from pyjms_broker.service.peers import create_peer  # noqa: PLC0415 - few brokers are peers
+
+        return await create_peer(name, broker_config)
+    keywords: dict[str, Any] = {"broker_name": name}
+    connectors: tuple[TransportURI, ...] = ()
+    networks: tuple[str, ...] = ()
+    if broker_config is not None:
+        described = read_broker_uri(broker_config)
+        keywords.update(described.keywords)
+        connectors, networks = described.connectors, described.networks
+    keywords.update(keywords_from(options))
+    service = BrokerService(**keywords)
+    for connector in connectors:
+        service.add_connector(connector)
+    for network in networks:
+        service.networks.add_unnamed(network)
+    await service.start()
+    return service

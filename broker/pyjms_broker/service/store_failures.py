@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from pyjms import _clock
-from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, end_tasks, spawn
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
 from pyjms_broker.attribute import flag
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.store.api import StoreState

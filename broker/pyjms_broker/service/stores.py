@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException
-from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.region.store_capabilities import StoreCapabilities
+from pyjms_broker.region.services import StoreCapabilities
+from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.service.configuration import BrokerConfiguration
 from pyjms_broker.store.api import PersistenceAdapter, StoreState
 from pyjms_broker.store.damage import quarantined_files

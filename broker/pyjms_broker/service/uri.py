@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.uri import TransportURI, did_you_mean, is_secret, parse_broker_uri
 from pyjms_broker.service.attributes import uri_attributes
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
-from pyjms_broker.region.flow.disk_usage import DiskUsage
-from pyjms_broker.region.flow.system_usage import STORE_LIMIT, TEMP_LIMIT, SystemUsage
+from pyjms.runtime.logging import get_logger
+from pyjms_broker.region.system_usage import STORE_LIMIT, TEMP_LIMIT, DiskUsage, SystemUsage
 from pyjms_broker.service.configuration import BrokerConfiguration
 
 __all__ = [

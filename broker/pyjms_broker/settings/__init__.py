@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pyjms_broker.settings.extensions import PluginSettings, RecoveryPolicySettings, StoreSettings
-from pyjms_broker.settings.model import BrokerSettings, SystemUsageSettings
+from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings, SystemUsageSettings
 from pyjms_broker.settings.policies import PolicySettings
-from pyjms_broker.settings.servers.connectors import ConnectorSettings
 from pyjms_broker.settings.sources import broker_schema, load_broker_settings
 
 __all__ = [

@@ -16,7 +16,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.settings.values import Section
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
+    from pyjms_broker.api.policies import SubscriptionRecoveryPolicy
     from pyjms_broker.store.api import PersistenceAdapter
 
 __all__ = ["PluginSettings", "RecoveryPolicySettings", "StoreSettings"]

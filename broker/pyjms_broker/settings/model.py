@@ -9,24 +9,143 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 from pydantic import PrivateAttr, model_validator
 
-from pyjms_broker.policy.map import PolicyMap
+from pyjms.settings.tls import TlsCommonSettings
+from pyjms.transport.discovery import check_agent
+from pyjms.transport.tls import SERVER_TLS, TLS_SCHEMES, with_tls
+from pyjms.transport.uri import TransportURI
+from pyjms_broker.connector.cluster import ClusterAttributes
+from pyjms_broker.network import NetworkConnectorAttributes, read_remotes
+from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
 from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.persistence import PersistenceSettings
-from pyjms_broker.settings.policies import PolicySettings
-from pyjms_broker.settings.servers.connectors import ConnectorSettings
-from pyjms_broker.settings.servers.network import NetworkConnectorSettings
-from pyjms_broker.settings.servers.web import WebSettings
-from pyjms_broker.settings.values import DestinationName, Section
-from pyjms_broker.settings.virtual import VirtualDestinationSettings
+from pyjms_broker.settings.policies import PolicySettings, VirtualDestinationSettings
+from pyjms_broker.settings.values import DestinationName, Groups, Section, arguments_of, check_by
+from pyjms_broker.web.configuration import WebAttributes, WebConfiguration
 
-__all__ = ["BrokerSettings", "IOExceptionHandlerSettings", "SettingsSource", "SystemUsageSettings"]
+__all__ = [
+    "BrokerSettings",
+    "ConnectorSettings",
+    "ConnectorTlsSettings",
+    "IOExceptionHandlerSettings",
+    "NetworkConnectorSettings",
+    "SettingsSource",
+    "SystemUsageSettings",
+    "WebSettings",
+]
+
+# --- Connectors in broker.yaml (`connectors`) and their encryption (`tls`).
+
+
+class ConnectorTlsSettings(Section, TlsCommonSettings):
+    """Certificate and key of a connector (`tls`)."""
+
+    need_client_auth: bool = False
+    """Whether clients must have a certificate signed by an issuer in the trust store."""
+    want_client_auth: bool = False
+    """Whether clients may have a certificate, which is then checked."""
+
+
+class ConnectorSettings(Section, ClusterAttributes):
+    """Where clients connect (`connectors`)."""
+
+    uri: str
+    """Address to listen on; 0.0.0.0: all interfaces, port 0: any free port."""
+    name: str | None = None
+    """Name in logs; null: the URI."""
+    allow_link_stealing: bool = False
+    """Whether a new client with the same client id replaces the connected one."""
+    discovery_uri: str | None = None
+    """Multicast group to announce the connector in: multicast://default?group=shop; null: none."""
+    audit_network_producers: bool = False
+    """Whether messages sent again by bridges of other brokers are dropped."""
+    tls: ConnectorTlsSettings | None = None
+    """Certificate and key of an ssl:// connector; options of the URI override them."""
+
+    @model_validator(mode="after")
+    def _check_cluster(self) -> Self:
+        check_by(self.patterns)
+        if self.discovery_uri is not None:
+            check_by(partial(check_agent, self.discovery_uri))
+        return self
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if self.tls is not None and self.uri.partition(":")[0].lower() not in TLS_SCHEMES:
+            raise ValueError("tls is set, and uri is not encrypted: write ssl://host:port")
+        return self
+
+    def cluster_attributes(self) -> ClusterAttributes:
+        """Return the attributes that control what its clients learn about other brokers."""
+        return ClusterAttributes(**arguments_of(ClusterAttributes, self))
+
+    def transport_uri(self) -> TransportURI:
+        """Return the address with the options of `tls`.
+
+        Raises:
+            ConfigurationException: the URI cannot be read.
+        """
+        uri = TransportURI.parse(self.uri)
+        return uri if self.tls is None else with_tls(uri, self.tls.options(), SERVER_TLS)
+
+
+# --- Network connectors in broker.yaml (`network_connectors`).
+
+
+class NetworkConnectorSettings(Section, NetworkConnectorAttributes):
+    """Other brokers that get the messages for their consumers (`network_connectors`)."""
+
+    uri: str
+    """The remote brokers: static:(tcp://b:61616), masterslave:(tcp://b1:61616,tcp://b2:61616)."""
+    dynamically_included_destinations: tuple[DestinationName, ...] = ()
+    """Destinations forwarded to remote consumers, may be patterns; empty: all."""
+    statically_included_destinations: tuple[DestinationName, ...] = ()
+    """Destinations forwarded even without remote consumers."""
+    excluded_destinations: tuple[DestinationName, ...] = ()
+    """Destinations never forwarded, even if they are also included."""
+
+    @model_validator(mode="after")
+    def _check_uri(self) -> Self:
+        check_by(lambda: read_remotes(self.uri))
+        return self
+
+    def attributes(self) -> NetworkConnectorAttributes:
+        """Return the attributes other than the URI."""
+        return NetworkConnectorAttributes(**arguments_of(NetworkConnectorAttributes, self))
+
+
+# --- The web server in broker.yaml (`web`).
+
+
+class WebSettings(Section, WebAttributes):
+    """The web server (`web`)."""
+
+    parts: tuple[str, ...] | None = None
+    """Parts of the web server, by name; null: all built-in parts."""
+    admin_groups: Groups = frozenset({"admins"})
+    """Groups whose users may view and change everything: admins,operators or a list."""
+    reader_groups: Groups = frozenset()
+    """Groups whose users may view everything including message bodies, but change nothing."""
+    allowed_origins: tuple[str, ...] = ()
+    """Other sites whose pages may send requests, such as https://hawtio.example.com."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names of this machine, in addition to localhost, in URLs of a broker without users."""
+    tls: ConnectorTlsSettings | None = None
+    """Certificate and key; null: http without encryption."""
+
+    def build(self) -> WebConfiguration:
+        """Create the configuration of the web server."""
+        tls = None if self.tls is None else self.tls.options()
+        names = [each.name for each in fields(WebConfiguration) if each.name != "tls"]
+        return WebConfiguration(tls=tls, **{name: getattr(self, name) for name in names})
 
 
 class _PluginsSchema:
@@ -34,7 +153,7 @@ class _PluginsSchema:
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         # imported for the schema only: installed.py loads the models of the plug-ins in use
-        from pyjms_broker.settings.plugins.built_in import BUILT_IN_PLUGINS  # noqa: PLC0415
+        from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS  # noqa: PLC0415
 
         known = {
             name: settings.__get_pydantic_json_schema__(settings.__pydantic_core_schema__, handler)
@@ -57,7 +176,7 @@ class _PluginsSchema:
 
 
 InstalledPlugins: TypeAlias = Annotated[tuple[PluginSettings, ...], _PluginsSchema()]
-"""Plug-ins with their settings; `pyjms_broker.settings.installed` reads them from files."""
+"""Plug-ins with their settings; `pyjms_broker.settings.sources` reads them from files."""
 
 
 class SystemUsageSettings(Section, SystemUsageAttributes):

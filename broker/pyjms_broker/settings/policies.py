@@ -6,11 +6,26 @@ others with `PolicyEntry`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from pyjms_broker.api.dead_letter import DeadLetterStrategy
+from pyjms.configuration import Duration
+from pyjms.errors import InvalidSelectorException
+from pyjms.jms.destination import Destination
+from pyjms.selector import compile_selector
+from pyjms_broker import entry_points
+from pyjms_broker.api.policies import DeadLetterStrategy, MessageQuery, SubscriptionRecoveryPolicy
+from pyjms_broker.filters.composite_queues import (
+    CompositeQueue,
+    CompositeTopic,
+    FilteredDestination,
+)
+from pyjms_broker.filters.virtual_topics import (
+    VirtualDestination,
+    VirtualTopic,
+    VirtualTopicAttributes,
+)
 from pyjms_broker.policy.dead_letter import (
     DeadLetterAttributes,
     DiscardingDeadLetterStrategy,
@@ -20,19 +35,25 @@ from pyjms_broker.policy.dead_letter import (
 )
 from pyjms_broker.policy.entry import PolicyAttributes, PolicyEntry
 from pyjms_broker.policy.eviction import (
+    ConstantPendingMessageLimitStrategy,
     MessageEvictionStrategy,
     OldestMessageEvictionStrategy,
     OldestMessageWithLowestPriorityEvictionStrategy,
+    PendingMessageLimitStrategy,
+    PrefetchRatePendingMessageLimitStrategy,
     UniquePropertyMessageEvictionStrategy,
 )
 from pyjms_broker.policy.network_bridges import (
     ConditionalNetworkBridgeAttributes,
     ConditionalNetworkBridgeFilterFactory,
 )
-from pyjms_broker.policy.pending import (
-    ConstantPendingMessageLimitStrategy,
-    PendingMessageLimitStrategy,
-    PrefetchRatePendingMessageLimitStrategy,
+from pyjms_broker.policy.recovery import (
+    FixedCountSubscriptionRecoveryPolicy,
+    FixedSizedSubscriptionRecoveryPolicy,
+    LastImageSubscriptionRecoveryPolicy,
+    NoSubscriptionRecoveryPolicy,
+    QueryBasedSubscriptionRecoveryPolicy,
+    TimedSubscriptionRecoveryPolicy,
 )
 from pyjms_broker.policy.slow_consumers import (
     AbortSlowAckConsumerAttributes,
@@ -41,10 +62,118 @@ from pyjms_broker.policy.slow_consumers import (
     AbortSlowConsumerStrategy,
     SlowConsumerStrategy,
 )
-from pyjms_broker.settings.recovery import RecoverySettings
-from pyjms_broker.settings.values import BuiltSection, DestinationName, Section, check_by
+from pyjms_broker.settings.extensions import RecoveryPolicySettings
+from pyjms_broker.settings.values import (
+    BuiltSection,
+    Bytes,
+    DestinationName,
+    Section,
+    arguments_of,
+    check_by,
+)
 
-__all__ = ["STRATEGIES", "PolicySettings"]
+__all__ = [
+    "BUILT_IN_RECOVERY_POLICIES",
+    "STRATEGIES",
+    "PolicySettings",
+    "RecoverySettings",
+    "VirtualDestinationSettings",
+    "load_message_query",
+]
+
+# --- Recovery policies in broker.yaml (`subscription_recovery_policy`). (activemq-broker 4.2)
+
+_QUERY: Final = "an object with methods execute(destination) and validate_update(message)"
+_QUERY_METHODS: Final = ("execute", "validate_update")
+
+
+def load_message_query(name: str) -> MessageQuery:
+    """Load an installed query; a class is instantiated without arguments.
+
+    Raises:
+        ConfigurationException: the query is not installed, or cannot be loaded.
+    """
+    loaded = entry_points.load(entry_points.QUERIES, name)
+    query: Any = loaded() if isinstance(loaded, type) else loaded
+    is_query = all(callable(getattr(query, method, None)) for method in _QUERY_METHODS)
+    entry_points.check_loaded(entry_points.QUERIES, name, is_query, _QUERY)
+    checked: MessageQuery = query
+    return checked
+
+
+class _BuiltIn(BuiltSection[SubscriptionRecoveryPolicy], RecoveryPolicySettings):
+    pass
+
+
+class NoRecoverySettings(_BuiltIn, made_by=NoSubscriptionRecoveryPolicy):
+    """Nothing is kept."""
+
+    type: Literal["none"]
+
+
+class FixedCountRecoverySettings(_BuiltIn, made_by=FixedCountSubscriptionRecoveryPolicy):
+    """The last messages are kept."""
+
+    type: Literal["fixed_count"]
+    maximum_size: int = Field(default=100, ge=1)
+    """Number of messages."""
+
+
+class FixedSizedRecoverySettings(_BuiltIn, made_by=FixedSizedSubscriptionRecoveryPolicy):
+    """The last messages are kept that fit into a size."""
+
+    type: Literal["fixed_sized"]
+    maximum_size: Bytes = Field(default=65_536, ge=1)
+    """Memory for the messages of one topic."""
+
+
+class LastImageRecoverySettings(_BuiltIn, made_by=LastImageSubscriptionRecoveryPolicy):
+    """The last message is kept."""
+
+    type: Literal["last_image"]
+
+
+class TimedRecoverySettings(_BuiltIn, made_by=TimedSubscriptionRecoveryPolicy):
+    """Recent messages are kept for a time."""
+
+    type: Literal["timed"]
+    recover_duration: Duration = Field(default=60.0, gt=0)
+    """Time for which a message is kept."""
+
+
+class QueryBasedRecoverySettings(RecoveryPolicySettings):
+    """An extension returns the messages."""
+
+    type: Literal["query_based"]
+    query: str
+    """Name of the query, an entry point of the group broker.message_queries."""
+
+    def build(self) -> SubscriptionRecoveryPolicy:
+        """Create the policy.
+
+        Raises:
+            ConfigurationException: the query is not installed, or cannot be loaded.
+        """
+        return QueryBasedSubscriptionRecoveryPolicy(query=load_message_query(self.query))
+
+
+RecoverySettings = Annotated[
+    NoRecoverySettings
+    | FixedCountRecoverySettings
+    | FixedSizedRecoverySettings
+    | LastImageRecoverySettings
+    | TimedRecoverySettings
+    | QueryBasedRecoverySettings,
+    Field(discriminator="type"),
+]
+BUILT_IN_RECOVERY_POLICIES: Final = (
+    "none",
+    "fixed_count",
+    "fixed_sized",
+    "last_image",
+    "timed",
+    "query_based",
+)
 
 
 class _DeadLetterSettings(BuiltSection[DeadLetterStrategy], DeadLetterAttributes):
@@ -219,3 +348,80 @@ STRATEGIES = {
     "slow_consumer_strategy",
     "subscription_recovery_policy",
 }
+
+
+# --- Virtual destinations in broker.yaml (`virtual_destinations`). (activemq-broker V1 to V11)
+
+
+class VirtualTopicSettings(Section, VirtualTopicAttributes):
+    """Topics whose messages are copied to queues, one for each group of consumers."""
+
+    type: Literal["virtual_topic"]
+
+    def build(self) -> VirtualDestination:
+        """Create the virtual topic."""
+        return VirtualTopic(**arguments_of(VirtualTopic, self))
+
+
+class ForwardSettings(Section):
+    """One of the destinations that a composite destination forwards to."""
+
+    destination: DestinationName
+    """A queue, or topic://NAME."""
+    selector: str | None = None
+    """Only messages that it matches are forwarded; null: all."""
+
+    @field_validator("selector")
+    @classmethod
+    def _check_selector(cls, selector: str | None) -> str | None:
+        if selector is not None:
+            try:
+                compile_selector(selector)
+            except InvalidSelectorException as error:
+                raise ValueError(str(error)) from None
+        return selector
+
+    def build(self) -> Destination | FilteredDestination:
+        """Create the destination, with a filter if there is a selector."""
+        if self.selector is None:
+            return self.destination
+        return FilteredDestination(self.destination, self.selector)
+
+
+class _CompositeSettings(Section):
+    name: str
+    """The name of the destination that messages are sent to."""
+    forward_to: tuple[ForwardSettings, ...] = Field(min_length=1)
+    """The destinations that messages are forwarded to."""
+    forward_only: bool = True
+    """Whether the destination itself gets no messages."""
+    send_when_not_matched: bool = False
+    """Whether the destination itself gets only the messages that no selector matches."""
+
+
+class CompositeQueueSettings(_CompositeSettings):
+    """A queue whose messages are forwarded to other destinations."""
+
+    type: Literal["composite_queue"]
+
+    def build(self) -> VirtualDestination:
+        """Create the composite queue."""
+        targets = tuple(target.build() for target in self.forward_to)
+        return CompositeQueue(self.name, targets, self.forward_only, self.send_when_not_matched)
+
+
+class CompositeTopicSettings(_CompositeSettings):
+    """A topic whose messages are forwarded to other destinations."""
+
+    type: Literal["composite_topic"]
+
+    def build(self) -> VirtualDestination:
+        """Create the composite topic."""
+        targets = tuple(target.build() for target in self.forward_to)
+        return CompositeTopic(self.name, targets, self.forward_only, self.send_when_not_matched)
+
+
+VirtualDestinationSettings = Annotated[
+    VirtualTopicSettings | CompositeQueueSettings | CompositeTopicSettings,
+    Field(discriminator="type"),
+]

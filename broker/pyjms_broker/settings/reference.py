@@ -16,18 +16,28 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from pyjms._yaml import Duration, field_descriptions
+from pyjms.configuration import Duration, field_descriptions
 from pyjms_broker.attribute import Attribute, Unit
-from pyjms_broker.settings.jdbc import JournaledJDBCPersistenceSettings
-from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
-from pyjms_broker.settings.model import BrokerSettings
-from pyjms_broker.settings.plugins.built_in import BUILT_IN_PLUGINS
-from pyjms_broker.settings.policies import IndividualDeadLetterSettings, PolicySettings
-from pyjms_broker.settings.servers.connectors import ConnectorSettings, ConnectorTlsSettings
-from pyjms_broker.settings.servers.network import NetworkConnectorSettings
-from pyjms_broker.settings.servers.web import WebSettings
+from pyjms_broker.settings.model import (
+    BrokerSettings,
+    ConnectorSettings,
+    ConnectorTlsSettings,
+    NetworkConnectorSettings,
+    WebSettings,
+)
+from pyjms_broker.settings.persistence import (
+    JournaledJDBCPersistenceSettings,
+    KahaDBPersistenceSettings,
+    MultiKahaDBPersistenceSettings,
+)
+from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
+from pyjms_broker.settings.policies import (
+    CompositeQueueSettings,
+    IndividualDeadLetterSettings,
+    PolicySettings,
+    VirtualTopicSettings,
+)
 from pyjms_broker.settings.values import Bytes
-from pyjms_broker.settings.virtual import CompositeQueueSettings, VirtualTopicSettings
 
 __all__ = ["broker_reference"]
 

@@ -1,14 +1,29 @@
-"""Read broker.yaml, its profiles, `${...}` placeholders and `PYJMS_BROKER__` variables."""
+"""Read broker.yaml, its profiles, `${...}` placeholders and `PYJMS_BROKER__` variables.
+
+The settings model with the plug-ins, stores and policies that a document uses.
+
+BrokerSettings contains only the built-in ones. For a document that uses others, a subclass is
+created whose `plugins`, `persistence` and `policies` accept these types, so that their settings are
+checked like the built-in ones, with file and line.
+
+`plugins` is either a list (`- type: NAME` with settings, or only `- NAME`) or a mapping of names to
+settings, like the elements of ActiveMQ's `<plugins>`. Profiles and environment variables can
+override the keys of a mapping; a list can contain the same plug-in twice.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypeGuard, get_args
 
-from pyjms._yaml import (
+from pydantic import BaseModel, Field, create_model
+
+from pyjms.configuration import (
     Document,
     Problems,
     chosen_profiles,
@@ -18,12 +33,230 @@ from pyjms._yaml import (
     refuse_misspelt_variables,
     validate,
 )
-from pyjms_broker.settings.installed import model_for, with_plugin_list
-from pyjms_broker.settings.kahadb_attributes import replacement_for
+from pyjms.errors import ConfigurationException
+from pyjms.transport.registry import UNSUPPORTED
+from pyjms.transport.uri import TransportURI, did_you_mean
+from pyjms_broker import entry_points
+from pyjms_broker.connector.registry import BUILT_IN_SCHEMES, known_schemes
+from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.model import BrokerSettings
-from pyjms_broker.settings.persistence import BUILT_IN_TYPES
+from pyjms_broker.settings.persistence import BUILT_IN_TYPES, replacement_for
+from pyjms_broker.settings.policies import (
+    BUILT_IN_RECOVERY_POLICIES,
+    PolicySettings,
+    RecoverySettings,
+    load_message_query,
+)
 
-__all__ = ["ENVIRONMENT_PREFIX", "broker_schema", "load_broker_settings", "validated"]
+__all__ = ["broker_schema", "load_broker_settings", "validated"]
+
+_Path = tuple[str | int, ...]
+_RECOVERY_KEY: Final = "subscription_recovery_policy"
+_PLUGIN: Final = "a pydantic model with a method install_plugin(broker)"
+_STORE: Final = "a pydantic model with a method create(directory, broker_name)"
+_RECOVERY_POLICY: Final = "a pydantic model with a method build()"
+_EXPECTED: Final = {
+    entry_points.PLUGINS: ("install_plugin", _PLUGIN),
+    entry_points.STORES: ("create", _STORE),
+    entry_points.RECOVERY_POLICIES: ("build", _RECOVERY_POLICY),
+}
+
+
+def with_plugin_list(document: Document) -> Document:
+    """Return the document with its plug-ins as a list of mappings."""
+    written = document.values.get("plugins")
+    listed: list[object] = []
+    moved: dict[_Path, _Path] = {}
+    if isinstance(written, dict):
+        for index, (name, settings) in enumerate(written.items()):
+            listed.append(_plugin(name, {} if settings is None else settings))
+            moved["plugins", name] = ("plugins", index)
+    elif isinstance(written, list):
+        listed = [_plugin(each, {}) if isinstance(each, str) else each for each in written]
+    else:
+        return document
+    origins = {_moved(path, moved): origin for path, origin in document.origins.items()}
+    return Document({**document.values, "plugins": listed}, origins)
+
+
+def _plugin(name: object, settings: object) -> object:
+    return {"type": name, **settings} if isinstance(settings, dict) else settings
+
+
+def _moved(path: _Path, moved: Mapping[_Path, _Path]) -> _Path:
+    start = moved.get(path[:2])
+    return path if start is None else (*start, *path[2:])
+
+
+def model_for(document: Document, problems: Problems) -> type[BrokerSettings]:
+    """Return the settings model for a document.
+
+    Plug-ins, stores and connectors that are not installed or cannot be loaded are added to
+    `problems`, with file and line.
+    """
+    _check_connectors(document, problems)
+    fields: dict[str, Any] = {}
+    plugins = _plugin_types(document, problems)
+    models = _load_all(document, plugins, entry_points.PLUGINS, problems)
+    if models:
+        item: Any = _union(models)
+        fields["plugins"] = (tuple[item, ...], ())
+    policy: Any = _policy_model(document, problems)
+    if policy is not PolicySettings:
+        fields["policies"] = (tuple[policy, ...], ())
+    persistence = document.values.get("persistence")
+    kind = persistence.get("type") if isinstance(persistence, dict) else None
+    if _is_installed(kind, entry_points.STORES, BUILT_IN_TYPES):
+        used: dict[str, _Path] = {kind: ("persistence", "type")}
+        for store in _load_all(document, used, entry_points.STORES, problems):
+            fields["persistence"] = (store, ...)
+    if not fields:
+        return BrokerSettings
+    return create_model("BrokerSettings", __base__=BrokerSettings, **fields)
+
+
+def _plugin_types(document: Document, problems: Problems) -> dict[str, _Path]:
+    """Return the names of the plug-ins in a document, with the path of each."""
+    plugins = document.values.get("plugins")
+    found: dict[str, _Path] = {}
+    for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
+        kind = plugin.get("type") if isinstance(plugin, dict) else None
+        if not isinstance(kind, str):
+            known = ", ".join(_known(entry_points.PLUGINS))
+            problem = document.problem(
+                ("plugins", index),
+                "a plug-in is a name, or a mapping with a type and its settings",
+                hint=f"write - type: NAME; there are {known}",
+            )
+            problems.add_at(("plugins", index), problem)
+            continue
+        found.setdefault(kind, ("plugins", index, "type"))
+    return found
+
+
+def _policy_model(document: Document, problems: Problems) -> type[PolicySettings]:
+    """Return the model of policies, including the installed recovery policies in use."""
+    used: dict[str, _Path] = {}
+    policies = document.values.get("policies")
+    for index, policy in enumerate(policies if isinstance(policies, list) else ()):
+        recovery = policy.get(_RECOVERY_KEY) if isinstance(policy, dict) else None
+        if not isinstance(recovery, dict):
+            continue
+        kind, path = recovery.get("type"), ("policies", index, _RECOVERY_KEY)
+        if kind == "query_based":
+            _check_query(document, recovery.get("query"), (*path, "query"), problems)
+        elif _is_installed(kind, entry_points.RECOVERY_POLICIES, BUILT_IN_RECOVERY_POLICIES):
+            used.setdefault(kind, (*path, "type"))
+    models = _load_all(document, used, entry_points.RECOVERY_POLICIES, problems)
+    if not models:
+        return PolicySettings
+    built_in = get_args(RecoverySettings)[0]
+    either: Any = Annotated[_members(models) | built_in, Field(discriminator="type")]
+    return create_model(
+        "PolicySettings",
+        __base__=PolicySettings,
+        subscription_recovery_policy=(either | None, None),
+    )
+
+
+def _check_query(document: Document, name: object, path: _Path, problems: Problems) -> None:
+    if not isinstance(name, str):
+        return  # the model reports it
+    try:
+        load_message_query(name)
+    except ConfigurationException as error:
+        near = did_you_mean(name, entry_points.installed(entry_points.QUERIES))
+        problems.add_at(path, document.problem(path, error.reason, hint=near or error.hint))
+
+
+def _load_all(
+    document: Document, used: Mapping[str, _Path], group: str, problems: Problems
+) -> list[type[BaseModel]]:
+    """Return the models of the types in use; add those that cannot be loaded to `problems`."""
+    models = []
+    for name, path in used.items():
+        try:
+            models.append(_load(document, name, path, group))
+        except ConfigurationException as error:
+            problems.add_at(path[:-1], error)
+    return models
+
+
+def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseModel]:
+    if name in (built_in := _built_in(group)):
+        return built_in[name]
+    method, expected = _EXPECTED[group]
+    try:
+        loaded = entry_points.load(group, name)
+        ok = (
+            isinstance(loaded, type)
+            and issubclass(loaded, BaseModel)
+            and callable(getattr(loaded, method, None))
+            and not inspect.isabstract(loaded)
+        )
+        entry_points.check_loaded(group, name, ok, expected)
+    except ConfigurationException as error:
+        near = did_you_mean(name, _known(group))
+        raise document.problem(path, error.reason, hint=near or error.hint) from error
+    assert isinstance(loaded, type)
+    kind: Any = Literal[name]
+    return create_model(loaded.__name__, __base__=loaded, type=(kind, name))
+
+
+def _known(group: str) -> list[str]:
+    """Return the names of a group, built-in ones first."""
+    return [*_built_in(group), *entry_points.installed(group)]
+
+
+def _built_in(group: str) -> dict[str, type[PluginSettings]]:
+    """Return the built-in plug-ins; of other groups, `BrokerSettings` has the built-in types."""
+    if group != entry_points.PLUGINS:
+        return {}
+    # imported for the first plug-in: many configurations have none
+    from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS  # noqa: PLC0415
+
+    return BUILT_IN_PLUGINS
+
+
+def _is_installed(name: object, group: str, built_in: Container[str]) -> TypeGuard[str]:
+    """Return whether a type is an installed one, without a search if it is built in."""
+    return isinstance(name, str) and name not in built_in and name in entry_points.installed(group)
+
+
+def _union(models: Sequence[type[BaseModel]]) -> Any:
+    if len(models) == 1:
+        return models[0]
+    return Annotated[_members(models), Field(discriminator="type")]
+
+
+def _members(models: Sequence[type[BaseModel]]) -> Any:
+    return reduce(or_, models)
+
+
+def _check_connectors(document: Document, problems: Problems) -> None:
+    connectors = document.values.get("connectors")
+    for index, connector in enumerate(connectors if isinstance(connectors, list) else ()):
+        uri = connector.get("uri") if isinstance(connector, dict) else None
+        if not isinstance(uri, str):
+            continue  # the model reports it
+        where = ("connectors", index, "uri")
+        try:
+            _check_scheme(TransportURI.parse(uri).scheme)
+        except ConfigurationException as error:
+            problems.add_at(where, document.problem(where, error.reason, hint=error.hint))
+
+
+def _check_scheme(scheme: str) -> None:
+    if scheme in BUILT_IN_SCHEMES or scheme in (known := known_schemes()):
+        return
+    if scheme in UNSUPPORTED:
+        refusal = UNSUPPORTED[scheme]
+        raise ConfigurationException(f"{scheme}: {refusal.reason}", hint=refusal.hint)
+    raise ConfigurationException(
+        f"there is no connector for {scheme}://",
+        hint=f"installed connectors: {', '.join(known)}; write for example tcp://0.0.0.0:61616",
+    )
+
 
 ENVIRONMENT_PREFIX: Final = "PYJMS_BROKER__"
 """`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` sets `system_usage.memory_limit`."""

@@ -8,12 +8,21 @@ from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
-from pyjms._yaml import DescribedModel
+from pyjms.configuration import DescribedModel
+from pyjms.configuration.units import Bytes
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, named_kind, parse_destination
-from pyjms_broker.byte_sizes import Bytes
+from pyjms_broker.security.users import group_names
 
-__all__ = ["BuiltSection", "Bytes", "DestinationName", "Section", "arguments_of", "check_by"]
+__all__ = [
+    "BuiltSection",
+    "Bytes",
+    "DestinationName",
+    "Groups",
+    "Section",
+    "arguments_of",
+    "check_by",
+]
 
 _Built = TypeVar("_Built")
 
@@ -82,3 +91,21 @@ def check_by(build: Callable[[], object]) -> None:
         build()
     except ConfigurationException as error:
         raise ValueError(str(error)) from None
+
+
+# --- Lists of groups in broker.yaml.
+
+
+def _read_groups(value: object) -> object:
+    if isinstance(value, str):
+        return group_names(value)
+    return frozenset(value) if isinstance(value, list | tuple) else value
+
+
+Groups: TypeAlias = Annotated[
+    frozenset[str],
+    BeforeValidator(_read_groups),
+    PlainSerializer(lambda names: ",".join(sorted(names)), return_type=str),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""Names of groups: `admins,users` or a list."""

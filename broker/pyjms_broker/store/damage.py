@@ -11,8 +11,8 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from pyjms._logger import get_logger
 from pyjms.errors import ProtocolViolation, ResourceAllocationException
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.errors import is_passing
 from pyjms.wire.kahadb.journal import Location
 

@@ -10,9 +10,9 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.errors import JMSException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 
 __all__ = ["run_every", "run_logged"]
 

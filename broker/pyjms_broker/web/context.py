@@ -1,23 +1,178 @@
-"""The context of a part of the site: the broker, the user, and the other parts."""
+"""The context of a part of the site: the broker, the user, and the other parts.
+
+Logins: the user name and password of a request, checked like those of any client.
+
+The filter chain checks them (`Broker.authenticate`), so users, hashes, limits of failed logins and
+log messages are the same as for connectors. (activemq-edges W1, SE1)
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
+import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import anyio
 from starlette.requests import HTTPConnection
 
 from pyjms.errors import IllegalStateException, JMSSecurityException
+from pyjms.runtime import clock as _clock
+from pyjms.wire.openwire.commands import ConnectionInfo
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.connector.listening import ServerHost
+from pyjms_broker.management.host import ManagedBroker
 from pyjms_broker.management.management import Management
 from pyjms_broker.web.configuration import WebConfiguration
 from pyjms_broker.web.errors import WebError
-from pyjms_broker.web.host import WebHost
-from pyjms_broker.web.login import logged_in
-from pyjms_broker.web.sessions import Session, Sessions
 from pyjms_broker.web.user import NOBODY, Access, WebUser
 
-__all__ = ["SESSION", "USER", "WebContext", "client_address"]
+__all__ = [
+    "COOKIE",
+    "SESSION",
+    "USER",
+    "Session",
+    "Sessions",
+    "WebContext",
+    "WebHost",
+    "basic_credentials",
+    "client_address",
+    "logged_in",
+]
+
+# --- The interface of the broker service for the web server.
+
+
+class WebHost(ManagedBroker, ServerHost, Protocol):
+    """The part of the broker service that the web server uses."""
+
+    @property
+    def management(self) -> Management:
+        """The management views of the broker."""
+
+
+# --- Sessions of logged-in users, in memory, under random ids.
+
+COOKIE: Final = "pyjms_session"
+_MAXIMUM: Final = 1000
+"""The maximum number of sessions; the least recently used one is dropped."""
+_LONGEST: Final = 12 * 3600.0
+"""Seconds after which a session ends, even if it is in use."""
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One browser's session."""
+
+    user: WebUser
+    logged_in: bool
+    """Whether the cookie identifies the user; otherwise each request has a login."""
+    began: float
+    used: float
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    form_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    """The token that forms must send back, which pages of other sites do not know."""
+
+    def has_token(self, token: str | None) -> bool:
+        """Return whether `token` is the session's token, in constant time."""
+        return token is not None and hmac.compare_digest(token.encode(), self.form_token.encode())
+
+
+class Sessions:
+    """All sessions of one web server.
+
+    Args:
+        timeout: seconds without a request after which a session ends.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._by_id: OrderedDict[str, Session] = OrderedDict()
+
+    def create(self, user: WebUser, *, logged_in: bool) -> Session:
+        """Return a new session."""
+        now = _clock.now()
+        session = Session(user, logged_in, now, now)
+        self._by_id[session.id] = session
+        while len(self._by_id) > _MAXIMUM:
+            self._by_id.popitem(last=False)
+        return session
+
+    def get(self, session_id: str | None) -> Session | None:
+        """Return the session with that id; None if it has ended or never existed."""
+        session = None if session_id is None else self._by_id.get(session_id)
+        if session is None:
+            return None
+        now = _clock.now()
+        if now - session.used > self._timeout or now - session.began > _LONGEST:
+            self.remove(session)
+            return None
+        session.used = now
+        self._by_id.move_to_end(session.id)
+        return session
+
+    def remove(self, session: Session) -> None:
+        """End a session. Idempotent."""
+        self._by_id.pop(session.id, None)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
+CONNECTOR_NAME = "web"
+"""The connector's name in log messages about refused logins."""
+
+
+def basic_credentials(header: str) -> tuple[str, str]:
+    """Return the user name and password of an `Authorization` header.
+
+    Raises:
+        JMSSecurityException: it is not `Basic`, or invalid.
+    """
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            name, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            pass
+        else:
+            if colon:
+                return name, password
+    raise JMSSecurityException(
+        "The header Authorization cannot be read", hint="send Basic with user:password in base64"
+    )
+
+
+async def logged_in(
+    host: WebHost, configuration: WebConfiguration, name: str, password: str, address: str
+) -> WebUser:
+    """Return the user with that name and password. Cancellable.
+
+    Raises:
+        JMSSecurityException: the login is wrong, or the address has failed too often.
+        IllegalStateException: the broker is not running.
+    """
+    context = ConnectionContext()
+    context.connector_name = CONNECTOR_NAME
+    info = ConnectionInfo(user_name=name, password=password)
+    info.client_ip = address
+    await wait_for(host.broker.authenticate(context, info))
+    security = context.security
+    if security is None:
+        raise JMSSecurityException(f"User name [{name}] or password is invalid.")
+    groups = security.groups
+    access = Access.USER
+    if groups & configuration.reader_groups:
+        access = Access.READER
+    if groups & configuration.admin_groups:
+        access = Access.ADMINISTRATOR
+    return WebUser(security.user_name, groups, access, password)
+
 
 USER: Final = "pyjms.user"
 SESSION: Final = "pyjms.session"

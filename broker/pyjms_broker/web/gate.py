@@ -12,17 +12,79 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pyjms._logger import get_logger
 from pyjms.errors import JMSSecurityException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms_broker.security.audit import acting_as
-from pyjms_broker.web.body import limited
-from pyjms_broker.web.context import SESSION, USER, WebContext, client_address
+from pyjms_broker.web.context import (
+    COOKIE,
+    SESSION,
+    USER,
+    Session,
+    WebContext,
+    basic_credentials,
+    client_address,
+    logged_in,
+)
 from pyjms_broker.web.errors import WebError, response_to
-from pyjms_broker.web.login import basic_credentials, logged_in
-from pyjms_broker.web.sessions import COOKIE, Session
 from pyjms_broker.web.user import NOBODY, Access, WebUser
 
-__all__ = ["Gate", "check_origin"]
+__all__ = ["Gate", "check_origin", "limited"]
+
+# --- Limits on the size and the arrival time of a request's body.
+
+
+def limited(request: HTTPConnection, receive: Receive, maximum: int, timeout: float) -> Receive:
+    """Wrap `receive` so that it refuses a body that is too large or arrives too slowly.
+
+    Args:
+        request: the request.
+        receive: the ASGI callable.
+        maximum: the maximum size in bytes.
+        timeout: seconds for the whole body.
+
+    Raises:
+        WebError: the request announces a body that is too large (status 413). The returned
+            callable also raises it, with status 413 or 408.
+    """
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdecimal() or int(announced[:20]) > maximum:
+        raise _too_large(maximum)
+    received = 0
+    deadline = _clock.now() + timeout
+    complete = False
+
+    async def receive_limited() -> Message:
+        nonlocal received, complete
+        if complete:
+            return await receive()  # waits until the client disconnects
+        message: Message | None = None
+        with _clock.timeout(max(deadline - _clock.now(), 0.001)):
+            message = await receive()
+        if message is None:
+            raise WebError(
+                408,
+                f"The body of the request did not arrive within {timeout:g} s",
+                "send it faster, or in parts; see web: request_timeout",
+                {"Connection": "close"},
+            )
+        received += len(message.get("body", b""))
+        complete = not message.get("more_body", False)
+        if received > maximum:
+            raise _too_large(maximum)
+        return message
+
+    return receive_limited
+
+
+def _too_large(maximum: int) -> WebError:
+    return WebError(
+        413,
+        f"The body of the request is larger than {maximum} bytes",
+        "send less, or raise web: maximum_body_size",
+        {"Connection": "close"},
+    )
+
 
 logger = get_logger(__name__)
 

@@ -1,33 +1,177 @@
-"""The web server of one broker: its port and its site."""
+"""The web server of one broker: its port and its site.
+
+The parts of the site: functions that return routes, built in or installed.
+
+A built-in part is imported only if it is configured. (docs/extending.md, "A part of the web site")
+"""
 
 from __future__ import annotations
 
+import logging
 import socket
-from typing import Final
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, ClassVar, Final, TypeAlias
 
 import sniffio
 from anyio.abc import SocketAttribute, SocketListener
 from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pyjms._fork import inherits, let_go_of_socket
-from pyjms._logger import get_logger
 from pyjms.errors import ConfigurationException
-from pyjms.observability.embedded_server import EmbeddedServer
+from pyjms.observability.server import EmbeddedServer
+from pyjms.runtime.fork import inherits, let_go_of_socket
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.tls import shared_context
-from pyjms_broker.connector.file_handles import FileHandles
-from pyjms_broker.connector.listening import check_exposure, listen
+from pyjms.transport.uri import did_you_mean
+from pyjms_broker import entry_points
+from pyjms_broker.connector.listening import FileHandles, check_exposure, listen
 from pyjms_broker.web.configuration import WebConfiguration
-from pyjms_broker.web.context import WebContext
+from pyjms_broker.web.context import WebContext, WebHost
 from pyjms_broker.web.errors import exception_handlers
 from pyjms_broker.web.gate import Gate
-from pyjms_broker.web.host import WebHost
-from pyjms_broker.web.parts import routes_of
-from pyjms_broker.web.protocol import limited_protocol
 
 __all__ = ["WebServer"]
 
-logger = get_logger(__name__)
+# --- uvicorn's protocol of an HTTP connection, with limits on connections and time.
+
+logger = get_logger(f"{__name__}.requests")
+logger.setLevel(logging.ERROR)
+
+
+class _LimitedProtocol(H11Protocol):
+    """Closes connections beyond the limit, and those that do not complete a request's headers."""
+
+    maximum: ClassVar[int]
+    head_timeout: ClassVar[float]
+    handles: ClassVar[FileHandles]
+    _head_timer: Any = None
+    _read_timer: Any = None
+    """The event loop's handles of the timers."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Accept a connection, unless there are too many."""
+        super().connection_made(transport)
+        self.logger = logger  # errors of clients must not flood the log
+        connection = transport.get_extra_info("socket")
+        if len(self.connections) > self.maximum or not self.handles.may_serve(connection.fileno()):
+            logger.debug("A connection to the web server is refused: there are too many")
+            transport.abort()
+            return
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle input; a request's headers must be complete in time."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_timer()
+        elif self._head_timer is None:
+            self._wait_for_head()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; uvicorn closes an idle connection."""
+        super().on_response_complete()
+        self._stop_timer()
+
+    def pause_writing(self) -> None:
+        """Close the connection unless its client continues to read."""
+        super().pause_writing()
+        self._read_timer = self.loop.call_later(self.head_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Continue, because the client has read."""
+        self._stop_waiting_for_reader()
+        super().resume_writing()
+
+    def _stop_waiting_for_reader(self) -> None:
+        timer, self._read_timer = self._read_timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove the connection."""
+        self._stop_timer()
+        self._stop_waiting_for_reader()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_timeout, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        timer, self._head_timer = self._head_timer, None
+        if timer is not None:
+            timer.cancel()
+
+
+def limited_protocol(maximum: int, head_timeout: float, handles: FileHandles) -> type[H11Protocol]:
+    """Return the protocol class with these limits, for uvicorn's setting `http`.
+
+    Args:
+        maximum: the maximum number of connections.
+        head_timeout: seconds until a request's headers must be complete.
+        handles: the file handles that clients may use.
+    """
+    limits: dict[str, Any] = {"maximum": maximum, "head_timeout": head_timeout, "handles": handles}
+    return type("LimitedProtocol", (_LimitedProtocol,), limits)
+
+
+PartFactory: TypeAlias = Callable[[WebContext], Sequence[BaseRoute]]
+"""`factory(context)` returns the routes of a part, at each start of the web server."""
+
+_BUILT_IN: Final[dict[str, str]] = {
+    "console": "pyjms_broker.console:console_routes",
+    "events": "pyjms_broker.web.events:routes",
+    "health": "pyjms_broker.web.health:routes",
+    "jolokia": "pyjms_broker.web.jolokia:routes",
+    "message": "pyjms_broker.web.rest:routes",
+    "metrics": "pyjms_broker.web.metrics:routes",
+}
+"""The module and the function of each built-in part, by name."""
+
+
+def routes_of(context: WebContext) -> list[BaseRoute]:
+    """Return the routes of all configured parts.
+
+    Raises:
+        ConfigurationException: a part is not installed, cannot be loaded, or returns no routes.
+    """
+    names = context.configuration.parts
+    routes: list[BaseRoute] = []
+    for name in _BUILT_IN if names is None else names:
+        made = _factory(name)(context)
+        ok = isinstance(made, list | tuple) and all(isinstance(each, BaseRoute) for each in made)
+        entry_points.check_loaded(
+            entry_points.WEB_PARTS, name, ok, "a function that returns starlette's routes"
+        )
+        routes += made
+    return routes
+
+
+def _factory(name: str) -> PartFactory:
+    built_in = _BUILT_IN.get(name)
+    if built_in is not None:
+        module, _, function = built_in.partition(":")
+        factory: PartFactory = getattr(import_module(module), function)
+        return factory
+    group = entry_points.WEB_PARTS
+    installed = entry_points.installed(group)
+    if name not in installed:
+        known = [*_BUILT_IN, *installed]
+        raise ConfigurationException(
+            f"web: part '{name}' is not installed (entry point group {group})",
+            hint=did_you_mean(name, known) or f"there are: {', '.join(known)}",
+        )
+    loaded = entry_points.load(group, name)
+    entry_points.check_loaded(
+        group, name, callable(loaded), "a function that returns starlette's routes"
+    )
+    assert callable(loaded)
+    return loaded
+
+
+server_logger = get_logger(__name__)
 
 _HEAD_SIZE: Final = 64 * 1024
 """The maximum size of a request's line and headers."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import homes_of, names_of
 
 if TYPE_CHECKING:
     from pyjms.client.blobs.transfer import BlobStrategy, PolicyTransfer, new_blob_message

@@ -25,7 +25,7 @@ from urllib.request import (
     url2pathname,
 )
 
-from pyjms.client.options.blob_policy import BlobTransferPolicy
+from pyjms.client.policies import BlobTransferPolicy
 from pyjms.errors import JMSException, JMSSecurityException
 
 __all__ = ["DirectoryStrategy", "HttpStrategy"]

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import sniffio
 from anyio import to_thread, wrap_file
 
-from pyjms._distribution import entry_points
-from pyjms.client.options.blob_policy import BlobTransferPolicy, upload_url
+from pyjms.client.policies import BlobTransferPolicy, upload_url
 from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
 from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream
+from pyjms.runtime.distribution import entry_points
 
 __all__ = ["GROUP", "BlobStrategy", "PolicyTransfer", "new_blob_message"]
 

@@ -9,14 +9,18 @@ does not wait. (jms-api 1 and 2)
 
 from __future__ import annotations
 
-from pyjms.jms.api.completion import AsyncCallback, CompletionListener
-from pyjms.jms.api.connection import Connection, ExceptionListener
-from pyjms.jms.api.connection_consumers import ConnectionConsumer, ServerSession, ServerSessionPool
-from pyjms.jms.api.context import JMSContext
-from pyjms.jms.api.context_consumer import JMSConsumer
-from pyjms.jms.api.context_producer import BodyConverter, JMSProducer
+from pyjms.jms.api.connection import (
+    Connection,
+    ConnectionConsumer,
+    ExceptionListener,
+    ServerSession,
+    ServerSessionPool,
+)
+from pyjms.jms.api.context import BodyConverter, JMSConsumer, JMSContext, JMSProducer
 from pyjms.jms.api.endpoints import (
+    AsyncCallback,
     Closeable,
+    CompletionListener,
     MessageAvailableListener,
     MessageConsumer,
     MessageListener,
@@ -25,9 +29,7 @@ from pyjms.jms.api.endpoints import (
     destination_first,
 )
 from pyjms.jms.api.factory import ConnectionFactory, check_factory
-from pyjms.jms.api.operations import SessionOperations
-from pyjms.jms.api.session import Session
-from pyjms.jms.api.transformer import MessageTransformer
+from pyjms.jms.api.session import MessageTransformer, Session, SessionOperations
 
 __all__ = [
     "AsyncCallback",

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from operator import methodcaller
 from typing import Any, Final
 
-from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api.endpoints import (
     MessageAvailableListener,
@@ -16,6 +15,7 @@ from pyjms.jms.api.endpoints import (
 )
 from pyjms.jms.api.session import Session
 from pyjms.jms.destination import Destination
+from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 
 __all__ = ["DelegatingConsumer", "DelegatingSession"]
 

@@ -4,29 +4,62 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Self, TypedDict, Unpack, overload
+from typing import Protocol, Self, TypedDict, Unpack, overload
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
+    JMSException,
     UnsupportedOperationException,
 )
-from pyjms.jms.api.completion import AsyncCallback, CompletionListener
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 
 __all__ = [
+    "AsyncCallback",
     "Closeable",
+    "CompletionListener",
     "MessageAvailableListener",
     "MessageConsumer",
     "MessageListener",
     "MessageProducer",
     "QueueBrowser",
-    "SendSettings",
     "destination_first",
     "with_handle",
 ]
+
+# --- Callbacks of asynchronous sends. (jms-api 3.11)
+
+
+class CompletionListener(Protocol):
+    """Called with the outcome of an asynchronous send. JMS 2.0: javax.jms.CompletionListener.
+
+    One of the two methods, functions or coroutine functions, is called once for each send: in the
+    order of the sends, one at a time in a session, and never while a listener of that session runs.
+    With `pyjms.aio` they are called on the loop and must not block; with `pyjms` in a thread.
+    Exceptions that they raise are logged.
+    """
+
+    def on_completion(self, message: Message, /) -> Awaitable[None] | None:
+        """Handle a message that the broker has accepted, when a synchronous send would return."""
+
+    def on_exception(self, message: Message, error: JMSException, /) -> Awaitable[None] | None:
+        """Handle a failed send, when a synchronous send would raise `error`."""
+
+
+class AsyncCallback(Protocol):
+    """Called with the outcome of an asynchronous send. ActiveMQ: AsyncCallback.
+
+    The rules are those of `CompletionListener`.
+    """
+
+    def on_success(self) -> Awaitable[None] | None:
+        """Handle a message that the broker has accepted."""
+
+    def on_exception(self, error: JMSException, /) -> Awaitable[None] | None:
+        """Handle a failed send."""
+
 
 MessageListener = Callable[[Message], Awaitable[None] | None]
 """A function or coroutine function of one message. JMS: javax.jms.MessageListener."""

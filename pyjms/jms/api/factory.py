@@ -7,8 +7,7 @@ from typing import Final
 
 from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.jms.api.connection import Connection
-from pyjms.jms.api.context import JMSContext, SharedByContexts
-from pyjms.jms.api.context_producer import BodyConverter
+from pyjms.jms.api.context import BodyConverter, JMSContext, SharedByContexts
 
 __all__ = ["ConnectionFactory", "check_factory", "check_least"]
 

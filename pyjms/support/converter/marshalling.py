@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
-from pyjms._distribution import optional
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
 from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.message import Message
+from pyjms.runtime.distribution import optional
+from pyjms.support.converter.default import is_open
 from pyjms.support.converter.json import MessageType, type_name
-from pyjms.support.converter.type_ids import is_open
 
 __all__ = ["Marshaller", "MarshallingMessageConverter", "MsgspecMarshaller"]
 

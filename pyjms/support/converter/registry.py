@@ -17,9 +17,9 @@ import functools
 import re
 from typing import TYPE_CHECKING, Final
 
-from pyjms._distribution import entry_points
 from pyjms.errors import ConfigurationException, MessageConversionException
 from pyjms.jms.message import Message
+from pyjms.runtime.distribution import entry_points
 from pyjms.support.converter.base import MessageConverter
 from pyjms.support.headers import CONTENT_TYPE_PROPERTY
 

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from anyio.abc import ByteStream
 
-from pyjms import _clock
+from pyjms.runtime import clock as _clock
 from pyjms.support.embedded_broker import embedded_broker
 
 __all__ = ["ConnectorContract", "ContractConnector"]

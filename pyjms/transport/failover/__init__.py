@@ -14,7 +14,10 @@
 (activemq-edges 1.3; openwire-encoding 15)
 """
 
-from pyjms.transport.failover.factory import discovery_transport, failover_transport
-from pyjms.transport.failover.transport import FailoverTransport
+from pyjms.transport.failover.transport import (
+    FailoverTransport,
+    discovery_transport,
+    failover_transport,
+)
 
 __all__ = ["FailoverTransport", "discovery_transport", "failover_transport"]

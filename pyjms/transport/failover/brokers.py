@@ -5,6 +5,10 @@ before those of the URL. With randomize they are shuffled; priority brokers, if 
 first, and the broker that failed last is tried last. (activemq-edges F1, F7, NW10)
 
 A broker is less trusted than the configuration: see `BrokerList.announced_by_broker`.
+
+The reconnect policy: the number of passes over the brokers, and the waits between them.
+
+Adapters for tenacity, which runs the passes. (activemq-edges F1, F8)
 """
 
 from __future__ import annotations
@@ -12,16 +16,145 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
-from pyjms._logger import WarnedOnce, get_logger, shortened
-from pyjms.errors import ConfigurationException
-from pyjms.transport.discovery.addresses import ENCRYPTED, NETWORK, NEVER, PLAIN, read_address
-from pyjms.transport.failover.options import FailoverOptions
-from pyjms.transport.uri import TransportURI
+from tenacity import RetryCallState
 
-__all__ = ["BrokerList"]
+from pyjms.errors import ConfigurationException
+from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
+from pyjms.transport.options import Options, boolean, duration, integer, options_for, read_all
+from pyjms.transport.uri import ENCRYPTED_SCHEMES as ENCRYPTED
+from pyjms.transport.uri import NETWORK_SCHEMES as NETWORK
+from pyjms.transport.uri import PLAIN_SCHEMES as PLAIN
+from pyjms.transport.uri import UNANNOUNCED_SCHEMES as NEVER
+from pyjms.transport.uri import TransportURI, could_not_create
+from pyjms.transport.uri import read_received_address as read_address
+
+__all__ = [
+    "FAILOVER",
+    "INFINITE",
+    "BrokerList",
+    "FailoverOptions",
+    "ReconnectPolicy",
+    "read_failover_options",
+]
+
+# --- The options of `failover:` URLs, with ActiveMQ's names and defaults. (activemq-edges F0)
+
+INFINITE = -1
+
+
+@dataclass(frozen=True)
+class FailoverOptions:
+    """Options of a failover transport; times in seconds."""
+
+    initial_reconnect_delay: float = 0.01
+    max_reconnect_delay: float = 30.0
+    use_exponential_back_off: bool = True
+    reconnect_delay_exponent: float = 2.0
+    max_reconnect_attempts: int = INFINITE
+    """Passes over the list of brokers; 0: a lost connection is not replaced."""
+    startup_max_reconnect_attempts: int = INFINITE
+    """Like `max_reconnect_attempts`, for the first connection; -1: the same number."""
+    warn_after_reconnect_attempts: int = 10
+    randomize: bool = True
+    timeout: float | None = None
+    """How long sending a message may wait for a connection; None: for ever."""
+    backup: bool = False
+    backup_pool_size: int = 1
+    priority_backup: bool = False
+    priority_uris: tuple[TransportURI, ...] = ()
+    """The priority brokers; empty: the first broker of the URL."""
+    track_messages: bool = False
+    track_transaction_producers: bool = True
+    max_cache_size: int = 131072
+    update_uris_supported: bool = True
+    update_uris_source: Path | str | None = None
+    """A file, or a URL of http: or https:, with the brokers' URLs."""
+    rebalance_update_uris: bool = True
+    reconnect_supported: bool = True
+
+
+def _timeout(text: str) -> float | None:
+    milliseconds = integer(text)
+    return milliseconds / 1000 if milliseconds >= 0 else None
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("write a number") from None
+    if not number >= 1:
+        raise ValueError("write a number of 1 or more")
+    return number
+
+
+def _uris(text: str) -> tuple[TransportURI, ...]:
+    return tuple(TransportURI.parse(part) for part in text.split(",") if part.strip())
+
+
+def _source(text: str) -> Path | str | None:
+    if not text:
+        return None
+    scheme, colon, rest = text.partition(":")
+    if not colon or len(scheme) == 1:  # C:\brokers
+        return Path(text)
+    if scheme.lower() in ("http", "https") and rest.startswith("//"):
+        return text
+    if scheme.lower() != "file":
+        raise ValueError("name a file, file:/etc/brokers, or a URL of http: or https:")
+    return Path("/" + rest.lstrip("/") if rest.startswith("/") else rest)
+
+
+FAILOVER: Options = {
+    **options_for(duration, "initial_reconnect_delay", "max_reconnect_delay"),
+    **options_for(_number, "reconnect_delay_exponent"),
+    "backOffMultiplier": ("reconnect_delay_exponent", _number),
+    **options_for(
+        integer,
+        "max_reconnect_attempts",
+        "startup_max_reconnect_attempts",
+        "warn_after_reconnect_attempts",
+        "backup_pool_size",
+        "max_cache_size",
+    ),
+    **options_for(_timeout, "timeout"),
+    **options_for(
+        boolean,
+        "use_exponential_back_off",
+        "randomize",
+        "backup",
+        "priority_backup",
+        "track_messages",
+        "track_transaction_producers",
+        "reconnect_supported",
+    ),
+    "priorityURIs": ("priority_uris", _uris),
+    "updateURIsSupported": ("update_uris_supported", boolean),
+    "updateURIsURL": ("update_uris_source", _source),
+    "rebalanceUpdateURIs": ("rebalance_update_uris", boolean),
+}
+"""Option name in the URL -> (attribute, function that converts the text)."""
+
+
+def read_failover_options(uri: TransportURI) -> tuple[FailoverOptions, dict[str, str]]:
+    """Return the options of a `failover:` URL, and those of `nested.*` without that prefix.
+
+    Raises:
+        ConfigurationException: an option is unknown or a value cannot be converted.
+    """
+    nested, rest = uri.split_options("nested.")
+    values = read_all(rest, FAILOVER)
+    if not uri.components:
+        raise could_not_create(
+            f"{uri} names no broker",
+            hint=f"write {uri.scheme}:(tcp://localhost:61616,tcp://localhost:61617)",
+        )
+    return FailoverOptions(**values), nested
+
 
 logger: Final = get_logger(__name__)
 
@@ -187,3 +320,43 @@ def _key(uri: TransportURI) -> tuple[object, ...]:
     """Return a hashable key that is equal for equal URLs."""
     components = tuple(map(_key, uri.components))
     return uri.scheme, uri.location, frozenset(uri.options.items()), components, uri.path
+
+
+class ReconnectPolicy:
+    """The policy of one outage, or of the first connection."""
+
+    def __init__(self, options: FailoverOptions, *, is_first: bool) -> None:
+        self._options = options
+        self.is_first = is_first
+        limit = options.max_reconnect_attempts
+        if is_first and options.startup_max_reconnect_attempts != INFINITE:
+            limit = options.startup_max_reconnect_attempts
+        self.limit = limit
+        """The maximum number of passes; negative: no limit."""
+
+    @property
+    def allows_any(self) -> bool:
+        """Whether at least one pass is made."""
+        return self.is_first or self.limit != 0
+
+    def delay_after(self, passes: int) -> float:
+        """Return the seconds to wait after this number of failed passes."""
+        options = self._options
+        initial = options.initial_reconnect_delay
+        steps = passes - 1 if self.is_first else passes
+        if not options.use_exponential_back_off:
+            return initial
+        delay = initial
+        for _ in range(steps):
+            delay *= options.reconnect_delay_exponent
+            if delay >= options.max_reconnect_delay or delay == 0:
+                break
+        return min(delay, max(options.max_reconnect_delay, initial))
+
+    def wait(self, retry_state: RetryCallState) -> float:
+        """Return the seconds to wait; for tenacity's argument `wait`."""
+        return self.delay_after(retry_state.attempt_number)
+
+    def stop(self, retry_state: RetryCallState) -> bool:
+        """Return whether to stop; for tenacity's argument `stop`."""
+        return 0 <= self.limit <= retry_state.attempt_number

@@ -7,35 +7,177 @@ Log lines: a warning when the very first pass has failed, and one after every
 `warnAfterReconnectAttempts` passes; the transport logs the loss of a broker and the reconnection.
 Of several connections that search for the same brokers, only one logs; see `OutageLog`.
 (activemq-edges F1, F7, F8)
+
+One report in the log for an outage that affects many connections of a process.
+
+A process with twenty listeners has twenty connections, which lose their broker together. The first
+connection that fails reports the outage: it logs the warnings and the reconnection. The lines of
+the other connections about the same list of brokers are logged at DEBUG until the outage is over.
+
+If the reporting connection was only starting, or gives up, it does not log the end of the outage:
+another connection without a broker continues the report. If the reporting connection gave up or was
+closed, a new connection may be the first one to reach a broker, and logs that.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from base64 import b64encode
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Final
 from urllib.parse import unquote, urlsplit
+from weakref import WeakSet, WeakValueDictionary
 
 import anyio
 from anyio import to_thread
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.errors import ConnectionFailedException, JMSException
-from pyjms.transport.failover.brokers import BrokerList
-from pyjms.transport.failover.options import FailoverOptions
-from pyjms.transport.failover.outage_log import OutageLog
-from pyjms.transport.failover.peer import Peer, open_peer
-from pyjms.transport.failover.waiting import ReconnectPolicy
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
+from pyjms.transport.base import TransportListener
+from pyjms.transport.failover.brokers import BrokerList, FailoverOptions, ReconnectPolicy
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import ConnectionControl
+from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
 
-__all__ = ["Connector", "CreateTransport", "TakeOver"]
+__all__ = ["Connector", "CreateTransport", "OutageLog", "Peer", "open_peer"]
+
+_reporting: Final[WeakValueDictionary[str, OutageLog]] = WeakValueDictionary()
+_lock: Final = Lock()  # connections may belong to loops in several threads
+
+
+class OutageLog:
+    """Determines the levels of one connection's log lines about outages. Thread-safe."""
+
+    def __init__(self, brokers: str) -> None:
+        """Keep `brokers`, the list of brokers in the connection's URL."""
+        self.brokers: Final = brokers
+
+    def warning(self) -> int:
+        """Return the log level of a line that says that no broker is available."""
+        with _lock:
+            _waiting.add(self)
+            reporting = _reporting.setdefault(self.brokers, self)
+        return logging.WARNING if reporting is self else logging.DEBUG
+
+    def end(self) -> int:
+        """Return the log level of a line that says that the outage is over, and record its end."""
+        with _lock:
+            _waiting.discard(self)
+            if _reporting.get(self.brokers) is not self:
+                return logging.DEBUG
+            del _reporting[self.brokers]
+            _left.discard(self.brokers)
+        return logging.INFO
+
+    def started(self) -> int:
+        """Return the log level of a line that says that a starting connection has a broker."""
+        with _lock:
+            if self.brokers not in _left:
+                self._hand_over()
+                return logging.DEBUG
+            _waiting.discard(self)
+            _left.discard(self.brokers)
+            _reporting.pop(self.brokers, None)
+        return logging.INFO
+
+    def leave(self) -> None:
+        """Stop reporting, because this connection has ended; another one continues."""
+        with _lock:
+            if self._hand_over():
+                _left.add(self.brokers)
+
+    def _hand_over(self) -> bool:
+        """Pass the report to another waiting connection; return whether this one was reporting."""
+        _waiting.discard(self)
+        if _reporting.get(self.brokers) is not self:
+            return False
+        del _reporting[self.brokers]
+        heirs = [other for other in _waiting if other.brokers == self.brokers]
+        if heirs:
+            _reporting[self.brokers] = heirs[0]
+        return True
+
+
+_waiting: Final[WeakSet[OutageLog]] = WeakSet()
+"""The connections that have logged, at any level, that no broker is available."""
+
+_left: Final[set[str]] = set()
+"""The broker lists whose outage was reported by a connection that ended during the outage."""
+
+
+# --- A transport to one broker, before, while and after a failover transport uses it.
+
+_MOST_CONTROLS: Final = 16
+
+
+class Peer:
+    """One broker and the started transport to it.
+
+    It listens to the transport until another listener is set, and keeps the broker's BrokerInfo and
+    its latest ConnectionControl commands: ActiveMQ sends the list of its cluster before the
+    response to ConnectionInfo.
+    """
+
+    def __init__(self, uri: TransportURI, transport: RequestTransport) -> None:
+        self.uri = uri
+        self.transport = transport
+        self.error: Exception | None = None
+        self.broker_info: BrokerInfo | None = None
+        self.on_lost: Callable[[Peer], None] | None = None
+        self._controls: deque[ConnectionControl] = deque(maxlen=_MOST_CONTROLS)
+        transport.listener = self
+
+    def dismiss(self) -> None:
+        """Listen to the transport again, because it is no longer in use."""
+        self.on_lost = None
+        self.transport.listener = self
+
+    async def stop(self) -> None:
+        """Stop the transport. Not cancellable."""
+        self.dismiss()
+        with anyio.CancelScope(shield=True):
+            await self.transport.stop()
+
+    def on_command(self, command: Command) -> None:
+        """Keep the BrokerInfo and the commands about the broker's cluster."""
+        if isinstance(command, BrokerInfo):
+            self.broker_info = command
+        elif isinstance(command, ConnectionControl):
+            self._controls.append(command)
+
+    def deliver_to(self, listener: TransportListener[Command]) -> None:
+        """Pass on the ConnectionControl commands so far, while `listener` is the transport's."""
+        while self._controls and self.transport.listener is listener:
+            listener.on_command(self._controls.popleft())
+
+    def on_exception(self, error: Exception) -> None:
+        """Record that the transport has failed."""
+        self.error = error
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+
+async def open_peer(uri: TransportURI, create: Callable[[TransportURI], RequestTransport]) -> Peer:
+    """Return a started transport to the broker `uri`.
+
+    Raises:
+        JMSException: there is no connection.
+    """
+    peer = Peer(uri, create(uri))
+    try:
+        await peer.transport.start()
+    except BaseException:
+        await peer.stop()
+        raise
+    return peer
+
 
 logger: Final = get_logger(__name__)
 

@@ -12,39 +12,248 @@
 Consumers start without prefetch, so that the broker dispatches nothing before it has the open
 transactions. Every command is a copy: a broker in this process may keep or change it.
 (activemq-edges F4; openwire-encoding 15)
+
+The outcomes of requests whose response is pending when the broker is lost.
+
+    removals, acknowledgements, rollbacks    done: the next broker has nothing to remove, deliver
+    of local transactions                    again or roll back
+    a commit or prepare that may have been   TransactionRolledBackException, once there is a next
+    executed                                 broker
+    commit and rollback of a prepared        sent again; done if the next broker does not know the
+    branch                                   branch any more
+    everything else                          sent again; a persistent message that the lost broker
+                                             has stored is recognised there (activemq-broker T27)
+
+(activemq-edges F3, F4, F6; activemq-broker X9)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from pyjms._logger import get_logger
-from pyjms.errors import ConnectionFailedException
+from pyjms.errors import (
+    ConnectionFailedException,
+    IllegalStateException,
+    TransactionRolledBackException,
+    XAException,
+)
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import TransportListener
-from pyjms.transport.failover.in_flight import failed_again, in_doubt, is_in_doubt
-from pyjms.transport.failover.peer import Peer
-from pyjms.transport.failover.requests import HeldMessages, OpenRequests, Request
+from pyjms.transport.failover.connector import Peer
 from pyjms.transport.failover.state import ClientState
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
     Command,
     ConnectionControl,
     ConnectionInfo,
     ConsumerControl,
     ConsumerInfo,
     DestinationInfo,
+    LocalTransactionId,
+    MessageAck,
     ProducerInfo,
+    RemoveInfo,
     Response,
     SessionId,
     Throwable,
+    TransactionInfo,
+    TransactionType,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 
-__all__ = ["Replay"]
+__all__ = [
+    "HeldMessages",
+    "OpenRequests",
+    "Replay",
+    "Request",
+    "failed_again",
+    "in_doubt",
+    "is_done_by_loss",
+    "outcome_of",
+    "stopped",
+    "timed_out",
+]
+
+# --- The requests whose response is pending, and the messages that have not been sent yet.
+
+OnResponse = Callable[[Response | Exception], None]
+
+
+@dataclass
+class Request:
+    """A request, and the callback for its response."""
+
+    number: int
+    command: Command
+    on_response: OnResponse
+    since: float
+    """When it was made."""
+    was_sent: bool = False
+    """Whether a broker may have received it."""
+    was_repeated: bool = False
+    """Whether several brokers may have received it."""
+
+
+class OpenRequests:
+    """The requests of one client, in the order in which they were sent."""
+
+    def __init__(self) -> None:
+        self._requests: dict[int, Request] = {}
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(list(self._requests.values()))
+
+    def add(self, command: Command, on_response: OnResponse) -> Request:
+        """Add a request that is about to be sent."""
+        self._number += 1
+        request = Request(self._number, command, on_response, _clock.now())
+        self._requests[request.number] = request
+        return request
+
+    def pop(self, number: int) -> Request | None:
+        """Remove a request and return it; None: it was abandoned or completed."""
+        return self._requests.pop(number, None)
+
+    def abandon(self, command: Command) -> Request | None:
+        """Remove and return the request of `command`, whose caller no longer waits."""
+        for request in self:
+            if request.command is command:
+                return self._requests.pop(request.number)
+        return None
+
+    def commands(self) -> frozenset[int]:
+        """Return the `id()` of each command."""
+        return frozenset(id(request.command) for request in self._requests.values())
+
+    def messages(self) -> list[Request]:
+        """Return the requests that send a message."""
+        return [r for r in self._requests.values() if isinstance(r.command, ActiveMQMessage)]
+
+    def pop_all(self) -> list[Request]:
+        """Remove and return all requests."""
+        requests, self._requests = self._requests, {}
+        return list(requests.values())
+
+
+class HeldMessages:
+    """Messages sent without response while there was no broker; their senders wait in `drained`."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[ActiveMQMessage, bool]] = {}  # by `id()` of the message
+
+    def add(self, message: ActiveMQMessage, *, is_replayed: bool) -> None:
+        """Add a message; `is_replayed`: a replay sends it in any case."""
+        self._held[id(message)] = (message, is_replayed)
+
+    def remove(self, message: Command) -> ActiveMQMessage | None:
+        """Remove a message whose sender no longer waits; return the message or its held copy.
+
+        Returns None if it was not held.
+        """
+        held = self._held.pop(id(message), None)
+        if held is None and isinstance(message, ActiveMQMessage) and message.message_id:
+            for key, (other, _) in self._held.items():
+                if other.message_id is message.message_id:  # copies have the same object
+                    held = self._held.pop(key)
+                    break
+        return None if held is None else held[0]
+
+    def unsent(self) -> list[ActiveMQMessage]:
+        """Return the messages that a replay does not send."""
+        return [message for message, is_replayed in self._held.values() if not is_replayed]
+
+    def clear(self) -> None:
+        """Remove all messages, because they were sent."""
+        self._held.clear()
+
+    def pop_all(self) -> list[ActiveMQMessage]:
+        """Remove and return all messages, which are not sent."""
+        held, self._held = self._held, {}
+        return [message for message, _ in held.values()]
+
+
+_REMOVE = 1
+_OF_ARTEMIS = "Transaction not started"
+_DOUBTFUL = (TransactionType.COMMIT_ONE_PHASE, TransactionType.PREPARE)
+_REPEATABLE = (TransactionType.COMMIT_TWO_PHASE, TransactionType.ROLLBACK, TransactionType.FORGET)
+
+
+def is_done_by_loss(command: Command) -> bool:
+    """Return whether the loss of the broker has the effect of `command`."""
+    if isinstance(command, TransactionInfo):
+        is_local = isinstance(command.transaction_id, LocalTransactionId)
+        return is_local and command.type == TransactionType.ROLLBACK
+    if isinstance(command, DestinationInfo):
+        return command.operation_type == _REMOVE
+    return isinstance(command, RemoveInfo | MessageAck)
+
+
+def is_in_doubt(request: Request) -> bool:
+    """Return whether `request` is a commit or prepare that the lost broker may have executed."""
+    command = request.command
+    return request.was_sent and isinstance(command, TransactionInfo) and command.type in _DOUBTFUL
+
+
+def outcome_of(request: Request, outcome: Response | Exception) -> Response | Exception:
+    """Return the outcome of a request for its caller.
+
+    If a request to end a prepared branch was sent again and the broker does not know the branch any
+    more, it has succeeded: no other client ends the branch.
+    """
+    command = request.command
+    is_done = (
+        request.was_repeated
+        and isinstance(command, TransactionInfo)
+        and command.type in _REPEATABLE
+        and isinstance(outcome, Exception)
+        and _is_of_unknown_branch(outcome)
+    )
+    return Response() if is_done else outcome
+
+
+def _is_of_unknown_branch(error: Exception) -> bool:
+    if isinstance(error, XAException):
+        return error.xa_error_code == XAException.XAER_NOTA
+    return isinstance(error, IllegalStateException) and error.reason.startswith(_OF_ARTEMIS)
+
+
+def in_doubt(request: Request) -> TransactionRolledBackException:
+    """Return the exception for a commit in doubt. (activemq-broker X9)"""
+    command = request.command
+    assert isinstance(command, TransactionInfo)
+    return TransactionRolledBackException(
+        "Transaction completion in doubt due to failover. Forcing rollback of "
+        f"{command.transaction_id}",
+        hint="the lost broker may have committed it; messages that it delivers again were not",
+    )
+
+
+def timed_out(seconds: float, brokers: object) -> ConnectionFailedException:
+    """Return the exception of a send that has timed out."""
+    return ConnectionFailedException(
+        f"Failover timeout of {seconds * 1000:.0f} ms reached.",
+        hint=f"none of [{brokers}] could be reached; the option timeout (ms) sets the limit",
+    )
+
+
+def stopped(address: str) -> ConnectionFailedException:
+    """Return the exception of a send through a transport that was stopped."""
+    return ConnectionFailedException(f"The transport to {address} was stopped")
+
+
+def failed_again(error: Exception) -> ConnectionFailedException:
+    """Return a new exception for one caller, whose cause is `error`."""
+    again = ConnectionFailedException(str(error) or type(error).__name__)
+    again.linked_exception = again.__cause__ = error
+    return again
+
 
 logger: Final = get_logger(__name__)
 

@@ -3,17 +3,30 @@
 A new broker does not have this state, so everything that a client opens is recorded here when it is
 sent, and removed when it is closed. `track` is called for every command and costs one look-up for
 commands that change nothing. (activemq-edges F4; openwire-encoding 15)
+
+The open local transactions of a client, with the messages sent in them.
+
+Acknowledgements are not kept: the client's consumers know which messages were delivered to them,
+and the transaction can be committed only if the next broker delivers these messages again.
+(activemq-edges F4, F5)
+
+The pulls to which the broker has not responded.
+
+After a reconnection the new broker does not know these pulls, and their consumers would wait for
+ever. They are sent again with the remaining timeout; if it passes while there is no broker, the
+transport responds instead, by a dispatch without message. (activemq-edges F3)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyjms.jms.destination import Destination
-from pyjms.transport.failover.options import FailoverOptions
-from pyjms.transport.failover.pulls import OpenPulls
-from pyjms.transport.failover.transactions import OpenTransactions
+from pyjms.runtime import clock as _clock
+from pyjms.transport.failover.brokers import FailoverOptions
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     Command,
@@ -23,6 +36,7 @@ from pyjms.wire.openwire.commands import (
     ConsumerInfo,
     DestinationInfo,
     LocalTransactionId,
+    MessageDispatch,
     MessageId,
     MessagePull,
     ProducerId,
@@ -30,12 +44,145 @@ from pyjms.wire.openwire.commands import (
     RemoveInfo,
     SessionId,
     SessionInfo,
+    TransactionId,
     TransactionInfo,
     TransactionType,
 )
 from pyjms.wire.openwire.message_size import message_size
 
-__all__ = ["ClientState"]
+__all__ = ["ClientState", "OpenPulls", "OpenTransactions"]
+
+
+@dataclass
+class _Transaction:
+    begin: TransactionInfo
+    messages: dict[int, ActiveMQMessage] = field(default_factory=dict)
+    """The messages by their `id()`, in the order in which they were sent."""
+    producers: set[ProducerId | None] = field(default_factory=set)
+    """The producers of the messages."""
+    latest_producer: ProducerId | None = None
+    closed_producers: list[ProducerInfo] = field(default_factory=list)
+
+
+class OpenTransactions:
+    """The transactions of one client, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self._transactions: dict[TransactionId | None, _Transaction] = {}
+
+    def begin(self, info: TransactionInfo) -> None:
+        """Add a transaction."""
+        self._transactions[info.transaction_id] = _Transaction(info)
+
+    def end(self, transaction_id: TransactionId | None) -> None:
+        """Remove a transaction that was committed or rolled back."""
+        self._transactions.pop(transaction_id, None)
+
+    def add(self, message: ActiveMQMessage) -> bool:
+        """Add a message to its transaction; return whether it belongs to one."""
+        transaction = self._transactions.get(message.transaction_id)
+        if transaction is not None:
+            transaction.messages[id(message)] = message
+            if message.producer_id is not transaction.latest_producer:
+                transaction.latest_producer = message.producer_id
+                transaction.producers.add(message.producer_id)
+        return transaction is not None
+
+    def remove(self, message: ActiveMQMessage) -> None:
+        """Remove a message that is not sent."""
+        transaction = self._transactions.get(message.transaction_id)
+        if transaction is not None:
+            transaction.messages.pop(id(message), None)
+
+    def producer_closed(self, info: ProducerInfo) -> None:
+        """Keep a closed producer in the transactions that contain its messages."""
+        for transaction in self._transactions.values():
+            if info.producer_id in transaction.producers:
+                transaction.closed_producers.append(info)
+
+    def replay(self, pending: frozenset[int]) -> Iterator[Command]:
+        """Yield the commands of the transactions, except those whose `id()` is in `pending`."""
+        for transaction in self._transactions.values():
+            yield from map(copy, transaction.closed_producers)
+            yield TransactionInfo(
+                transaction.begin.connection_id,
+                transaction.begin.transaction_id,
+                int(TransactionType.BEGIN),
+            )
+            for message in transaction.messages.values():
+                if id(message) not in pending:
+                    yield copy(message)
+            for info in transaction.closed_producers:
+                yield RemoveInfo(info.producer_id)
+
+
+class OpenPulls:
+    """The pulls of one client, oldest first, by consumer."""
+
+    def __init__(self) -> None:
+        self._pulls: dict[ConsumerId | None, list[tuple[MessagePull, float | None]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pulls)
+
+    def add(self, pull: MessagePull) -> None:
+        """Add a pull that is about to be sent."""
+        deadline = None
+        if pull.timeout:
+            deadline = _clock.now() + max(pull.timeout, 0) / 1000
+        self._pulls.setdefault(pull.consumer_id, []).append((pull, deadline))
+
+    def on_dispatch(self, dispatch: MessageDispatch) -> None:
+        """Record a response: a message is the response to all pulls of its consumer."""
+        consumer_id = dispatch.consumer_id
+        pulls = self._pulls.get(consumer_id)
+        if pulls is None:
+            return
+        if dispatch.message is not None:
+            del self._pulls[consumer_id]
+            return
+        for index, (_, deadline) in enumerate(pulls):
+            if deadline is not None:
+                del pulls[index]
+                break
+        if not pulls:
+            del self._pulls[consumer_id]
+
+    def consumer_closed(self, consumer_id: ConsumerId) -> None:
+        """Remove the pulls of a consumer."""
+        self._pulls.pop(consumer_id, None)
+
+    def replay(self) -> Iterator[MessagePull]:
+        """Yield all pulls, with their remaining timeouts."""
+        now = _clock.now()
+        for pulls in self._pulls.values():
+            for pull, deadline in pulls:
+                left = 0
+                if deadline is not None:
+                    left = round((deadline - now) * 1000)
+                    left = left if left > 0 else -1
+                yield MessagePull(pull.consumer_id, pull.destination, left)
+
+    def next_deadline(self) -> float | None:
+        """Return when the next pull times out; None: never."""
+        return min(
+            (d for pulls in self._pulls.values() for _, d in pulls if d is not None), default=None
+        )
+
+    def respond_to_overdue(self, deliver: Callable[[MessageDispatch], None]) -> None:
+        """Respond to pulls that have timed out by dispatches without message."""
+        now = _clock.now()
+        overdue = [
+            pull
+            for pulls in self._pulls.values()
+            for pull, deadline in pulls
+            if deadline is not None and deadline <= now
+        ]
+        for pull in overdue:
+            dispatch = MessageDispatch(pull.consumer_id, pull.destination)
+            self.on_dispatch(dispatch)
+            deliver(dispatch)
+
 
 _ADD = 0
 

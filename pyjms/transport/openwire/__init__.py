@@ -6,13 +6,17 @@ sockets, and one of `tcp:` URLs without TLS.
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import homes_of, names_of
 from pyjms.transport.base import Transport
 from pyjms.transport.openwire.correlator import (
     Correlator,
+    InterruptionListener,
+    InterruptionListeners,
+    ReconnectingTransport,
     RequestChannel,
     RequestTransport,
     ResponseCorrelator,
+    from_throwable,
 )
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.options import (
@@ -20,17 +24,10 @@ from pyjms.transport.openwire.options import (
     read_client_options,
     read_server_options,
 )
-from pyjms.transport.openwire.reconnecting import (
-    InterruptionListener,
-    InterruptionListeners,
-    ReconnectingTransport,
-)
-from pyjms.transport.openwire.remote_errors import from_throwable
 from pyjms.wire.openwire.commands import Command
 
 if TYPE_CHECKING:
-    from pyjms.transport.openwire.accepted import accepted_transport
-    from pyjms.transport.openwire.factory import client_transport, tcp_transport
+    from pyjms.transport.openwire.factory import accepted_transport, client_transport, tcp_transport
     from pyjms.transport.openwire.inactivity import InactivityMonitor
     from pyjms.transport.openwire.ssl_factory import ssl_transport
 
@@ -61,8 +58,9 @@ __getattr__, __dir__ = names_of(
     globals(),
     homes_of(
         {
-            "pyjms.transport.openwire.accepted": "accepted_transport",
-            "pyjms.transport.openwire.factory": "client_transport tcp_transport",
+            "pyjms.transport.openwire.factory": """
+                accepted_transport client_transport tcp_transport
+            """,
             "pyjms.transport.openwire.inactivity": "InactivityMonitor",
             "pyjms.transport.openwire.ssl_factory": "ssl_transport",
         }

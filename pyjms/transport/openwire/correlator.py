@@ -3,27 +3,101 @@
 One counter numbers every command, from 1. A command that requires a response gets exactly
 one outcome: the peer's response, or the transport's failure. (activemq-edges U4;
 openwire-encoding 10)
+
+Maps the exceptions that a broker sends, by Java class name, to exceptions of `pyjms.errors`.
+
+ActiveMQ 5 sends `javax.jms` names, ActiveMQ 6 `jakarta.jms`. An unknown class becomes a plain
+JMSException with the same text. (openwire-encoding 5 and 14)
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from anyio.lowlevel import checkpoint
 
-from pyjms import _clock
-from pyjms._logger import get_logger
-from pyjms._wakeup import Waiter
-from pyjms.errors import ConnectionFailedException, RequestTimeoutException
+from pyjms import errors
+from pyjms.errors import (
+    ConnectionFailedException,
+    JMSException,
+    RequestTimeoutException,
+    XAException,
+)
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import Waiter
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import Channel, Transport, TransportFilter
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
-from pyjms.transport.openwire.remote_errors import from_throwable
-from pyjms.wire.openwire.commands import Command, ExceptionResponse, Response
+from pyjms.wire.openwire.commands import Command, ExceptionResponse, Response, Throwable
 from pyjms.wire.openwire.schema import CURRENT_VERSION
 
-__all__ = ["Correlator", "RequestChannel", "RequestTransport", "ResponseCorrelator"]
+__all__ = [
+    "Correlator",
+    "InterruptionListener",
+    "InterruptionListeners",
+    "ReconnectingTransport",
+    "RequestChannel",
+    "RequestTransport",
+    "ResponseCorrelator",
+    "from_throwable",
+]
+
+_JMS: tuple[type[JMSException], ...] = (
+    errors.IllegalStateException,
+    errors.InvalidClientIDException,
+    errors.InvalidDestinationException,
+    errors.InvalidSelectorException,
+    JMSException,
+    errors.JMSSecurityException,
+    errors.MessageEOFException,
+    errors.MessageFormatException,
+    errors.MessageNotReadableException,
+    errors.MessageNotWriteableException,
+    errors.ResourceAllocationException,
+    errors.TransactionInProgressException,
+    errors.TransactionRolledBackException,
+)
+_CLASSES: dict[str, type[JMSException]] = {
+    **{f"{at}.jms.{kind.__name__}": kind for at in ("javax", "jakarta") for kind in _JMS},
+    "java.lang.SecurityException": errors.JMSSecurityException,
+    "java.lang.IllegalStateException": errors.IllegalStateException,
+    "java.lang.UnsupportedOperationException": errors.UnsupportedOperationException,
+    "javax.transaction.xa.XAException": XAException,
+    "org.apache.activemq.ConfigurationException": errors.ConfigurationException,
+    "org.apache.activemq.ConnectionClosedException": errors.ConnectionClosedException,
+    "org.apache.activemq.DestinationDoesNotExistException": (
+        errors.DestinationDoesNotExistException
+    ),
+    "org.apache.activemq.transport.RequestTimedOutIOException": errors.RequestTimeoutException,
+}
+_XA_CODE = re.compile(r"xaErrorCode:(-?\d+)")
+_MAX_CAUSES = 10  # a limit, because the peer determines the length of the chain
+
+
+def from_throwable(throwable: Throwable | None) -> JMSException:
+    """Return the exception for `throwable`; its causes are chained as `linked_exception`."""
+    return _build(throwable, _MAX_CAUSES)
+
+
+def _build(throwable: Throwable | None, causes: int) -> JMSException:
+    if throwable is None:
+        return JMSException("The broker refused the command without giving a reason")
+    text = throwable.message or ""
+    kind = _CLASSES.get(throwable.class_name or "")
+    if kind is None:
+        error = JMSException(text or str(throwable.class_name))
+    elif kind is XAException:
+        code = _XA_CODE.search(text)
+        error = XAException(text, xa_error_code=int(code.group(1)) if code else 0)
+    else:
+        error = kind(text)
+    if throwable.cause is not None and causes > 0:
+        error.linked_exception = error.__cause__ = _build(throwable.cause, causes - 1)
+    return error
+
 
 logger: Final = get_logger(__name__)
 
@@ -215,3 +289,60 @@ def _fresh(error: Exception) -> Exception:
     fresh = ConnectionFailedException(str(error) or type(error).__name__)
     fresh.linked_exception = fresh.__cause__ = error
     return fresh
+
+
+# --- Transports that reconnect by themselves after they have lost their peer.
+
+
+class InterruptionListener(Protocol):
+    """The receiver of interruptions. Both methods are called on the loop and must not block."""
+
+    def transport_interrupted(self, error: Exception) -> None:
+        """Handle the loss of the peer, because of `error`. ActiveMQ: transportInterupted."""
+
+    def transport_resumed(self) -> None:
+        """Handle the connection to a new peer. ActiveMQ: transportResumed."""
+
+
+class InterruptionListeners:
+    """Passes interruptions on to any number of listeners, whose exceptions are logged."""
+
+    def __init__(self) -> None:
+        self._listeners: list[InterruptionListener] = []
+
+    def add(self, listener: InterruptionListener) -> None:
+        """Call `listener` at each interruption and resumption."""
+        self._listeners.append(listener)
+
+    def remove(self, listener: InterruptionListener) -> None:
+        """Call `listener` no more; does nothing if it was not added."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def transport_interrupted(self, error: Exception) -> None:
+        """Tell all of them."""
+        for listener in list(self._listeners):
+            _call(listener.transport_interrupted, error)
+
+    def transport_resumed(self) -> None:
+        """Tell all of them."""
+        for listener in list(self._listeners):
+            _call(listener.transport_resumed)
+
+
+def _call(function: Callable[..., None], *arguments: object) -> None:
+    try:
+        function(*arguments)
+    except Exception:
+        logger.exception("A transport listener failed")
+
+
+class ReconnectingTransport(RequestTransport, ABC):
+    """A transport that survives the loss of its peer.
+
+    `oneway` does not raise while there is no peer: `congested` is true, and `drained` waits.
+    Requests wait for the next peer. It fails, once, when it gives up.
+    """
+
+    interruptions: InterruptionListener | None = None
+    """The receiver of interruptions; set it before `start()`."""

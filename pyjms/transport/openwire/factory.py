@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Unpack
 
 from anyio.abc import ByteStream
 
+from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
 from pyjms.transport.openwire.inactivity import InactivityMonitor
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.options import OpenWireOptions, read_client_options
 from pyjms.transport.options import TcpOptions
-from pyjms.transport.tcp import TcpTransport, open_socket
+from pyjms.transport.tcp import StreamDetails, TcpTransport, accepted_tcp, open_socket
 from pyjms.transport.uri import DEFAULT_PORT, TransportURI, could_not_create
+from pyjms.wire.limits import FrameBudget, UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
 
-__all__ = ["client_transport", "host_and_port", "negotiated_transport", "tcp_transport"]
+__all__ = ["accepted_transport", "client_transport", "host_and_port", "tcp_transport"]
 
 
 def tcp_transport(uri: TransportURI) -> RequestTransport:
@@ -106,3 +109,63 @@ def negotiated_transport(
         minimum_version=options.minimum_wire_format_version,
         on_negotiated=negotiated,
     )
+
+
+# --- A broker's transport for an OpenWire connection that it accepted, over TCP, TLS or WebSocket.
+
+
+def accepted_transport(
+    stream: ByteStream,
+    tcp_options: TcpOptions,
+    options: OpenWireOptions,
+    frame_budget: FrameBudget | None = None,
+    *,
+    scheme: str | None = None,
+    **stream_details: Unpack[StreamDetails],
+) -> Transport[Command]:
+    """Return a broker's transport for a connection that it accepted, not started.
+
+    It has no ResponseCorrelator: a broker sends responses, not requests. `frame_budget` limits the
+    incomplete frames of all the broker's connections. With `tls`, `start` begins with a handshake;
+    `connectAttemptTimeout` limits it, and also the negotiation after it. `scheme` is the scheme of
+    the client's address; `layered` counts the frames of a layer of `stream`, such as WebSocket, and
+    `unsent_budget` the bytes that all clients have not read yet.
+    """
+    accept = partial(
+        accepted_tcp,
+        stream,
+        tcp_options=tcp_options,
+        scheme=scheme or ("ssl" if stream_details.get("tls") else "tcp"),
+        timeout=options.connect_attempt_timeout,
+        **stream_details,
+    )
+    if options.other_format is not None:
+        return _StartedFirst(accept(options.other_format()))
+    unfinished = None if frame_budget is None else UnfinishedFrame(frame_budget)
+    wire_format = OpenWireFormat(options.wire_format, unfinished)
+    tcp = accept(wire_format, unfinished=unfinished, discard=wire_format.discard)
+    return negotiated_transport(tcp, wire_format, options, options.connect_attempt_timeout)
+
+
+class _StartedFirst(TransportFilter[Command]):
+    """Queues commands until it is started, in place of a negotiator."""
+
+    def __init__(self, next_transport: Transport[Command]) -> None:
+        super().__init__(next_transport)
+        self._waiting: list[Command] | None = []
+
+    async def start(self) -> None:
+        await self.next.start()
+        waiting, self._waiting = self._waiting, None
+        for command in waiting or ():
+            self.next.oneway(command)
+
+    @property
+    def outbound(self) -> Transport[Command]:
+        return self if self._waiting is not None else self.next.outbound
+
+    def oneway(self, command: Command) -> None:
+        if self._waiting is not None:
+            self._waiting.append(command)
+        else:
+            self.next.oneway(command)

@@ -7,8 +7,8 @@ delay; then reading is checked every T, the negotiated inactivity duration, and 
 
 from __future__ import annotations
 
-from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.silence import Checks, MonitoredTransport, wait_for_silence

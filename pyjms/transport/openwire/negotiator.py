@@ -20,8 +20,8 @@ from collections.abc import Callable
 
 import anyio
 
-from pyjms import _clock
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError
+from pyjms.runtime import clock as _clock
 from pyjms.transport.base import Transport, TransportFilter
 from pyjms.wire.openwire.commands import Command, WireFormatInfo
 from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat

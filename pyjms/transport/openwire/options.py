@@ -1,15 +1,24 @@
 """The options of OpenWire URLs in addition to socket options: `wireFormat.*` and filters.
 
 (activemq-edges 1.1)
+
+Wire formats for OpenWire's commands from installed packages: the URL option `wireFormat=name`.
+
+An entry point in the group `pyjms.wire_formats` maps the name to a callable, which is passed the
+options `wireFormat.*` of the URL, without that prefix, and returns the codec of one connection.
+There is no negotiation and no inactivity monitor: these are features of OpenWire's own format.
+(activemq-edges N21)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from types import MappingProxyType
+from typing import Final, cast
 
-from pyjms.transport.openwire.wire_formats import OPENWIRE, CreateFormat, installed_format
+from pyjms.runtime.distribution import entry_points
 from pyjms.transport.options import (
     IGNORED_BY_CLIENTS,
     IGNORED_BY_SERVERS,
@@ -28,14 +37,51 @@ from pyjms.transport.options import (
     read_options,
 )
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean, is_secret
+from pyjms.wire.format import WireFormat
+from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import WireFormatSettings
 
 __all__ = [
+    "GROUP",
+    "OPENWIRE",
     "OpenWireOptions",
     "read_client_options",
     "read_server_options",
     "wire_format_settings",
 ]
+
+GROUP: Final = "pyjms.wire_formats"
+OPENWIRE: Final = frozenset({"default", "openwire"})
+"""The names of OpenWire's own format."""
+
+WireFormatFactory = Callable[[Mapping[str, str]], WireFormat[Command]]
+"""The object of an entry point; raises ConfigurationException if an option is wrong."""
+CreateFormat = Callable[[], WireFormat[Command]]
+
+
+def installed_format(name: str, options: Mapping[str, str]) -> CreateFormat:
+    """Return a function that creates the codec `name` of one connection.
+
+    Raises:
+        ConfigurationException: no installed package has the format, or an option is wrong.
+    """
+    create = partial(_installed_factory(name), options)
+    create()  # for errors in the options
+    return create
+
+
+@cache
+def _installed_factory(name: str) -> WireFormatFactory:
+    """Return the factory of this name; the result is cached only if there is one."""
+    installed = entry_points(group=GROUP)
+    for point in installed.select(name=name):
+        return cast("WireFormatFactory", point.load())
+    names = sorted({"default", *installed.names})
+    raise could_not_create(
+        f"Could not create wire format factory for: {name}",
+        hint=f"known formats: {', '.join(names)}; packages may add others ({GROUP})",
+    )
+
 
 _SMALLEST_CACHE = 100
 

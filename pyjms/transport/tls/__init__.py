@@ -1,6 +1,5 @@
 """TLS: options, SSL contexts made from them, and the layer between socket and wire format."""
 
-from pyjms.transport.tls.cipher_suites import check_cipher_suites
 from pyjms.transport.tls.context import TlsContext, shared_context
 from pyjms.transport.tls.handshake import accept_tls, connect_tls
 from pyjms.transport.tls.options import (
@@ -9,6 +8,7 @@ from pyjms.transport.tls.options import (
     SERVER_TLS,
     TLS_SCHEMES,
     TlsOptions,
+    check_cipher_suites,
     read_client_tls,
     read_server_tls,
     with_tls,

@@ -12,14 +12,14 @@ from typing import Final, TypeVar
 
 from pyjms.errors import InvalidDestinationException, LocalProtocolError
 from pyjms.jms.destination import Destination
-from pyjms.wire.kahadb.errors import KahaDBFormatError
-from pyjms.wire.kahadb.structures import (
+from pyjms.wire.kahadb.commands import (
     DestinationType,
     KahaDestination,
     KahaLocalTransactionId,
     KahaTransactionInfo,
     KahaXATransactionId,
 )
+from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionId,

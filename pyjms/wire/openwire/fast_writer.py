@@ -15,22 +15,29 @@ from typing import Final
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
+from pyjms.wire.openwire.commands.base import I8, I32, I64_PAIR, U16
 from pyjms.wire.openwire.commands.control import ProducerAck, Response
-from pyjms.wire.openwire.commands.delivery import MessageAck, MessageDispatch, TransactionInfo
 from pyjms.wire.openwire.commands.ids import MessageId
-from pyjms.wire.openwire.commands.kinds import I8, I32, I64_PAIR, U16
-from pyjms.wire.openwire.commands.messages import ActiveMQMessage
-from pyjms.wire.openwire.message_layout import (
+from pyjms.wire.openwire.commands.messages import (
+    ActiveMQMessage,
+    MessageAck,
+    MessageDispatch,
+    TransactionInfo,
+)
+from pyjms.wire.openwire.schema import (
+    CURRENT_VERSION,
     GROUP_SEQUENCE,
+    MESSAGES,
     MIDDLE,
     PERSISTENT_EXPIRATION_PRIORITY,
     RESPONSE,
+    STRUCTURES,
     TIMESTAMP,
+    Structure,
     is_plain,
     is_plain_id,
     pack_tail,
 )
-from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES, STRUCTURES, Structure
 from pyjms.wire.openwire.writer import LooseWriter
 
 __all__ = ["FastWriter"]

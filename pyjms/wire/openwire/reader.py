@@ -23,9 +23,9 @@ from pyjms.wire.openwire.commands import (
     DataStructure,
     StackTraceElement,
     Throwable,
-    kinds,
 )
-from pyjms.wire.openwire.commands.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
+from pyjms.wire.openwire.commands import base as kinds
+from pyjms.wire.openwire.commands.base import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
 from pyjms.wire.openwire.schema import (
     CURRENT_VERSION,
     DESTINATIONS,

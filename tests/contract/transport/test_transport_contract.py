@@ -25,7 +25,7 @@ from pyjms.transport.tls import TlsOptions, accept_tls, shared_context
 from pyjms.transport.websocket import HandshakePolicy, accept_websocket
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
-from pyjms_broker.connector.vm.transport import VmTransport
+from pyjms_broker.connector.vm.connector import VmTransport
 from tests.kit.tls import CertificateFiles
 
 

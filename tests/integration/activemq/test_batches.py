@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from pyjms import Batch
-from pyjms.core.template import JmsTemplate
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.template.template import JmsTemplate
 
 pytestmark = pytest.mark.activemq
 

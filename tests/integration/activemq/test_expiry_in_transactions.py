@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.jms.destination import Queue, Topic
+from pyjms.runtime import clock as _clock
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.activemq

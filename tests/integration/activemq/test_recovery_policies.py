@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map
 from tests.kit.brokers.policies import activemq_with_policies, connect, policy_broker

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from pyjms import Reject, Retry, RetryPolicy
-from pyjms.core.redrive import redrive
-from pyjms.core.template import JmsTemplate
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.template.redrive import redrive
+from pyjms.template.template import JmsTemplate
 
 pytestmark = pytest.mark.activemq
 

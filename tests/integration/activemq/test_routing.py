@@ -8,10 +8,10 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from pyjms import _clock
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.runtime import clock as _clock
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.activemq

@@ -10,13 +10,13 @@ import anyio
 import pytest
 
 import pyjms
-from pyjms import _clock
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode, CacheLevel
 from pyjms.jms.destination import Queue, Topic
-from pyjms.listener.container.default import DefaultMessageListenerContainer
-from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.listener.simple_container import SimpleMessageListenerContainer
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 
 pytestmark = pytest.mark.activemq
 

@@ -28,7 +28,7 @@ from pyjms import (
 )
 from pyjms.aio import ConnectionFactory
 from pyjms.aio import JmsTemplate as AioTemplate
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.testing.app import JmsTestApp
@@ -114,11 +114,11 @@ async def test_the_log_says_what_runs_where(
     @jms_listener("orders.${app.region}", id="orders", concurrency="2-8")
     async def handler(text: str) -> None: ...
 
-    caplog.set_level(logging.INFO, logger="pyjms.app")
+    caplog.set_level(logging.INFO, logger="pyjms.app.application")
     url = f"{pyjms_broker_url}&jms.password=secret"
     async with JmsApplication(handler, settings=settings(url, app={"region": "eu"})):
         pass
-    lines = [r.getMessage() for r in caplog.records if r.name == "pyjms.app"]
+    lines = [r.getMessage() for r in caplog.records if r.name == "pyjms.app.application"]
     assert lines[0] == "Listening: orders on orders.eu, 2-8 consumers"
     assert lines[1].startswith("Application started: 1 listener on ConnectionFactory('vm://")
     assert lines[-1] == "Application stopped"
@@ -239,11 +239,11 @@ async def test_the_log_says_which_listeners_are_of_topics(
     @jms_listener("letters", id="letters", concurrency="2-2")
     async def handler(text: str) -> None: ...
 
-    caplog.set_level(logging.INFO, logger="pyjms.app")
+    caplog.set_level(logging.INFO, logger="pyjms.app.application")
     given = settings(pyjms_broker_url, jms={"client_id": "press"})
     async with JmsApplication(handler, settings=given):
         pass
-    lines = [r.getMessage() for r in caplog.records if r.name == "pyjms.app"]
+    lines = [r.getMessage() for r in caplog.records if r.name == "pyjms.app.application"]
     assert sorted(lines[:3]) == [
         "Listening: archive on topic://news (durable subscription archive), 1 consumer",
         "Listening: letters on letters, 2 consumers",
@@ -267,7 +267,7 @@ async def test_a_named_broker_is_a_container_factory(
         activemq={"broker_url": "tcp://127.0.0.1:1"},  # nobody listens there, nobody connects
         brokers={"backup": {"broker_url": pyjms_broker_url}},
     )
-    caplog.set_level(logging.INFO, logger="pyjms.app")
+    caplog.set_level(logging.INFO, logger="pyjms.app.application")
     async with JmsApplication(handler, settings=given, container=Container):
         factory = ConnectionFactory(pyjms_broker_url)
         await AioTemplate(factory).convert_and_send("in", "x")
@@ -332,7 +332,7 @@ async def test_stopping_waits_for_work_in_progress(
         anyio_loop.call_soon(entered.set)
         release.wait(10)
 
-    from pyjms._wakeup import LoopHandle
+    from pyjms.runtime.event_loop import LoopHandle
 
     anyio_loop = LoopHandle()
     application = JmsApplication(handler, settings=settings(pyjms_broker_url))

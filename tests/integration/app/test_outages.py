@@ -72,7 +72,7 @@ def shown(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         f"{record.levelname} {record.getMessage()}"
         for record in caplog.records
-        if record.name.startswith(("pyjms.listener", "pyjms.app", "pyjms.connection"))
+        if record.name.startswith(("pyjms.listener", "pyjms.app.application", "pyjms.connection"))
     ]
 
 

@@ -28,8 +28,8 @@ from pyjms.aio import (
     JmsTemplate,
 )
 from pyjms.aio import JmsTransactionManager as AioTransactionManager
-from pyjms.app import JmsApplication
-from pyjms.container.around.interceptors import TemplateInterceptors
+from pyjms.app.application import JmsApplication
+from pyjms.app.interceptors import TemplateInterceptors
 from pyjms.observability.prometheus import PrometheusMetrics
 from pyjms.support.destination import DynamicDestinationResolver
 

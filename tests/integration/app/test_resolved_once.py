@@ -13,7 +13,7 @@ print("imported", flush=True)
 import os, signal
 from dependency_injector import providers
 from pyjms import ApplicationContainer, JmsApplication, jms_listener, on_startup
-from pyjms.listener.factory import DefaultJmsListenerContainerFactory
+from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory
 
 def made(factory):
     print("factory", flush=True)

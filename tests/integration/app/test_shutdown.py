@@ -24,7 +24,7 @@ from pyjms import (
     load_settings,
     on_shutdown,
 )
-from pyjms._wakeup import LoopHandle
+from pyjms.runtime.event_loop import LoopHandle
 from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.testing.clock import VirtualClock
 

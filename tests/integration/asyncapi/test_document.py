@@ -14,8 +14,7 @@ import yaml
 from pydantic import BaseModel
 
 from pyjms import JmsApplication, PyjmsSettings, jms_listener
-from pyjms.asyncapi.document import asyncapi_document
-from pyjms.asyncapi.page import html_page
+from pyjms.asyncapi import asyncapi_document, html_page
 from tests.integration.asyncapi import shop_of_documents as shop
 from tests.kit.processes.forked_python import run_python
 

@@ -26,8 +26,8 @@ from pyjms import (
     send_to,
 )
 from pyjms.aio import ConnectionFactory, JmsTemplate, Session
-from pyjms.listener.container.default import DefaultMessageListenerContainer
-from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.listener.simple_container import SimpleMessageListenerContainer
 from pyjms.testing.app import JmsTestApp
 from tests.kit.waiting import until
 

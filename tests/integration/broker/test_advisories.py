@@ -21,13 +21,12 @@ from pyjms.wire.openwire.commands import (
     Throwable,
 )
 from pyjms.wire.openwire.primitives import decode_map
-from pyjms_broker.advisory.filter import AdvisoryBroker
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.filters.advisories import AdvisoryBroker
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from pyjms_broker.policy.eviction import ConstantPendingMessageLimitStrategy
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.raw import BrokerWith, Connect
 
@@ -239,7 +238,7 @@ async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect
     await owner.remove(producer)
     await owner.remove(consumer)
     await watcher.nothing_dispatched()
-    from pyjms_broker.advisory import topics
+    from pyjms_broker.filters import advisory_topics as topics
 
     assert topics.about("SlowConsumer", queue).physical_name.startswith(
         f"{A}SlowConsumer.TempQueue."

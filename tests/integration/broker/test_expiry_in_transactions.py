@@ -10,8 +10,7 @@ import pytest
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import AckType, TransactionType
 from pyjms.wire.openwire.primitives import decode_text
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from tests.kit.brokers.region import ManualClock, clock
 
 __all__ = ["clock"]

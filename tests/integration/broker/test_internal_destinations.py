@@ -14,8 +14,8 @@ from pyjms.errors import (
     TransactionRolledBackException,
 )
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms_broker.filters.composite_queues import CompositeQueue, FilteredDestination
 from pyjms_broker.service import BrokerService
-from pyjms_broker.virtual.composite import CompositeQueue, FilteredDestination
 from tests.kit.brokers.internal_messages import store_internal
 from tests.kit.clients.raw import Connect
 

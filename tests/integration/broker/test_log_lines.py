@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyjms._logger import get_logger
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
+from pyjms.runtime.logging import get_logger
 from pyjms_broker.service import BrokerService
 from tests.kit.stores.ranges import RangesClient
 

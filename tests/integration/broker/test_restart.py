@@ -34,8 +34,12 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.service import BrokerService, PersistenceFactory
-from pyjms_broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
-from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
+from pyjms_broker.settings.persistence import (
+    JDBCPersistenceSettings,
+    JournaledJDBCPersistenceSettings,
+    KahaDBPersistenceSettings,
+    MultiKahaDBPersistenceSettings,
+)
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.waiting import until
 

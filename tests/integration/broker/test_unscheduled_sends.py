@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
-from pyjms_broker.scheduler.unscheduled import MAXIMUM_WARNINGS
+from pyjms_broker.filters.scheduler.schedule_properties import MAXIMUM_WARNINGS
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 

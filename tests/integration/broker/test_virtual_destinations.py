@@ -10,13 +10,16 @@ from pyjms.errors import InvalidSelectorException, JMSException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, TransactionType
 from pyjms.wire.openwire.primitives import decode_text, encode_map
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.filters.composite_queues import (
+    CompositeQueue,
+    CompositeTopic,
+    FilteredDestination,
+)
+from pyjms_broker.filters.mirrored_queues import MirroredQueue
+from pyjms_broker.filters.virtual_topics import VirtualTopic
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.recovery import FixedCountSubscriptionRecoveryPolicy
 from pyjms_broker.testing import EmbeddedTestBroker
-from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
-from pyjms_broker.virtual.mirrored import MirroredQueue
-from pyjms_broker.virtual.topic import VirtualTopic
 from tests.kit.clients.raw import BrokerWith, Connect
 
 T = Topic("VirtualTopic.t")

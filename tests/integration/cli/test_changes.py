@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.support.dead_letters import ORIGINAL_DESTINATION
-from pyjms_broker.cli.management.selectors import as_selector
+from pyjms.support.retry import ORIGINAL_DESTINATION
+from pyjms_broker.cli.management.queues import as_selector
 from pyjms_broker.cli.start import serve
 from pyjms_broker.service import BrokerService
 from tests.kit.brokers.managed import ManagedBroker

@@ -243,7 +243,7 @@ def test_ctrl_c_ends_a_waiting_receive_with_exit_code_130(url: str, name: str) -
 
 
 def test_the_password_is_read_from_the_environment_or_a_file(tmp_path: Path) -> None:
-    from pyjms.cli.credentials import read_credentials
+    from pyjms.cli.options import read_credentials
 
     file = tmp_path / "password"
     file.write_text("from file\nrest")

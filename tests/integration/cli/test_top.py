@@ -10,9 +10,7 @@ from textual.widgets import DataTable, Input, Static
 
 from pyjms import ConnectionFactory
 from pyjms_broker.cli.management.jolokia import JolokiaClient
-from pyjms_broker.cli.top.application import TopApp
-from pyjms_broker.cli.top.order import COLUMNS, Choice
-from pyjms_broker.cli.top.sampling import Sampler
+from pyjms_broker.cli.top_screen import COLUMNS, Choice, Sampler, TopApp
 from tests.kit.brokers.managed import ManagedBroker
 from tests.kit.processes.command_line import pyjms
 

@@ -11,7 +11,7 @@ import pytest
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.transaction.xa import Xid
+from pyjms.jms.xa import Xid
 from tests.kit.waiting import until
 
 TURNS = "jms.alwaysSessionAsync=false"

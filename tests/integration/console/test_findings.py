@@ -11,8 +11,8 @@ import anyio
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms_broker.console.model.messages import MOST_EXAMINED
-from pyjms_broker.console.model.segments import kept_segments
-from pyjms_broker.region.queue.queue import Queue as BrokerQueue
+from pyjms_broker.console.model.overview import kept_segments
+from pyjms_broker.region.queue import Queue as BrokerQueue
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
 from tests.kit.clients.raw import RawClient

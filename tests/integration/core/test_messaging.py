@@ -8,9 +8,6 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.core.jms_client import JmsClient
-from pyjms.core.messaging_template import JmsMessagingTemplate
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, MessageConversionException
 from pyjms.jms.bodies import TextMessage
@@ -19,6 +16,8 @@ from pyjms.jms.message import Message
 from pyjms.support.converter import SimpleMessageConverter
 from pyjms.support.headers import JmsHeaders
 from pyjms.support.messaging import GenericMessage, MessagingMessageConverter
+from pyjms.template.messaging import JmsClient, JmsMessagingTemplate
+from pyjms.template.template import JmsTemplate
 
 
 @dataclass

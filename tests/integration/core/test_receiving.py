@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.single import SingleConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager
-from pyjms.core.template import JmsTemplate
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 from tests.kit.clients.embedded_urls import broker, url
 
 __all__ = ["broker", "url"]

@@ -10,16 +10,16 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.single import SingleConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import DeliveryMode
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import Message
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -235,12 +235,12 @@ async def test_replies_without_correlation_id(url: str, caplog: Any) -> None:
             for number in range(3):  # one after the other there is no doubt
                 assert await template.request("ask", str(number)) == f"re: {number}"
             assert await template.request("ask", "silence", timeout=0) is None
-            with caplog.at_level(logging.WARNING, "pyjms.core.replies"):
+            with caplog.at_level(logging.WARNING, "pyjms.template.replies"):
                 async with anyio.create_task_group() as group:
                     group.start_soon(template.request, "ask", "x")
                     await until(lambda: caplog.records)
                     group.cancel_scope.cancel()
-    [record] = [r for r in caplog.records if r.name == "pyjms.core.replies"]
+    [record] = [r for r in caplog.records if r.name == "pyjms.template.replies"]
     assert "has no correlation id" in record.message
     assert "shared_reply_queue" in record.message
 

@@ -12,16 +12,9 @@ from pyjms import ChainedTransactionManager as BlockingChain
 from pyjms import ConnectionFactory as BlockingFactory
 from pyjms import JmsTemplate as BlockingTemplate
 from pyjms import JmsTransactionManager as BlockingManager
-from pyjms._wakeup import LoopHandle
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.managers import ChainedTransactionManager, ResourceTransactionManager
 from pyjms.connection.transaction import JmsTransactionManager
-from pyjms.core.synchronization import (
-    TransactionSynchronization,
-    is_synchronization_active,
-    register_synchronization,
-)
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import (
     HeuristicCompletionException,
     IllegalStateException,
@@ -29,7 +22,14 @@ from pyjms.errors import (
     SynchedLocalTransactionFailedException,
     TransactionRolledBackException,
 )
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.runtime.event_loop import LoopHandle
+from pyjms.template.synchronization import (
+    TransactionSynchronization,
+    is_synchronization_active,
+    register_synchronization,
+)
+from pyjms.template.template import JmsTemplate
 
 OTHER = "vm://other-loop?broker.persistent=false"
 

@@ -8,16 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.single import SingleConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, InvalidSelectorException
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 
 
 @dataclass

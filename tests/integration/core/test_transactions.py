@@ -10,9 +10,9 @@ import pytest
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager, Propagation
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.bodies import TextMessage
+from pyjms.template.template import JmsTemplate
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ import pytest
 import pyjms
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.pool.factory import PooledConnectionFactory
+from pyjms.connection.pool import PooledConnectionFactory
 from pyjms.connection.single import SingleConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.message import Message
-from pyjms.listener.container.default import DefaultMessageListenerContainer
-from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.listener.simple_container import SimpleMessageListenerContainer
+from pyjms.template.template import JmsTemplate
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker

@@ -10,7 +10,7 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import TransactionRolledBackException, XAException
-from pyjms.jms.transaction.xa import Xid
+from pyjms.jms.xa import Xid
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.failures.cut_branches import cut_while_transferring_in_branches, xa_factory_of
 from tests.kit.failures.cut_transfers import check, texts

@@ -31,9 +31,9 @@ from pyjms import (
     jms_listener,
 )
 from pyjms.aio import Session as JmsSession
-from pyjms.annotation.idempotent import idempotent_mark
-from pyjms.listener.idempotency import calls
-from pyjms.listener.idempotency.stores import AsyncIdempotencyStore, Claim
+from pyjms.listener import idempotency as calls
+from pyjms.listener.annotation import idempotent_mark
+from pyjms.listener.idempotency import AsyncIdempotencyStore, Claim
 from pyjms.outbox import AsyncSqlIdempotencyStore, SqlIdempotencyStore, metadata
 from pyjms.outbox.tables import INBOX
 from pyjms.testing.app import JmsTestApp
@@ -476,9 +476,7 @@ def test_a_store_in_memory_checks_its_limits(arguments: dict[str, Any]) -> None:
 
 
 def test_a_store_may_be_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint(
-        "small", "pyjms.listener.idempotency.stores:MemoryIdempotencyStore", calls.GROUP
-    )
+    point = EntryPoint("small", "pyjms.listener.idempotency:MemoryIdempotencyStore", calls.GROUP)
     found = EntryPoints([point])
     monkeypatch.setattr(calls, "entry_points", found.select)
 

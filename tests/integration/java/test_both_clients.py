@@ -10,11 +10,11 @@ import pytest
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.template.template import JmsTemplate
 from tests.kit.servers.java_client import JavaError
 
 pytestmark = pytest.mark.activemq

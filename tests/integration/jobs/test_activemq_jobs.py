@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import decode_text, encode_text
 from pyjms_broker.store.jobs import JobScheduler, KahaDBJobSchedulerStore, ScheduledJob

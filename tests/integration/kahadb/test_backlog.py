@@ -21,11 +21,9 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings

@@ -17,9 +17,9 @@ from pyjms import (
     ReplyFailureException,
     TextMessage,
     Topic,
-    _clock,
 )
-from pyjms.core.template import JmsTemplate
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 
 
 class Delegate:

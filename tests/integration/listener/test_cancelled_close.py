@@ -10,10 +10,10 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.core.closing import close_quietly
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Queue
+from pyjms.template.closing import close_quietly
+from pyjms.template.template import JmsTemplate
 
 
 @pytest.mark.fact("spring-jms 1.2.8")

@@ -10,14 +10,14 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.managers import ResourceTransactionManager
 from pyjms.connection.transaction import JmsTransactionManager
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import InvalidClientIDException
 from pyjms.jms.destination import Topic
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker

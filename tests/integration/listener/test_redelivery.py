@@ -10,9 +10,9 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.destination import Topic
+from pyjms.template.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.listeners.embedded import Diary

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.core.template import JmsTemplate
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.template.template import JmsTemplate
 from pyjms_broker.service import BrokerService
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import DestinationInfo, TransactionType, XATransactionId
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.slow_consumers import (
     AbortSlowAckConsumerStrategy,
     AbortSlowConsumerStrategy,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock, _wakeup
 from pyjms.errors import (
     ConfigurationException,
     IllegalStateException,
@@ -15,6 +14,8 @@ from pyjms.errors import (
     InvalidSelectorException,
 )
 from pyjms.jms.destination import Queue, Topic
+from pyjms.runtime import clock as _clock
+from pyjms.runtime import event_loop as _wakeup
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.model import View
 from pyjms_broker.service import BrokerService

@@ -18,8 +18,7 @@ from pyjms.wire.openwire.commands import ConsumerControl, TransactionType, XATra
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 from pyjms_broker.management.model import View
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.slow_consumers import AbortSlowConsumerStrategy
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.raw import BrokerWith, RawClient, broker_with

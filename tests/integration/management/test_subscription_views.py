@@ -11,8 +11,7 @@ from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms_broker.management.model import View
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.raw import Connect, RawClient
 from tests.kit.stores.small import SMALL_SEGMENTS

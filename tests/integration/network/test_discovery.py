@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from pyjms._wakeup import spawn
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.runtime.event_loop import spawn
 from pyjms.transport import create_transport
 from pyjms.transport.discovery import DiscoveryAgent, DiscoveryListener, register_agent
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
-from pyjms_broker.network.discovered import MAXIMUM_FOUND
+from pyjms_broker.network.connector import MAXIMUM_FOUND
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.brokers.multicast import MemoryNetwork, memory_multicast, real_multicast

@@ -11,7 +11,7 @@ from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionInfo
 from pyjms_broker.network import NetworkConnectorAttributes
-from pyjms_broker.network.properties import read_properties_of, written_properties
+from pyjms_broker.network.attributes import read_properties_of, written_properties
 from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.brokers.security import simple, user
 from tests.kit.clients.raw import RawClient

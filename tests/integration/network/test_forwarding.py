@@ -17,8 +17,8 @@ from pyjms.wire.openwire.commands import (
     ConnectionInfo,
     RemoveSubscriptionInfo,
 )
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
 from tests.kit.brokers.networks import Network, forwarded

@@ -18,11 +18,10 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
 )
 from pyjms.wire.openwire.primitives import encode_text
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.network import NetworkConnectorAttributes
-from pyjms_broker.network.properties import written_properties
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.network.attributes import written_properties
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.clients.raw import RawClient

@@ -10,8 +10,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import AckType, BrokerId
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
 from pyjms_broker.service import BrokerService
 from tests.kit.brokers.networks import Network, forwarded

@@ -10,7 +10,7 @@ from pyjms.errors import DestinationDoesNotExistException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerInfo, DestinationInfo
 from pyjms.wire.openwire.primitives import decode_map
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.network import NetworkConnectorAttributes
 from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.waiting import until

@@ -10,7 +10,7 @@ import pytest
 from pytest_mock import MockerFixture
 from typer.testing import CliRunner
 
-from pyjms_broker.cli.create import create_instance
+from pyjms_broker.cli.config import create_instance
 from pyjms_broker.cli.main import app
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.brokers.commands import broker_process, free_port, listening_at, stopped

@@ -8,7 +8,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from pyjms_broker.cli.create import create_instance
+from pyjms_broker.cli.config import create_instance
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.brokers.commands import broker_process, listening_at, stopped

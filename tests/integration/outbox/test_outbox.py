@@ -24,7 +24,7 @@ from pyjms import (
 from pyjms.aio import JmsTemplate
 from pyjms.outbox import OutboxRelay, send, send_async
 from pyjms.outbox.inbox import OUTBOX_ID
-from pyjms.outbox.rows import OutboxRows
+from pyjms.outbox.relay import OutboxRows
 from pyjms.outbox.tables import OUTBOX
 from pyjms.testing.app import JmsTestApp
 from tests.kit.clients.queues import messages_in, texts_in

@@ -17,7 +17,7 @@ import pytest
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
-from pyjms.jms.transaction.xa import Xid
+from pyjms.jms.xa import Xid
 from pyjms.transport.uri import TransportURI
 from tests.kit.failures.cut_transfers import FAST, texts
 from tests.kit.failures.cutting_proxy import DIRECTIONS, CuttingProxy, cutting_proxy

@@ -8,11 +8,11 @@ import anyio
 import pytest
 
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import DeliveryMode
 from pyjms.jms.bodies import MapMessage
 from pyjms.jms.destination import Queue
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.template.template import JmsTemplate
 
 
 async def soon(receive: Any, *arguments: Any) -> Any:

@@ -10,8 +10,7 @@ import pytest
 from pyjms.errors import JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from tests.kit.stores.ranges import Broker, MakeBroker, RangesClient
 from tests.kit.waiting import until
 

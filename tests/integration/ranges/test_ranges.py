@@ -14,8 +14,8 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.region.queue.queue import Queue as BrokerQueue
+from pyjms_broker.policy.entry import PolicyMap
+from pyjms_broker.region.queue import Queue as BrokerQueue
 from tests.kit.brokers.internal_messages import store_internal
 from tests.kit.stores.ranges import MakeBroker
 from tests.kit.waiting import until

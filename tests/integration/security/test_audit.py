@@ -12,7 +12,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
 from pyjms_broker.management import Management
 from pyjms_broker.security.audit import acting_as
-from pyjms_broker.settings.plugins.authorization import AuditSettings, AuthorizationSettings
+from pyjms_broker.settings.plugins import AuditSettings, AuthorizationSettings
 from tests.kit.brokers.security import SecuredBroker, StartSecured, simple, user
 from tests.kit.clients.raw import RawClient
 

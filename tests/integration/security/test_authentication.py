@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from pyjms import _clock
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import ConnectionInfo, SessionInfo
 from pyjms_broker.security.passwords import ScryptHash, hash_password
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.plugins.security import PropertiesAuthenticationSettings
+from pyjms_broker.settings.plugins import PropertiesAuthenticationSettings
 from tests.kit.brokers.security import StartSecured, simple, user
 from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until

@@ -11,10 +11,10 @@ import pytest
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic, parse_destination
 from pyjms.wire.openwire.commands import AckType, DestinationInfo, RemoveSubscriptionInfo
-from pyjms_broker.ranges.queues import RANGES
+from pyjms_broker.filters.ranges.filter import RANGES
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
+from pyjms_broker.settings.plugins import AuthorizationSettings
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.brokers.security import SecuredBroker, StartSecured, simple, user
 from tests.kit.clients.raw import RawClient

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pyjms._yaml import decrypted, encrypted
+from pyjms.configuration import decrypted, encrypted
 from pyjms.errors import ConfigurationException
-from pyjms_broker.security.login_config import parse_login_config
+from pyjms_broker.security.jaas import parse_login_config
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.plugins.security import (
+from pyjms_broker.settings.plugins import (
     PropertiesAuthenticationSettings,
     SimpleAuthenticationSettings,
 )

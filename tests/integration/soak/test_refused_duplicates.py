@@ -12,8 +12,7 @@ import anyio
 from pyjms.aio import AcknowledgeMode
 from pyjms.wire.openwire.commands import MessageAck
 from pyjms_broker.policy.dead_letter import IndividualDeadLetterStrategy
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from tests.kit.failures.cutting_proxy import TO_BROKER, CuttingProxy, cutting_proxy, of_type
 from tests.kit.soak.account import Account, Finding

@@ -20,7 +20,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from pyjms.spark.java import find_java
+from pyjms.spark.session import find_java
 from tests.kit.runs.parallel import SPARK_CLUSTER
 from tests.kit.spark.brokers import SparkBroker
 from tests.kit.spark.runs import RunDriver

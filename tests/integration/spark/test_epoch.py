@@ -10,9 +10,9 @@ from pyspark.sql import Row
 
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.bodies import TextMessage
-from pyjms.spark.jms.connections import close_connections, run_blocking
-from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.sink.epoch import discard, publish, stage_rows
+from pyjms.spark.connections import close_connections, run_blocking
+from pyjms.spark.options import JmsOptions
+from pyjms.spark.sink import discard, publish, stage_rows
 from tests.kit.spark.brokers import SparkBroker
 
 

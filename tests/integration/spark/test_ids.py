@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 from pyspark.sql import Row
 
-from pyjms.spark.jms.connections import close_connections, run_blocking
-from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.sink.sending import send_rows
-from pyjms.spark.jms.sink.writers import row_converter
+from pyjms.spark.connections import close_connections, run_blocking
+from pyjms.spark.options import JmsOptions
+from pyjms.spark.sink import row_converter, send_rows
 from tests.kit.spark.brokers import SparkBroker
 
 TEXTS = [f"m{number}" for number in range(100)]

@@ -11,12 +11,11 @@ import pytest
 from pyspark.sql import Row
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.spark.jms.connections import close_connections, run_blocking
-from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.sink.epoch import publish, stage_rows
-from pyjms.spark.jms.spool.puller import Puller
-from pyjms.spark.jms.spool.segments import Spool
-from pyjms.spark.jms.streaming import BatchLimit
+from pyjms.spark.connections import close_connections, run_blocking
+from pyjms.spark.offsets import BatchLimit
+from pyjms.spark.options import JmsOptions
+from pyjms.spark.sink import publish, stage_rows
+from pyjms.spark.spool import Puller, Spool
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.failures.cut_transfers import FAST, POINTS, texts

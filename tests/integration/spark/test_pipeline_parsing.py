@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyspark.sql import SparkSession
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.columns import MESSAGE_COLUMNS, ddl
-from pyjms.spark.pipeline.schema.parsing import REASON, parse, schema_type
+from pyjms.spark.pipeline.parsing import REASON, parse, schema_type
+from pyjms.spark.rows import MESSAGE_COLUMNS, ddl
 
 pytestmark = pytest.mark.timeout(300)
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.execution.plans import stateful_operators
-from pyjms.spark.pipeline.execution.query import PipelineLocation, start_query
+from pyjms.spark.pipeline.query import PipelineLocation, start_query, stateful_operators
 
 pytestmark = pytest.mark.timeout(300)
 Refused = Callable[..., str]

@@ -12,13 +12,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.jms.destination import Queue
-from pyjms.spark.jms.batch import BrowseReader
-from pyjms.spark.jms.connections import close_connections, run_blocking
-from pyjms.spark.jms.drain import DRAIN_FILE
-from pyjms.spark.jms.options import read_options
-from pyjms.spark.jms.ranges.stream import RangeStreamReader
-from pyjms.spark.jms.source import JmsStreamReader
-from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms.spark.connections import close_connections, run_blocking
+from pyjms.spark.drain import DRAIN_FILE
+from pyjms.spark.options import read_options
+from pyjms.spark.ranges import RangeStreamReader
+from pyjms.spark.source import BrowseReader, JmsStreamReader
+from pyjms.spark.spool import SpoolStreamReader
 from pyjms_broker.api.context import ConnectionContext
 from tests.kit.spark.brokers import SparkBroker
 

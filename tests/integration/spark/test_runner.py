@@ -21,9 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.settings import PyjmsSettings
 from pyjms.spark import Pipeline, jms_pipeline
-from pyjms.spark.pipeline.execution.failures import find_open_batch
-from pyjms.spark.pipeline.execution.runner import PipelineRunner
-from pyjms.spark.pipeline.reporting.events import (
+from pyjms.spark.pipeline.events import (
     BatchFinished,
     PipelineDrained,
     PipelineEvent,
@@ -32,7 +30,9 @@ from pyjms.spark.pipeline.reporting.events import (
     PipelineStarted,
     Range,
 )
-from pyjms.spark.pipeline.reporting.status import STATUS_FILE, read_status
+from pyjms.spark.pipeline.failures import find_open_batch
+from pyjms.spark.pipeline.reports import STATUS_FILE, read_status
+from pyjms.spark.pipeline.run import PipelineRunner
 from pyjms.testing.spark import PipelineRun
 from tests.kit.runs.parallel import SPARK_DRIVERS
 from tests.kit.spark.brokers import SparkBroker

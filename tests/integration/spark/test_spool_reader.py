@@ -13,13 +13,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms.errors import ConfigurationException, IllegalStateException
-from pyjms.spark.jms import connections
-from pyjms.spark.jms.connections import close_connections, run_blocking
-from pyjms.spark.jms.options import read_options
-from pyjms.spark.jms.spool.late_ids import LateIds
-from pyjms.spark.jms.spool.lock import SpoolLock
-from pyjms.spark.jms.spool.segments import Spool
-from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms.spark import connections
+from pyjms.spark.connections import close_connections, run_blocking
+from pyjms.spark.options import read_options
+from pyjms.spark.spool import LateIds, Spool, SpoolLock, SpoolStreamReader
 from tests.kit.spark.brokers import SparkBroker
 
 TEXTS = [f"m{number}" for number in range(50)]

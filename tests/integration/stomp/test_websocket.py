@@ -12,8 +12,7 @@ from websockets.asyncio.client import connect as websocket_client
 from websockets.typing import Subprotocol
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
-from pyjms.wire.stomp.format import StompFormat
-from pyjms.wire.stomp.frames import Frame
+from pyjms.wire.stomp import Frame, StompFormat
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 

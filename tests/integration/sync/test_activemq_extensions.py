@@ -18,8 +18,8 @@ from pyjms import (
     RequestTimeoutException,
     TextMessage,
 )
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.service import BrokerService
 from tests.kit.waiting import LONGEST_WAIT
 

@@ -26,8 +26,8 @@ from pyjms import (
     TransactionAwareConnectionFactoryProxy,
     UserCredentialsConnectionFactoryAdapter,
 )
-from pyjms._forwarding import DelegatedAttribute
 from pyjms.jms import api
+from pyjms.runtime.forwarding import DelegatedAttribute
 
 _numbers = itertools.count(1)
 

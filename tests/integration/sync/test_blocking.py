@@ -29,8 +29,7 @@ from pyjms import (
     UnsupportedOperationException,
     aio,
 )
-from pyjms.sync.portal import call_on_loop
-from pyjms.sync.shared_loop import shared_loop
+from pyjms.sync.portal import call_on_loop, shared_loop
 
 _numbers = itertools.count(1)
 
@@ -278,7 +277,7 @@ def test_a_container_calls_plain_functions(factory: ConnectionFactory) -> None:
 
 
 async def test_on_the_loop_that_does_the_work_it_raises(anyio_backend: str) -> None:
-    from pyjms._wakeup import LoopHandle
+    from pyjms.runtime.event_loop import LoopHandle
 
     with pytest.raises(IllegalStateException, match="would never return"):
         call_on_loop(LoopHandle(), anyio.lowlevel.checkpoint)

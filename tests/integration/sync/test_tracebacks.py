@@ -87,7 +87,7 @@ def test_a_block_that_fails_keeps_the_frames_of_the_caller() -> None:
 
 
 def test_a_defect_of_ours_keeps_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyjms.core.template import JmsTemplate as CoreTemplate
+    from pyjms.template.template import JmsTemplate as CoreTemplate
 
     async def broken(self: object, *args: object) -> None:
         assert not self, "a defect"

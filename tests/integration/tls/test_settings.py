@@ -14,8 +14,8 @@ import pytest
 import yaml
 from anyio.streams.tls import TLSAttribute
 
+from pyjms.app.factories import native_connection_factory
 from pyjms.client.factory import ConnectionFactory
-from pyjms.container.factories import native_connection_factory
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings import load_settings
 from pyjms.transport.tls import SERVER_TLS, read_client_tls, read_server_tls

@@ -12,9 +12,9 @@ import pytest
 from httpx import AsyncClient
 
 from pyjms_broker.service import BrokerService
-from pyjms_broker.store.memory.stores import MemoryPersistenceAdapter
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from pyjms_broker.web import WebConfiguration
-from pyjms_broker.web.observation.metrics import BROKER_METRICS, DESTINATION_METRICS
+from pyjms_broker.web.metrics import BROKER_METRICS, DESTINATION_METRICS
 from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until
 from tests.kit.web.sites import web_broker

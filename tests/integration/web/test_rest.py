@@ -12,11 +12,10 @@ from pyjms.aio import ConnectionFactory, JmsTemplate, TextMessage
 from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.clock import VirtualClock
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.settings.plugins.authorization import AuthorizationSettings
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from pyjms_broker.settings.plugins import AuthorizationSettings
 from pyjms_broker.web.errors import WebError
-from pyjms_broker.web.rest.clients import ClientName, RestClients
+from pyjms_broker.web.rest import ClientName, RestClients
 from pyjms_broker.web.user import NOBODY
 from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until

@@ -20,8 +20,7 @@ from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.web import Access, WebConfiguration
-from pyjms_broker.web.context import WebContext
-from pyjms_broker.web.sessions import Sessions
+from pyjms_broker.web.context import Sessions, WebContext
 from pyjms_broker.web.user import WebUser
 from tests.kit.brokers.security import simple, user
 from tests.kit.web.sites import web_broker

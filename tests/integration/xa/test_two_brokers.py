@@ -15,7 +15,7 @@ import pytest
 
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import XAException
-from pyjms.jms.transaction.xa import Xid
+from pyjms.jms.xa import Xid
 from tests.kit.clients.messages import send_texts, take_texts
 from tests.kit.processes.children import BrokerProcess, OurBroker, environment
 from tests.kit.recipes import recipe_files

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import ConnectionFailedException
+from pyjms.runtime import clock as _clock
 from pyjms.transport import registry
-from pyjms.transport.mock import MockTransport
+from pyjms.transport.mock import MockTransport, plain_response
 from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
-from pyjms.transport.openwire.mock import plain_response
 from pyjms.transport.options import check_known
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import Command, ConnectionInfo, ExceptionResponse, Throwable

@@ -7,7 +7,7 @@ import itertools
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_text
-from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.service import BrokerService
 
 _numbers = itertools.count(1)

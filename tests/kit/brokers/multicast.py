@@ -14,8 +14,12 @@ import anyio
 import pytest
 
 from pyjms.transport.discovery import register_agent
-from pyjms.transport.discovery.multicast import MulticastAgent, multicast_agent
-from pyjms.transport.discovery.options import MulticastOptions, read_multicast_options
+from pyjms.transport.multicast import (
+    MulticastAgent,
+    MulticastOptions,
+    multicast_agent,
+    read_multicast_options,
+)
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["GroupMember", "MemoryNetwork", "memory_multicast", "real_multicast"]

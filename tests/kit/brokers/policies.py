@@ -10,10 +10,9 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
-from pyjms_broker.api.recovery import SubscriptionRecoveryPolicy
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from pyjms_broker.api.policies import SubscriptionRecoveryPolicy
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from pyjms_broker.policy.eviction import ConstantPendingMessageLimitStrategy
 from pyjms_broker.policy.recovery import (
     FixedCountSubscriptionRecoveryPolicy,
     FixedSizedSubscriptionRecoveryPolicy,

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue
+from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,
@@ -33,8 +33,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import encode_map, encode_text
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.message import (
     MessageReference,
     OperationContext,
@@ -43,13 +42,13 @@ from pyjms_broker.api.message import (
     SubscriptionKey,
 )
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.region.flow.selector_meter import SelectorMeter
-from pyjms_broker.region.flow.system_usage import SystemUsage
-from pyjms_broker.region.queue.queue import Queue as BrokerQueue
+from pyjms_broker.filters.transactions import LocalTransaction
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from pyjms_broker.region.queue import Queue as BrokerQueue
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.region.topic.topic import Topic as BrokerTopic
+from pyjms_broker.region.selector_meter import SelectorMeter
+from pyjms_broker.region.system_usage import SystemUsage
+from pyjms_broker.region.topic import Topic as BrokerTopic
 from pyjms_broker.store.api import Positions, StoreState
 from pyjms_broker.store.memory import (
     MemoryMessageStore,
@@ -57,7 +56,6 @@ from pyjms_broker.store.memory import (
     MemoryTopicMessageStore,
 )
 from pyjms_broker.store.temp import TempStore
-from pyjms_broker.transaction.base import LocalTransaction
 
 
 class ManualClock:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.aio import ConnectionFactory
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from tests.kit.stores.small import SMALL_SEGMENTS

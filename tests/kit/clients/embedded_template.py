@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.core.template import JmsTemplate
+from pyjms.template.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.testing import EmbeddedTestBroker
 

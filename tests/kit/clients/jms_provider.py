@@ -15,8 +15,6 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import (
     ConnectionFailedException,
@@ -31,6 +29,8 @@ from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMess
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Message
 from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, spawn
 
 MAX_DELIVERIES = 7
 SELECTOR = re.compile(r"\s*(\w+)\s*=\s*'(.*)'\s*")

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
 from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
@@ -38,9 +38,9 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
 )
 from pyjms.wire.openwire.primitives import encode_text
+from pyjms_broker.filters.virtual_topics import VirtualDestination
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
-from pyjms_broker.virtual.interceptor import VirtualDestination
 
 _numbers = itertools.count(1)
 

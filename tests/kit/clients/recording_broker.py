@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
+from pyjms.runtime import clock as _clock
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire.correlator import ResponseCorrelator
-from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
+from pyjms.transport.writer import UnsentBudget
+from pyjms.wire.limits import FrameBudget
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerId,
@@ -27,17 +28,14 @@ from pyjms.wire.openwire.commands import (
     SessionId,
     SessionInfo,
 )
-from pyjms.wire.openwire.frame_budget import FrameBudget
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
-from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.connector.base import AcceptedBridge
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.openwire import BrokerConnection
-from pyjms_broker.connector.vm.connector import VmConnector
-from pyjms_broker.connector.vm.transport import VmTransport
+from pyjms_broker.connector.vm.connector import VmConnector, VmTransport
+from pyjms_broker.filters.stop_guard import ErrorBroker
 
 
 def _recorded(name: str) -> Callable[..., object]:

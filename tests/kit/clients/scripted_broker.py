@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 import pytest
 from anyio.lowlevel import checkpoint
 
+from pyjms.client.browser import ActiveMQMessageConsumer
 from pyjms.client.connection import ActiveMQConnection
-from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.mock import MockTransport
-from pyjms.transport.openwire.mock import find
+from pyjms.transport.mock import MockTransport, find
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     Command,

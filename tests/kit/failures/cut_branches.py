@@ -11,12 +11,10 @@ from typing import Any
 import anyio
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.xa import XAConnectionFactory
-from pyjms.client.xa.connection import ActiveMQXAConnection
-from pyjms.client.xa.session import ActiveMQXASession
+from pyjms.client.xa import ActiveMQXAConnection, ActiveMQXASession, XAConnectionFactory
 from pyjms.errors import JMSException, XAException
 from pyjms.jms.bodies import TextMessage
-from pyjms.jms.transaction.xa import Xid
+from pyjms.jms.xa import Xid
 from tests.kit.failures.cut_transfers import (
     BRANCH_POINTS,
     DEAD_LETTERS,

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider, Waker
 

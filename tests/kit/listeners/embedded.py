@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
-from pyjms.core.template import JmsTemplate
-from pyjms.listener.container.default import DefaultMessageListenerContainer
-from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.listener.simple_container import SimpleMessageListenerContainer
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.testing import EmbeddedTestBroker
 

@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.core.template import JmsTemplate
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 from tests.kit.clients.remote import RemoteClient
 from tests.kit.failures.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.kit.listeners.embedded import KINDS, Diary

@@ -7,8 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from pyjms.cli.extensions import mount_commands
-from pyjms.cli.main import app
+from pyjms.cli.main import app, mount_commands
 
 __all__ = ["Result", "objects", "pyjms"]
 

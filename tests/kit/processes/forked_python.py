@@ -31,7 +31,7 @@ __all__ = ["run_python"]
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PRELOADED: Final = (
-    "pyjms.app",
+    "pyjms.app.application",
     "pyjms.cli.main",
     "pyjms.aio",
     "pyjms_broker.cli.main",

@@ -19,26 +19,29 @@ ALLOWED: Final = (
     # short writes of log records to standard error; applications configure their own handlers
     ("logging/__init__.py", ("handle",)),
     # once, before the broker accepts connections: the lock file, its folder, settings, plug-ins
-    ("pyjms_broker/store/file_lock.py", ("acquire", "release", "keep_alive")),
-    ("pyjms_broker/store/jdbc/execution/database.py", ("__init__",)),
+    ("pyjms_broker/store/files.py", ("acquire", "release", "keep_alive")),
+    ("pyjms_broker/store/jdbc/database.py", ("__init__",)),
     ("pyjms_broker/entry_points.py", ("installed",)),
     ("pyjms_broker/service/usage_limits.py", ("check_disk", "check_memory")),
-    ("pyjms/transport/openwire/wire_formats.py", ("_installed_factory",)),
-    ("pyjms/_yaml/reader.py", ("read_yaml",)),
+    ("pyjms/transport/openwire/options.py", ("_installed_factory",)),
+    ("pyjms/configuration/reader.py", ("read_yaml",)),
     # where an application does not start: the current folder, to name a file below it
-    ("pyjms/container/handler_problems.py", ("_location",)),
+    ("pyjms/app/endpoints.py", ("_location",)),
     ("pyjms/selector/parser.py", ("_lark",)),  # the grammar, once a process
     ("pyjms/support/embedded_broker.py", ("embedded_broker",)),
     # pages of indexes in local SQLite files without a sync, for the most part from its page cache
-    ("pyjms_broker/store/kahadb/index/database/connections.py", ("rows",)),
-    ("pyjms_broker/store/jobs/index.py", ("_open", "add", "clear", "commit", "count", "get")),
-    ("pyjms_broker/store/jobs/index.py", ("in_segments_up_to", "jobs", "remove", "remove_range")),
-    ("pyjms_broker/store/jobs/index.py", ("reschedule", "schedulers")),
+    ("pyjms_broker/store/kahadb/index/database.py", ("rows",)),
+    ("pyjms_broker/store/jobs/scheduler.py", ("_open", "add", "clear", "commit", "count", "get")),
+    (
+        "pyjms_broker/store/jobs/scheduler.py",
+        ("in_segments_up_to", "jobs", "remove", "remove_range"),
+    ),
+    ("pyjms_broker/store/jobs/scheduler.py", ("reschedule", "schedulers")),
     # a batch of the journal, where the disk was quicker than a change of threads (inline writes)
     ("pyjms_broker/store/journal/disk.py", ("write", "sync")),
     # a cursor reads its next page where it dispatches: the store's reads are no coroutines
-    ("pyjms_broker/store/jdbc/execution/database.py", ("read", "file_size")),
-    ("pyjms_broker/store/temp/files.py", ("read",)),
+    ("pyjms_broker/store/jdbc/database.py", ("read", "file_size")),
+    ("pyjms_broker/store/temp.py", ("read",)),
     ("pyjms_broker/store/journal/disk.py", ("read",)),
 )
 """Files and functions that may block the loop, and why."""

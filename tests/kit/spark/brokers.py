@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from pyjms import Connection, ConnectionFactory
-from pyjms.sync.portal import call_on_loop
-from pyjms.sync.shared_loop import shared_loop
+from pyjms.sync.portal import call_on_loop, shared_loop
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.messages import send_texts, take_texts
 from tests.kit.processes.children import BrokerProcess

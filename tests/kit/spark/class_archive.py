@@ -12,7 +12,7 @@ import shutil
 import sys
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.java import find_java
+from pyjms.spark.session import find_java
 from tests.kit.servers.java_programs import ROOT, kept
 
 ARCHIVE = "spark.jsa"

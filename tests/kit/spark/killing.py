@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyjms import _wakeup
 from pyjms.errors import JMSException, JMSSecurityException
+from pyjms.runtime import event_loop as _wakeup
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionInfo,
@@ -24,13 +24,11 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.ranges.filter import RangesBroker
-from pyjms_broker.ranges.queues import RANGES
+from pyjms_broker.filters.ranges.filter import RANGES, RangesBroker
 
 Act = Callable[[ConnectionContext], None]
 TEXTS = [f"m{number}" for number in range(200)]

@@ -13,8 +13,7 @@ from anyio.abc import ByteStream
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode
-from pyjms.wire.stomp.format import StompFormat
-from pyjms.wire.stomp.frames import Frame
+from pyjms.wire.stomp import Frame, StompFormat
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 

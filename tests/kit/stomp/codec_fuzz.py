@@ -8,9 +8,8 @@ from __future__ import annotations
 import random
 import sys
 
-from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
-from pyjms.wire.stomp.format import StompFormat
-from pyjms.wire.stomp.frames import VERSIONS
+from pyjms.wire.limits import FrameBudget, UnfinishedFrame
+from pyjms.wire.stomp import VERSIONS, StompFormat
 
 LIMIT = 2000
 PARTS = [

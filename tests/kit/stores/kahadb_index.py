@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pyjms.wire.kahadb.commands import KahaDestination
 from pyjms.wire.kahadb.journal import Location
-from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms_broker.store.kahadb.index import DestinationIndex, StoreIndex, TopicIndex
 
 QUEUE = KahaDestination(0, "orders")

@@ -25,7 +25,7 @@ from pyjms_broker.api.message import MessageReference, OperationContext, Subscri
 from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from pyjms_broker.store.kahadb.recovery import OUR_INDEX
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from tests.kit.stores.simulated_disk import SimulatedDisk
 

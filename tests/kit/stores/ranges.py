@@ -19,8 +19,7 @@ from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 from pyjms.wire.kahadb.frames import decode_message
 from pyjms.wire.openwire.primitives import decode_text
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.settings import JDBCSettings

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaCommand
 from pyjms.wire.kahadb.journal import encode_batch, segment_name
-from pyjms.wire.kahadb.structures import KahaCommand
 
 WriteSegment = Callable[[int, Sequence[Sequence[KahaCommand]]], Path]
 

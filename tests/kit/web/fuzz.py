@@ -22,12 +22,12 @@ from urllib.parse import quote, urlencode
 import anyio
 from anyio.lowlevel import checkpoint
 
-from pyjms import _clock
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.runtime import clock as _clock
 from pyjms_broker.management import Management
 from pyjms_broker.service import BrokerService
 from tests.kit.brokers.security import simple, user

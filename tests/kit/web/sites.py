@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 
 from pyjms_broker.service import BrokerService
 from pyjms_broker.web import WebConfiguration
-from pyjms_broker.web import parts as web_parts
+from pyjms_broker.web import server as web_parts
 from pyjms_broker.web.context import WebContext
 
 _numbers = itertools.count(1)

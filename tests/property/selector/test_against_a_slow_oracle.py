@@ -240,7 +240,7 @@ def calculated(operator: str, left: Any, right: Any) -> object:
 
 
 def java(value: float) -> str:
-    from pyjms.jms.numbers import float_text
+    from pyjms.jms.conversions import float_text
 
     return float_text(value, single=isinstance(value, Float))
 

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
     rule,
 )
 
+from pyjms.wire.kahadb.commands import DestinationType, KahaDestination
 from pyjms.wire.kahadb.journal import Location
-from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index import IndexCheckpoint, IndexEntry, StoreIndex, TopicIndex
 from tests.kit.properties import examples

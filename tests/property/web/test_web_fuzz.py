@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms_broker.management.errors import ManagementException
-from pyjms_broker.web.jolokia.requests import JolokiaRequest, from_json, from_path, split_path
+from pyjms_broker.web.jolokia import JolokiaRequest, from_json, from_path, split_path
 from tests.kit.web.fuzz import KINDS, run
 
 

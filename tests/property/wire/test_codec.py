@@ -31,8 +31,8 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     WireFormatInfo,
     contents,
-    kinds,
 )
+from pyjms.wire.openwire.commands import base as kinds
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings

@@ -10,19 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import RemoteProtocolError
-from pyjms.wire.kahadb.codec import decode_command, encode_command
+from pyjms.wire.kahadb.codec import (
+    decode_command,
+    encode_command,
+    encode_varint,
+    read_varint,
+    to_signed,
+)
 from pyjms.wire.kahadb.commands import (
     COMMANDS,
-)
-from pyjms.wire.kahadb.frames import decode_ack, decode_message, decode_subscription_info
-from pyjms.wire.kahadb.journal import END_MARKER, SegmentCursor, encode_batch, preallocation
-from pyjms.wire.kahadb.protobuf import encode_varint, read_varint, to_signed
-from pyjms.wire.kahadb.reader import SegmentReader
-from pyjms.wire.kahadb.structures import (
     FieldKind,
     KahaStructure,
     fields_of,
 )
+from pyjms.wire.kahadb.frames import decode_ack, decode_message, decode_subscription_info
+from pyjms.wire.kahadb.journal import END_MARKER, SegmentCursor, encode_batch, preallocation
+from pyjms.wire.kahadb.segments import SegmentReader
 from tests.kit.properties import examples
 
 few = examples(75)

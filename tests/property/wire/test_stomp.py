@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms.wire.stomp.format import StompFormat
-from pyjms.wire.stomp.frames import Frame, can_be_header
+from pyjms.wire.stomp import Frame, StompFormat, can_be_header
 from tests.kit.stomp.codec_fuzz import run
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

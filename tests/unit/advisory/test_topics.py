@@ -6,9 +6,9 @@ import pytest
 
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
-from pyjms_broker.advisory import topics
-from pyjms_broker.advisory.consumers import AdvisoryConsumers
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.filters import advisory_topics as topics
+from pyjms_broker.filters.advisories import AdvisoryConsumers
+from pyjms_broker.policy.entry import PolicyMap
 
 
 @pytest.mark.parametrize(

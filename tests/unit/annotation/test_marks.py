@@ -17,10 +17,8 @@ from pyjms import (
     on_startup,
     send_to,
 )
-from pyjms.annotation.jms_listener import listener_marks
-from pyjms.annotation.params import MISSING, Header
-from pyjms.annotation.send_to import send_to_destination
-from pyjms.lifecycle import hook_kind
+from pyjms.app.lifecycle import hook_kind
+from pyjms.listener.annotation import MISSING, Header, listener_marks, send_to_destination
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 

@@ -12,10 +12,9 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand
-from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, encode_batch, segment_name
-from pyjms.wire.kahadb.reader import SegmentReader
-from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms.wire.kahadb.segments import JournalFiles, SegmentReader
+from pyjms_broker.store.files import SharedFileLock
 
 Run = Callable[..., Any]
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pyjms_broker.cli.log_format import LineFormatter
+from pyjms_broker.cli.start import LineFormatter
 
 FORMATTER = LineFormatter("%(levelname)s %(message)s")
 

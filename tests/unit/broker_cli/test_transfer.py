@@ -15,7 +15,7 @@ from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.kahadb.frames import encode_message as frame_of
 from pyjms.wire.openwire.commands import ActiveMQMessage, ActiveMQTextMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
-from pyjms_broker.service.transfer.message_fields import decode_message, encode_message
+from pyjms_broker.cli.message_file import decode_message, encode_message
 
 Run = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pyjms.cli.extensions import mount_commands, only_named
+from pyjms.cli.main import mount_commands, only_named
 from pyjms.errors import ConfigurationException
 
 

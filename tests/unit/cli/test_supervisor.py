@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pyjms.cli.workers.supervisor import Supervisor
+from pyjms.cli.supervisor import Supervisor
 from tests.kit.waiting import until
 
 WORKER = """\

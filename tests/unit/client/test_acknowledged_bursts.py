@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import (
     AckType,

@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
+from pyjms.client.destination_options import CONSUMER_OPTIONS, PRODUCER_OPTIONS, WITHOUT_EFFECT
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options.destination_options import (
-    CONSUMER_OPTIONS,
-    PRODUCER_OPTIONS,
-    WITHOUT_EFFECT,
-)
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ConsumerInfo, ProducerInfo
 from tests.kit.clients.scripted_broker import Peer
@@ -39,7 +35,7 @@ SENT = {
 
 _numbers = itertools.count(1)
 UNPREFIXED = "options begin with consumer. or producer."
-LOGGER = "pyjms.client.options.destination_options"
+LOGGER = "pyjms.client.destination_options"
 
 
 async def sent(peer: Peer, query: str, name: str = "t") -> dict[str, Any]:

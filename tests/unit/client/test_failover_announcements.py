@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
+from pyjms.runtime import clock as _clock
 from pyjms.transport import registry
 from pyjms.wire.openwire.commands import ConnectionControl
 from tests.kit.brokers.fake import FakeBrokers, brokers

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
-from pyjms.transport.failover.options import FAILOVER
+from pyjms.runtime import clock as _clock
+from pyjms.transport.failover.brokers import FAILOVER
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionControl, ProducerInfo
 from tests.kit.brokers.fake import FakeBrokers, brokers
 from tests.kit.clients.scripted_broker import clock

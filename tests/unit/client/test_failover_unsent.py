@@ -9,13 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConnectionFailedException, JMSException
-from pyjms.transport.failover.options import FailoverOptions
-from pyjms.transport.failover.state import ClientState
-from pyjms.transport.failover.transactions import OpenTransactions
+from pyjms.runtime import clock as _clock
+from pyjms.transport.failover.brokers import FailoverOptions
+from pyjms.transport.failover.state import ClientState, OpenTransactions
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,

@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic
+from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, ConsumerInfo
 from tests.kit.brokers.fake import FakeBrokers, FakeTransport, brokers
 from tests.kit.clients.scripted_broker import clock

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options.client_options import IGNORED, JMS_OPTIONS
+from pyjms.client.options import IGNORED, JMS_OPTIONS
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
-from pyjms.transport.openwire.mock import find
+from pyjms.runtime import clock as _clock
+from pyjms.transport.mock import find
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     Command,

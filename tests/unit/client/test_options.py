@@ -12,14 +12,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import PrefetchPolicy
-from pyjms.client.options.client_options import (
-    IGNORED,
-    JMS_OPTIONS,
-    ClientOptions,
-    apply_options,
-)
-from pyjms.client.options.keywords import ClientKeywords
+from pyjms.client.keywords import ClientKeywords
+from pyjms.client.options import IGNORED, JMS_OPTIONS, ClientOptions, PrefetchPolicy, apply_options
 from pyjms.errors import ConfigurationException
 from tests.kit.data import SPECIFICATION
 

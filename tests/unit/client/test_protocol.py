@@ -20,7 +20,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import Message
-from pyjms.jms.transaction.synchronization import LocalTransactionEventListener, Synchronization
+from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,

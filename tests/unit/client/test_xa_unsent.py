@@ -11,7 +11,7 @@ import pytest
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import XAException
 from pyjms.jms.destination import Queue
-from pyjms.jms.transaction.xa import Xid
+from pyjms.jms.xa import Xid
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     Command,

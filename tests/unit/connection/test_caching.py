@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
+from pyjms.template.template import JmsTemplate
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",

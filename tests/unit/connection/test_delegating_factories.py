@@ -14,7 +14,7 @@ from pyjms.aio import (
     TransactionAwareConnectionFactoryProxy,
     TransactionInProgressException,
 )
-from pyjms.core.resources import BoundResource, bind
+from pyjms.template.resources import BoundResource, bind
 from tests.kit.clients.jms_provider import JmsProvider
 
 

@@ -9,12 +9,14 @@ import anyio
 import pytest
 
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.credentials import UserCredentialsConnectionFactoryAdapter
-from pyjms.connection.delegating_factory import DelegatingConnectionFactory
+from pyjms.connection.delegating import (
+    DelegatingConnectionFactory,
+    UserCredentialsConnectionFactoryAdapter,
+)
 from pyjms.connection.single import SingleConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
+from pyjms.template.template import JmsTemplate
 from tests.kit.clients.jms_provider import JmsProvider
 
 CALLS = (

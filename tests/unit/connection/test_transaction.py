@@ -7,10 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.connection.transaction import JmsTransactionManager, Propagation
-from pyjms.core.resources import BoundResource, bind, bound
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import (
     IllegalStateException,
     JMSException,
@@ -18,6 +15,9 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms.bodies import TextMessage
+from pyjms.runtime import clock as _clock
+from pyjms.template.resources import BoundResource, bind, bound
+from pyjms.template.template import JmsTemplate
 
 CALLS = {
     "ConnectionFactory.createConnection": 1, "Connection.createSession": 1,

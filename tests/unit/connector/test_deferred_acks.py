@@ -12,7 +12,7 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     RemoveInfo,
 )
-from pyjms_broker.connector.openwire.deferred_acks import DeferredAcks
+from pyjms_broker.connector.openwire.connection import DeferredAcks
 
 
 class Turning(MockTransport):

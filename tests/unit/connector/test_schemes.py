@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import ConfigurationException
-from pyjms.transport.unsupported import UNSUPPORTED
+from pyjms.transport.registry import UNSUPPORTED
 from pyjms.transport.uri import COMPOSITE_SCHEMES
 from pyjms_broker.service import BrokerService
 

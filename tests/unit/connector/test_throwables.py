@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms import errors
-from pyjms.transport.openwire.remote_errors import from_throwable
+from pyjms.transport.openwire.correlator import from_throwable
 from pyjms_broker.connector.openwire.throwables import to_throwable
 
 

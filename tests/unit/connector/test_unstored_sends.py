@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
-from pyjms_broker.connector.unstored_sends import UnstoredSends
+from pyjms_broker.connector.connection_registry import UnstoredSends
 
 ONE, TWO = ProducerId("c1", 1, 1), ProducerId("c1", 2, 1)
 

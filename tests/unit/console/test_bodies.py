@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
 )
 from pyjms.wire.openwire.primitives import encode_map, encode_text
-from pyjms_broker.console.model.bodies import LIMIT, read_body
+from pyjms_broker.console.model.messages import LIMIT, read_body
 
 KINDS = (
     *(ActiveMQTextMessage, ActiveMQBytesMessage, ActiveMQMapMessage),

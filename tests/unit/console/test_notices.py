@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms_broker.console.notices import Notice, Notices
+from pyjms_broker.console.console import Notice, Notices
 
 DONE = Notice("done")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_broker.console.chart import chart_of
-from pyjms_broker.console.model.rates import HISTORY, Rates
+from pyjms_broker.console.chart import HISTORY, Rates, chart_of
 
 
 class Clock:

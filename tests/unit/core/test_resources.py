@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.core.resources import BoundResource, bind, bound, unbound
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import TransactionRolledBackException
+from pyjms.runtime import clock as _clock
+from pyjms.template.resources import BoundResource, bind, bound, unbound
+from pyjms.template.template import JmsTemplate
 
 
 @pytest.fixture

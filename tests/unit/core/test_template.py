@@ -9,9 +9,6 @@ import anyio
 import pytest
 
 from pyjms import errors
-from pyjms.core import resources
-from pyjms.core.settings import TemplateOptions
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import (
     DestinationResolutionException,
@@ -25,6 +22,9 @@ from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import Message
 from pyjms.support.converter import DefaultMessageConverter, SimpleMessageConverter
 from pyjms.support.qos import QosSettings
+from pyjms.template import resources
+from pyjms.template.settings import TemplateOptions
+from pyjms.template.template import JmsTemplate
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",

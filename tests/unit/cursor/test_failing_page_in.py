@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from pyjms_broker.api.message import Position
-from pyjms_broker.cursor.spilling import PrioritizedSpillingCursor
-from pyjms_broker.cursor.store_source import PrioritizedStoreSource, StoreSource
+from pyjms_broker.cursor.spilling import (
+    PrioritizedSpillingCursor,
+    PrioritizedStoreSource,
+    StoreSource,
+)
 
 
 class Store:

@@ -9,9 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyjms_broker.api.message import Position, StoredMessage
-from pyjms_broker.cursor.sources import MemorySource
-from pyjms_broker.cursor.spilling import MOST_CACHED, PrioritizedSpillingCursor, SpillingCursor
-from pyjms_broker.cursor.store_source import PrioritizedStoreSource, StoreSource
+from pyjms_broker.cursor.spilling import (
+    MOST_CACHED,
+    MemorySource,
+    PrioritizedSpillingCursor,
+    PrioritizedStoreSource,
+    SpillingCursor,
+    StoreSource,
+)
 
 
 class Waiting:

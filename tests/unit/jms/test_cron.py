@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from pyjms.jms.cron import normalized_cron
-from pyjms_broker.scheduler.cron import next_tick
+from pyjms_broker.filters.scheduler.cron import next_tick
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from pyjms.errors import MessageFormatException
-from pyjms.jms.bodies import MapMessage, TextMessage
+from pyjms.jms.bodies import MapMessage, StreamMessage, TextMessage
 from pyjms.jms.message import Message
-from pyjms.jms.stream_message import StreamMessage
 
 
 class Order:

@@ -11,12 +11,12 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from pyjms._wakeup import LoopHandle
-from pyjms.core.callback_threads import call_in_thread
-from pyjms.core.workers import Worker, call_in_worker, current_worker
 from pyjms.errors import IllegalStateException, ResourceAllocationException
-from pyjms.listener.handler.message_listener import ListenerCall, listener_name
+from pyjms.listener.message_listener import ListenerCall, listener_name
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
+from pyjms.runtime.event_loop import LoopHandle
+from pyjms.template.synchronization import call_in_thread
+from pyjms.template.workers import Worker, call_in_worker, current_worker
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.listeners.containers import Recorder
 

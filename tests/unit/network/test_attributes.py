@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from pyjms_broker.conversion.tables.networks import DESTINATION_LISTS, NETWORK_CONNECTOR
+from pyjms_broker.conversion.broker import DESTINATION_LISTS, NETWORK_CONNECTOR
 from pyjms_broker.network import NetworkConnectorAttributes
-from pyjms_broker.network.demand.permitted import advisory_topic
-from pyjms_broker.network.properties import activemq_name
+from pyjms_broker.network.attributes import activemq_name
+from pyjms_broker.network.demand import advisory_topic
 from tests.unit.settings.test_broker_setting_effects import SHOWN
 
 OPTIONS: Final[dict[str, Any]] = {

@@ -10,12 +10,8 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import BrokerId, ConsumerId, ConsumerInfo
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.demand.subscriptions import (
-    MAXIMUM_CONSUMERS,
-    Between,
-    BridgeSubscriptions,
-)
-from pyjms_broker.network.demand.table import DemandTable
+from pyjms_broker.network.demand import MAXIMUM_CONSUMERS, Between, BridgeSubscriptions
+from pyjms_broker.network.networks import DemandTable
 
 
 class Local:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.wildcard import matches
 
 

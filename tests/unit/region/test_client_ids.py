@@ -7,7 +7,7 @@ import pytest
 from pyjms.errors import InvalidClientIDException
 from pyjms.wire.openwire.commands import Command, MessageDispatch
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.region.client_ids import ClientIds
+from pyjms_broker.region.region_broker import ClientIds
 
 
 class Connection:

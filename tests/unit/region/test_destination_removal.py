@@ -13,9 +13,9 @@ from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import XATransactionId
 from pyjms_broker.api.completion import wait_for
-from pyjms_broker.region.recovered_transactions import recovered_work
+from pyjms_broker.filters.transactions import XATransaction
+from pyjms_broker.region.transaction_work import recovered_work
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from pyjms_broker.transaction.xa import XATransaction
 from tests.kit.brokers.region import Broker
 
 Q, R, T = Queue("Q"), Queue("R"), Topic("T")

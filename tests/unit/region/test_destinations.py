@@ -25,8 +25,8 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import DestinationFilter
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.region.system_usage import DestinationLimits
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
 

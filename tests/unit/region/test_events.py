@@ -8,9 +8,9 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ProducerInfo
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from pyjms_broker.policy.eviction import ConstantPendingMessageLimitStrategy
 from tests.kit.brokers.region import Broker, Client, ManualClock
 
 Q, T = Queue("Q"), Topic("T")

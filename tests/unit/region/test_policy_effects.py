@@ -11,11 +11,11 @@ from pyjms.wire.openwire.commands import MessageId, ProducerId
 from pyjms_broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.eviction import (
+    ConstantPendingMessageLimitStrategy,
     OldestMessageEvictionStrategy,
     OldestMessageWithLowestPriorityEvictionStrategy,
     UniquePropertyMessageEvictionStrategy,
 )
-from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
 from tests.kit.brokers.region import Broker, ManualClock
 
 Q, T = Queue("Q"), Topic("T")

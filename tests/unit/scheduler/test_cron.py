@@ -10,7 +10,7 @@ from datetime import datetime
 import pytest
 
 from pyjms.errors import MessageFormatException
-from pyjms_broker.scheduler.cron import next_tick
+from pyjms_broker.filters.scheduler.cron import next_tick
 
 
 @pytest.fixture

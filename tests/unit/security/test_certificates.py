@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_broker.security.certificates import distinguished_name
+from pyjms_broker.security.authentication import distinguished_name
 
 NAMES = {
     'EMAILADDRESS=a@b, CN=" lead", OU="x #1", O="A, B \\"C\\" \\\\ D", L=M, ST=By, C=DE': (

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from pyjms.errors import JMSSecurityException
-from pyjms_broker.security.failed_logins import FailedLogins, address_key
+from pyjms_broker.security.authentication import FailedLogins, address_key
 
 
 @pytest.mark.parametrize(

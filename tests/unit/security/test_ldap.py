@@ -9,11 +9,10 @@ import pytest
 from ldap3.core.exceptions import LDAPSocketOpenError
 
 from pyjms.errors import ConfigurationException, JMSSecurityException
-from pyjms_broker.security.jaas import LoginStack
+from pyjms_broker.security.authentication import Credentials
+from pyjms_broker.security.jaas import Flag, LoginStack
 from pyjms_broker.security.ldap import LdapLogin, ldap_module
-from pyjms_broker.security.login_config import Flag
 from pyjms_broker.security.login_modules import LoginRefusedError
-from pyjms_broker.security.logins import Credentials
 
 OPTIONS = {
     "connectionURL": "ldap://directory:389",

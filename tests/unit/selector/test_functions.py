@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.selector import SelectorLimitException, SelectorLimits, compile_selector
 from pyjms.selector.budget import Budget
-from pyjms.selector.functions import MAX_TEXT
+from pyjms.selector.operations import MAX_TEXT
 from pyjms.selector.regex import compile_pattern
 
 TRUE, FALSE, UNKNOWN = True, False, None

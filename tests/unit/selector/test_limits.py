@@ -11,7 +11,7 @@ from pyjms.selector import (
     SelectorLimits,
     compile_selector,
 )
-from pyjms.selector.comments import blank_comments
+from pyjms.selector.parser import blank_comments
 
 LONG = "a" * 4_000_000
 

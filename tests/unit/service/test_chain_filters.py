@@ -19,12 +19,11 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.copying import copy_for_destination
-from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.chain.composite import CompositeDestinationBroker
-from pyjms_broker.chain.stop_guard import ErrorBroker, StopGuard
-from pyjms_broker.chain.user_id import UserIDBroker
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.message import copy_for_destination
+from pyjms_broker.filters.composite_destinations import CompositeDestinationBroker
+from pyjms_broker.filters.stop_guard import ErrorBroker, StopGuard
+from pyjms_broker.filters.user_id import UserIDBroker
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 

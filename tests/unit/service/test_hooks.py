@@ -11,7 +11,7 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
-from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings
+from pyjms_broker.settings.persistence import KahaDBPersistenceSettings
 
 
 @pytest.mark.fact("activemq-broker B9")

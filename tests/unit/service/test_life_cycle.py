@@ -8,7 +8,6 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
@@ -17,14 +16,13 @@ from pyjms.errors import (
     ResourceAllocationException,
 )
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock as _clock
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.service import BrokerService

@@ -16,7 +16,7 @@ from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.service import BrokerService, IOExceptionHandler
-from pyjms_broker.service.persistence import KahaDBPersistenceFactory
+from pyjms_broker.service.configuration import KahaDBPersistenceFactory
 from pyjms_broker.store.api import PersistenceAdapter, StoreState
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 

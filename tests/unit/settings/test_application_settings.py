@@ -13,11 +13,11 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from pyjms._yaml import parse_yaml
+from pyjms.configuration import parse_yaml
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings, settings_schema
-from pyjms.settings.errors import _OUR_NAMES
+from pyjms.settings.sources import _OUR_NAMES
 from pyjms.spark import Pipeline
 
 ROOT = Path(__file__).parents[3]

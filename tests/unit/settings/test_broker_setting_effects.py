@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.testing.clock import VirtualClock
-from pyjms.wire.openwire.frame_budget import UnfinishedFrame
+from pyjms.wire.limits import UnfinishedFrame
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import BrokerSettings, load_broker_settings
 

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pyjms._yaml import parse_yaml
+from pyjms.configuration import parse_yaml
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.filters.composite_queues import (
+    CompositeQueue,
+    CompositeTopic,
+    FilteredDestination,
+)
+from pyjms_broker.filters.virtual_topics import VirtualTopic
 from pyjms_broker.policy.dead_letter import (
     DiscardingDeadLetterStrategy,
     IndividualDeadLetterStrategy,
@@ -39,12 +45,10 @@ from pyjms_broker.settings import (
     load_broker_settings,
 )
 from pyjms_broker.settings import policies as policy_models
-from pyjms_broker.settings import virtual as virtual_models
-from pyjms_broker.settings.plugins.built_in import BUILT_IN_PLUGINS
+from pyjms_broker.settings import policies as virtual_models
+from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.reference import broker_reference
 from pyjms_broker.settings.values import Section
-from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
-from pyjms_broker.virtual.topic import VirtualTopic
 
 ROOT = Path(__file__).parents[3]
 STRATEGIES = {

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyjms import ConnectionFactory as BlockingConnectionFactory
+from pyjms.app.factories import broker_connection_factory
 from pyjms.client.factory import ConnectionFactory
-from pyjms.container.factories import broker_connection_factory
 from pyjms.errors import ConfigurationException
 from pyjms.settings import load_settings
 

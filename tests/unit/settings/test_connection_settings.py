@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms import ConfigurationException, Queue, Topic, load_settings
-from pyjms.container.factories import broker_connection_factory
+from pyjms.app.factories import broker_connection_factory
 
 _MASTER = "failover:(tcp://a:1)?timeout=5000"
 

@@ -13,8 +13,7 @@ import pytest
 from pyjms.errors import ConfigurationException
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings
-from pyjms_broker.settings.kahadb_attributes import RENAMED, WITHOUT_EFFECT
+from pyjms_broker.settings.persistence import RENAMED, WITHOUT_EFFECT, KahaDBPersistenceSettings
 
 DEFAULTS: dict[str, Any] = {
     "journalMaxFileLength": 32 << 20,

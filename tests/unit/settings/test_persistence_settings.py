@@ -15,9 +15,10 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
-from pyjms_broker.settings.kahadb import (
+from pyjms_broker.settings.persistence import (
     FilteredKahaDBSection,
+    JDBCPersistenceSettings,
+    JournaledJDBCPersistenceSettings,
     JournalSection,
     KahaDBPersistenceSettings,
     MultiKahaDBPersistenceSettings,

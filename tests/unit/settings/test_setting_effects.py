@@ -25,12 +25,12 @@ from pyjms import (
     jms_scheduled,
     load_settings,
 )
-from pyjms.annotation.jms_scheduled import Schedule
 from pyjms.errors import ConfigurationException
+from pyjms.listener.annotation import Schedule
 from pyjms.listener.endpoint import JmsListenerEndpoint, SimpleJmsListenerEndpoint
 from pyjms.settings import ActiveMQSettings
 from pyjms.settings.listeners import ListenerOverride
-from pyjms.transport.failover.options import read_failover_options
+from pyjms.transport.failover.brokers import read_failover_options
 from pyjms.transport.tls import read_client_tls
 
 Probe = Callable[[JmsApplication], object]
@@ -229,7 +229,7 @@ def policies(application: JmsApplication) -> object:
     return str(factory.redelivery_policy_map.entry_for(Queue("orders.new")))
 
 
-INTERCEPTOR = "pyjms.testing.recorder:Recorder"
+INTERCEPTOR = "pyjms.testing.app:Recorder"
 BROKER: dict[str, tuple[object, Probe]] = {
     **{f"tls.{key}": (value, tls) for key, value in TLS.items()},
     "broker_url": ("tcp://elsewhere:1", client("uri")),

@@ -8,19 +8,15 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.spark.pipeline.definition.brokers import (
+from pyjms.spark.pipeline.checks import choose_pipelines, collect_pipelines, find_problems
+from pyjms.spark.pipeline.definition import Pipeline
+from pyjms.spark.pipeline.location import (
     BrokerLocation,
     broker_of,
     running_embedded_broker,
     uses_embedded_broker,
 )
-from pyjms.spark.pipeline.definition.collection import (
-    choose_pipelines,
-    collect_pipelines,
-    find_problems,
-)
-from pyjms.spark.pipeline.definition.pipeline import Pipeline
-from pyjms.spark.pipeline.execution.runner import PipelineRunner
+from pyjms.spark.pipeline.run import PipelineRunner
 
 
 def settings(**values: object) -> PyjmsSettings:

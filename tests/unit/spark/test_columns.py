@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.errors import MessageFormatException
 from pyjms.jms.destination import Queue
-from pyjms.spark.columns import MESSAGE_COLUMNS, message_values, tolerant_values
+from pyjms.spark.rows import MESSAGE_COLUMNS, message_values, tolerant_values
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map, encode_text
 

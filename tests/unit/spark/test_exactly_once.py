@@ -15,10 +15,10 @@ pytest.importorskip("pyspark.sql.datasource")
 from pyspark.sql import Row
 
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
-from pyjms.spark.columns import MESSAGE_COLUMNS
-from pyjms.spark.jms.options import read_options
-from pyjms.spark.jms.sink import writers
-from pyjms.spark.jms.spool.segments import Spool
+from pyjms.spark import sink as writers
+from pyjms.spark.options import read_options
+from pyjms.spark.rows import MESSAGE_COLUMNS
+from pyjms.spark.spool import Spool
 
 
 def ids_of(monkeypatch: pytest.MonkeyPatch, query: str, batch: str, partition: int) -> list[str]:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.java import JavaHome, find_java, wrapper_home
-from pyjms.spark.session import aot_options, session_conf
+from pyjms.spark.session import JavaHome, aot_options, find_java, session_conf, wrapper_home
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts stand for Java")
 

@@ -6,8 +6,8 @@ import pytest
 
 from pyjms.client.messages import parse_message_id
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
-from pyjms.spark.jms.connections import with_paged_prefetch, without_prefetch
-from pyjms.spark.jms.sink.rows import RowId, to_message
+from pyjms.spark.connections import with_paged_prefetch, without_prefetch
+from pyjms.spark.rows import RowId, to_message
 
 
 def test_rows_of_a_partition_are_numbered_messages_of_one_producer() -> None:

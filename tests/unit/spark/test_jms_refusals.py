@@ -11,10 +11,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import StructType
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.jms.options import read_options
-from pyjms.spark.jms.sink.writers import JmsBatchWriter, JmsStreamWriter
-from pyjms.spark.jms.source import JmsDataSource
-from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms.spark.options import read_options
+from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter
+from pyjms.spark.source import JmsDataSource
+from pyjms.spark.spool import SpoolStreamReader
 
 URL = "tcp://h:1"
 TEXTS = StructType().add("text", "string")

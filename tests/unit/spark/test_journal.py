@@ -15,29 +15,35 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
-from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
-from pyjms.spark.journal.pending import PendingMessages
-from pyjms.spark.journal.rows import RECORDS, RecordFilter, apply_filters, record_row
-from pyjms.spark.journal.segments import Slice, read_slice, segments, slices
+from pyjms.spark.journal import (
+    RECORDS,
+    PendingMessages,
+    RecordFilter,
+    Slice,
+    apply_filters,
+    read_slice,
+    record_row,
+    segments,
+    slices,
+)
+from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
 from pyjms.wire.kahadb.commands import (
+    DestinationType,
     KahaAddMessageCommand,
     KahaCommitCommand,
+    KahaDestination,
+    KahaLocalTransactionId,
     KahaPrepareCommand,
     KahaRemoveDestinationCommand,
     KahaRemoveMessageCommand,
     KahaRollbackCommand,
     KahaSubscriptionCommand,
     KahaTraceCommand,
-)
-from pyjms.wire.kahadb.errors import KahaDBFormatError
-from pyjms.wire.kahadb.frames import encode_message
-from pyjms.wire.kahadb.structures import (
-    DestinationType,
-    KahaDestination,
-    KahaLocalTransactionId,
     KahaTransactionInfo,
     KahaXATransactionId,
 )
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+from pyjms.wire.kahadb.frames import encode_message
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from tests.kit.stores.segments import WriteSegment
 
@@ -152,7 +158,7 @@ def test_a_pending_message_whose_batch_is_damaged_by_then_is_refused(
     write_segment: WriteSegment,
 ) -> None:
     pytest.importorskip("pyspark")
-    from pyjms.spark.journal.source import MessagesReader, read_options
+    from pyjms.spark.journal import MessagesReader, read_options
 
     folder = write_segment(1, [[add(1)], [add(2)]])
     reader = MessagesReader(read_options({"path": str(folder), "view": "messages"}))
@@ -217,7 +223,7 @@ def test_filters_pass_records_over(write_segment: WriteSegment) -> None:
 
 def test_options_say_what_is_wanted(write_segment: WriteSegment) -> None:
     pytest.importorskip("pyspark")
-    from pyjms.spark.journal.source import MessagesReader, RecordsReader, read_options
+    from pyjms.spark.journal import MessagesReader, RecordsReader, read_options
 
     other = KahaDestination(DestinationType.QUEUE, "other")
     batch = [add(1, time=1000), add(2, time=2000), add(3, other, time=2000), remove(1)]

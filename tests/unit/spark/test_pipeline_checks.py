@@ -9,8 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.definition.checks import check_pipelines
-from pyjms.spark.pipeline.schema.ddl_names import ddl_problems
+from pyjms.spark.pipeline.checks import check_pipelines, ddl_problems
 
 pytest.importorskip("pyspark")
 

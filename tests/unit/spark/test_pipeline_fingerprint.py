@@ -10,9 +10,8 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.execution.checkpoint import open_checkpoint
-from pyjms.spark.pipeline.execution.location import PipelineLocation
-from pyjms.spark.pipeline.execution.plans import comparable
+from pyjms.spark.pipeline.location import PipelineLocation
+from pyjms.spark.pipeline.query import comparable, open_checkpoint
 
 STATE = ["StateStoreSave [origin]"]
 

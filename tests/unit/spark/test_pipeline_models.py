@@ -21,9 +21,8 @@ from pydantic import (
 )
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.pipeline.schema.models import model_type
-from pyjms.spark.pipeline.schema.patterns import java_pattern
-from pyjms.spark.pipeline.schema.types import Check, Scalar, raw_ddl, type_ddl
+from pyjms.spark.pipeline.models import java_pattern, model_type
+from pyjms.spark.pipeline.schema import Check, Scalar, raw_ddl, type_ddl
 
 
 class Colour(enum.Enum):

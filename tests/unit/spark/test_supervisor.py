@@ -13,13 +13,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import ConfigurationException, ConnectionFailedException
+from pyjms.runtime import clock as _clock
 from pyjms.settings import RestartSettings
-from pyjms.spark.pipeline.definition.pipeline import Pipeline
-from pyjms.spark.pipeline.execution.failures import Failure
-from pyjms.spark.pipeline.execution.supervisor import Supervisor, SupervisorContext
-from pyjms.spark.pipeline.reporting.events import (
+from pyjms.spark.pipeline.definition import Pipeline
+from pyjms.spark.pipeline.events import (
     BatchFinished,
     PipelineDone,
     PipelineDrained,
@@ -31,6 +29,8 @@ from pyjms.spark.pipeline.reporting.events import (
     PipelineStopped,
     Range,
 )
+from pyjms.spark.pipeline.failures import Failure
+from pyjms.spark.pipeline.run import Supervisor, SupervisorContext
 from pyjms.testing.clock import VirtualClock
 
 PIPELINE = Pipeline(name="p", sql="SELECT 1", source="IN", sink="OUT")

@@ -20,8 +20,7 @@ from pyjms.errors import (
     IllegalStateException,
     JMSSecurityException,
 )
-from pyjms.spark.pipeline.execution.failures import FailureKind, classify_failure, find_open_batch
-from pyjms.spark.pipeline.reporting.events import (
+from pyjms.spark.pipeline.events import (
     BatchFinished,
     PipelineDone,
     PipelineDrained,
@@ -32,13 +31,15 @@ from pyjms.spark.pipeline.reporting.events import (
     PipelineStarted,
     PipelineStopped,
     Range,
+    backlog_of,
+    batch_event,
     notify,
 )
-from pyjms.spark.pipeline.reporting.health import PipelineHealth
-from pyjms.spark.pipeline.reporting.logs import PipelineLog
-from pyjms.spark.pipeline.reporting.progress import backlog_of, batch_event
-from pyjms.spark.pipeline.reporting.status import (
+from pyjms.spark.pipeline.failures import FailureKind, classify_failure, find_open_batch
+from pyjms.spark.pipeline.reports import (
     STATUS_FILE,
+    PipelineHealth,
+    PipelineLog,
     PipelineStatus,
     StatusFiles,
     read_status,
@@ -160,8 +161,8 @@ class AnalysisException(Exception):
         (RuntimeError(BAD_MESSAGE.format("[FOREACH_BATCH_USER_FUNCTION_ERROR] Traceback\nbody\npyspark.errors.X: [USER_RAISED_EXCEPTION]")), FailureKind.FINAL, SENTENCE),
         (RuntimeError("[USER_RAISED_EXCEPTION] body"), FailureKind.BATCH, "USER_RAISED_EXCEPTION"),
         (RuntimeError("[STREAM_FAILED] [CAST] x raise_error([USER_RAISED_EXCEPTION] Pipeline p: message seq %d (%s) of %s: %s; dead_letter is `fail`)"), FailureKind.BATCH, "STREAM_FAILED, CAST, USER_RAISED_EXCEPTION"),
-        (RuntimeError("x: pyjms.spark.jms.ranges.requests.RangesRefused: IN is leased"), FailureKind.BROKER, "IN is leased"),
-        (RuntimeError("x: pyjms.spark.jms.ranges.requests.LeaseReplaced: A newer lease of"), FailureKind.FINAL, "A newer lease of"),
+        (RuntimeError("x: pyjms.spark.ranges.RangesRefused: IN is leased"), FailureKind.BROKER, "IN is leased"),
+        (RuntimeError("x: pyjms.spark.ranges.LeaseReplaced: A newer lease of"), FailureKind.FINAL, "A newer lease of"),
         (RuntimeError("ExecutorLostFailure (executor 1 exited)"), FailureKind.BROKER, "RuntimeError"),
         (RuntimeError("pyjms.errors.JMSSecurityException: wrong"), FailureKind.FINAL, "wrong"),
         (AnalysisException("[UNRESOLVED_COLUMN.WITH_SUGGESTION] a column `dely`"), FailureKind.FINAL, "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
@@ -343,7 +344,7 @@ def test_a_status_that_cannot_be_written_is_only_logged(
 
 
 async def test_log_lines(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "pyjms.spark.pipeline.reporting.logs")
+    caplog.set_level(logging.INFO, "pyjms.spark.pipeline.reports")
     log = PipelineLog()
     async with VirtualClock() as clock:
         log.on_event(PipelinesReady(("p", "o"), "local[2]", "4.3.0", "http://h:4040"))
@@ -354,7 +355,7 @@ async def test_log_lines(caplog: pytest.LogCaptureFixture) -> None:
         assert "messages in" not in caplog.text
         await clock.advance(1)
         log.on_event(batch(1, backlog=None, dead=3))
-        caplog.set_level(logging.DEBUG, "pyjms.spark.pipeline.reporting.logs")
+        caplog.set_level(logging.DEBUG, "pyjms.spark.pipeline.reports")
         log.on_event(batch(2))
     for event in (
         PipelineRestarting("p", 2, 4.0, "no broker"),

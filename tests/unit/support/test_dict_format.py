@@ -10,13 +10,13 @@ from uuid import UUID
 
 import pytest
 
+from pyjms.app.container import ApplicationContainer
 from pyjms.client.factory import ConnectionFactory
-from pyjms.container.core import ApplicationContainer
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import MessageConversionException, MessageFormatException
 from pyjms.jms.bodies import MapMessage, TextMessage
 from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter, SimpleMessageConverter
+from pyjms.template.template import JmsTemplate
 from tests.kit.clients.embedded_urls import broker, url
 
 __all__ = ["broker", "url"]

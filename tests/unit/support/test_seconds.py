@@ -21,8 +21,8 @@ from pyjms import (
     aio,
 )
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.runtime.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.settings import PyjmsSettings
 from pyjms.support.qos import QosSettings
 

@@ -8,7 +8,7 @@ import signal
 import anyio
 import pytest
 
-from pyjms._signals import stop_on_signals
+from pyjms.runtime.signals import stop_on_signals
 from pyjms.testing.clock import VirtualClock
 
 

@@ -15,14 +15,12 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.transaction import Synchronization, TransactionState
-from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.filters.stop_guard import ErrorBroker
+from pyjms_broker.filters.transactions import XA_OK, TransactionBroker
 from pyjms_broker.store.api import RecoveredTransaction
 from pyjms_broker.store.memory import MemoryTransactionStore
-from pyjms_broker.transaction.filter import TransactionBroker
-from pyjms_broker.transaction.xa import XA_OK
 
 C1 = ConnectionId("c1")
 LOCAL = LocalTransactionId(1, C1)

@@ -16,13 +16,11 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.transaction import Synchronization
-from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.filters.stop_guard import ErrorBroker
+from pyjms_broker.filters.transactions import XA_RDONLY, TransactionBroker
 from pyjms_broker.store.memory import MemoryTransactionStore
-from pyjms_broker.transaction.filter import TransactionBroker
-from pyjms_broker.transaction.xa import XA_RDONLY
 
 C1 = ConnectionId("c1")
 ONE, TWO, THREE = (LocalTransactionId(number, C1) for number in (1, 2, 3))

@@ -14,12 +14,11 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.transaction import Synchronization, Transaction
-from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.filters.stop_guard import ErrorBroker
+from pyjms_broker.filters.transactions import TransactionBroker
 from pyjms_broker.store.memory import MemoryTransactionStore
-from pyjms_broker.transaction.filter import TransactionBroker
 
 C1, C2 = ConnectionId("c1"), ConnectionId("c2")
 LOCAL = LocalTransactionId(1, C1)

@@ -13,9 +13,8 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.transaction import Synchronization, Transaction, TransactionState
+from pyjms_broker.filters.transactions import XA_OK, XA_RDONLY, LocalTransaction, XATransaction
 from pyjms_broker.store.memory import MemoryTransactionStore
-from pyjms_broker.transaction.base import LocalTransaction
-from pyjms_broker.transaction.xa import XA_OK, XA_RDONLY, XATransaction
 
 LOCAL = LocalTransactionId(1, ConnectionId("c"))
 XA = XATransactionId(4660, b"\x01", b"\x02")

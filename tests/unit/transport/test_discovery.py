@@ -12,11 +12,15 @@ import pytest
 from pyjms.errors import ConfigurationException, ConnectionFailedException
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.discovery import check_agent, create_agent, known_agents
-from pyjms.transport.discovery.addresses import read_address
-from pyjms.transport.discovery.datagrams import Announcement, read_datagram
-from pyjms.transport.discovery.multicast import MulticastAgent
-from pyjms.transport.discovery.options import MulticastOptions, read_multicast_options
+from pyjms.transport.multicast import (
+    Announcement,
+    MulticastAgent,
+    MulticastOptions,
+    read_datagram,
+    read_multicast_options,
+)
 from pyjms.transport.uri import TransportURI
+from pyjms.transport.uri import read_received_address as read_address
 from tests.kit.waiting import until
 
 ALIVE = b"shop.ActiveMQ-4.alive.%localhost%tcp://localhost:45901"  # of ActiveMQ 5.17.2

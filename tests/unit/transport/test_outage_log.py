@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pyjms.transport.failover.outage_log import OutageLog
+from pyjms.transport.failover.connector import OutageLog
 
 
 def test_the_first_one_reports_the_outage_and_its_end() -> None:

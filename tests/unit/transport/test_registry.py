@@ -10,14 +10,12 @@ from pyjms.aio import ConnectionFactory
 from pyjms.errors import ConfigurationException, JMSException, UnsupportedOperationException
 from pyjms.transport import registry
 from pyjms.transport.failover import FailoverTransport
-from pyjms.transport.mock import MockTransport
+from pyjms.transport.mock import MockTransport, find, mock_transport
 from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.transport.openwire.inactivity import InactivityMonitor
-from pyjms.transport.openwire.mock import find, mock_transport
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
-from pyjms.transport.registry import create_transport, known_schemes
+from pyjms.transport.registry import UNSUPPORTED, create_transport, known_schemes
 from pyjms.transport.tcp import TcpTransport
-from pyjms.transport.unsupported import UNSUPPORTED
 from pyjms.transport.uri import TransportURI
 
 

@@ -18,14 +18,13 @@ from pyjms.errors import (
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire import RequestTransport
-from pyjms.transport.openwire.accepted import accepted_transport
+from pyjms.transport.openwire.factory import accepted_transport
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
-from pyjms.transport.socket_writer import SocketWriter
 from pyjms.transport.tcp import TcpTransport
-from pyjms.transport.writer import CoalescingWriter
+from pyjms.transport.writer import CoalescingWriter, SocketWriter
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     ControlCommand,

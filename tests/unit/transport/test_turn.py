@@ -7,10 +7,10 @@ import anyio
 import pytest
 import sniffio
 
-from pyjms import _clock
-from pyjms._wakeup import LoopHandle, Turn, Waiter
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import LoopHandle, Turn, Waiter
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.socket_writer import SocketWriter
+from pyjms.transport.writer import SocketWriter
 from tests.kit.waiting import until
 
 

@@ -8,9 +8,7 @@ import anyio
 import pytest
 
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.socket_writer import SocketWriter
-from pyjms.transport.unsent import UnsentBudget, UnsentParts
-from pyjms.transport.writer import CoalescingWriter
+from pyjms.transport.writer import CoalescingWriter, SocketWriter, UnsentBudget, UnsentParts
 
 SIZE = 1000
 LIMIT = 3500

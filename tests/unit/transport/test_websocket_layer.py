@@ -13,7 +13,7 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from pyjms.errors import ConnectionFailedException
-from pyjms.transport.websocket.layer import FRAMES_LOG, MAXIMUM_MESSAGE, WebSocketLayer
+from pyjms.transport.websocket import FRAMES_LOG, MAXIMUM_MESSAGE, WebSocketLayer
 
 
 def server() -> WebSocketLayer:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import RemoteProtocolError
-from pyjms.wire.buffer import ReceiveBuffer
+from pyjms.wire.openwire.format import ReceiveBuffer
 
 LIMIT = 100
 

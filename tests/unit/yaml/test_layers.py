@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms._yaml import (
+from pyjms.configuration import (
     Document,
     Origin,
     Placeholders,

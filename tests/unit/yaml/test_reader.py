@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyjms._yaml import Document, Origin, parse_yaml, read_yaml
-from pyjms._yaml.reader import MAX_VALUES
+from pyjms.configuration import Document, Origin, parse_yaml, read_yaml
+from pyjms.configuration.reader import MAX_VALUES
 from pyjms.errors import ConfigurationException
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from pyjms._yaml import Deadline, Document, Duration, ReceiveTimeout, parse_yaml, validate
+from pyjms.configuration import Deadline, Document, Duration, ReceiveTimeout, parse_yaml, validate
 from pyjms.errors import ConfigurationException
 
 DURATION = TypeAdapter[float](Duration)

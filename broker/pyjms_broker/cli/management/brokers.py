@@ -6,9 +6,13 @@ from typing import Annotated
 
 import typer
 
-from pyjms.cli.durations import duration_option
-from pyjms_broker.cli.management.client import Attributes, ManagementClient
-from pyjms_broker.cli.management.options import Json, management_command
+from pyjms.cli.options import duration_option
+from pyjms_broker.cli.management.client import (
+    Attributes,
+    Json,
+    ManagementClient,
+    management_command,
+)
 
 __all__ = ["list_", "restart", "status", "stop"]
 
@@ -32,7 +36,7 @@ def status(client: ManagementClient, json: Json = False) -> None:
 
     The exit code is 0 if it is running, and 1 if not.
     """
-    from pyjms_broker.cli.management.names import brokers
+    from pyjms_broker.cli.management.client import brokers
     from pyjms_broker.cli.terminal import json_line, plural, safe_text
 
     found = brokers(client, *_SHOWN)
@@ -55,7 +59,7 @@ def status(client: ManagementClient, json: Json = False) -> None:
 @management_command("list")
 def list_(client: ManagementClient, json: Json = False) -> None:
     """List the brokers at a URL: `brokerName = NAME`."""
-    from pyjms_broker.cli.management.names import broker_of, brokers
+    from pyjms_broker.cli.management.client import broker_of, brokers
     from pyjms_broker.cli.terminal import json_line
 
     found = brokers(client, "BrokerName")
@@ -104,7 +108,7 @@ def restart(
 def _chosen(client: ManagementClient, names: list[str] | None, *, all_: bool) -> list[str]:
     """Return the names of the views of the chosen brokers."""
     from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.management.names import broker_of, brokers
+    from pyjms_broker.cli.management.client import broker_of, brokers
 
     found = list(brokers(client, "BrokerName"))
     if all_:
@@ -125,9 +129,9 @@ def _chosen(client: ManagementClient, names: list[str] | None, *, all_: bool) ->
 def _execute(
     client: ManagementClient, name: str, operation: str, done: str, timeout: float
 ) -> None:
-    from pyjms import _clock
     from pyjms.errors import JMSException
-    from pyjms_broker.cli.management.names import broker_of
+    from pyjms.runtime import clock as _clock
+    from pyjms_broker.cli.management.client import broker_of
     from pyjms_broker.cli.management.waiting import wait_until_changed
 
     since = _clock.now()

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
-from pyjms.cli.credentials import Credentials
+from pyjms.cli.options import Credentials
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,

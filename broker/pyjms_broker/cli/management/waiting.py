@@ -8,8 +8,8 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from pyjms import _clock
 from pyjms.errors import JMSException
+from pyjms.runtime import clock as _clock
 from pyjms_broker.cli.management.client import ManagementClient
 
 __all__ = ["wait_until_changed"]

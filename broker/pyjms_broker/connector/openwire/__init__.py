@@ -5,7 +5,7 @@ The module of a name is imported when the name is first used: `vm://` needs no T
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import names_of
+from pyjms.runtime.forwarding import names_of
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.openwire.command_handlers import serve

@@ -4,19 +4,29 @@ A handler returns a Response (done, with a value) or a Completion (`COMPLETED`: 
 the error for the client; see `connection` for how these are sent. Messages and acknowledgements
 come first, because nearly all commands are of these types.
 (activemq-broker C1 to C9; openwire-encoding 11 to 15)
+
+Authentication by ConnectionInfo, then registration. (activemq-broker C1, C2)
+
+While the broker checks a password, which may take time, nothing is read from the client.
+
+Adding of a producer on a composite, whose members may have to be created first.
+
+Meanwhile the broker serves other clients but reads nothing from this one, so the producer's
+messages are handled afterwards.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyjms import _clock
-from pyjms._logger import get_logger
-from pyjms.errors import JMSException
-from pyjms.jms.destination import Queue
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.jms.destination import Destination, Queue
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import spawn
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -44,24 +54,245 @@ from pyjms.wire.openwire.commands import (
     Response,
     SessionInfo,
     ShutdownInfo,
+    TransactionId,
     TransactionInfo,
+    TransactionType,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.schema import MESSAGES
+from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
-from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.connector.base import DuplexBridge, MessageAudit, TransportConnector
-from pyjms_broker.connector.openwire import transactions
-from pyjms_broker.connector.openwire.authentication import on_connection_info
-from pyjms_broker.connector.openwire.composite_producers import add_composite_producer
+from pyjms_broker.connector.openwire.client_resources import (
+    ConnectionState,
+    DeferredResponse,
+    connection_of,
+)
 from pyjms_broker.connector.openwire.connection import (
     BrokerConnection,
     CommandHandler,
     CommandResult,
 )
+from pyjms_broker.filters.composite_destinations import (
+    CREATED_IN_ONE_TURN,
+    create_in_turns,
+    members_of,
+)
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
-__all__ = ["HANDLERS", "serve"]
+__all__ = ["HANDLERS", "run", "serve"]
+
+
+def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> CommandResult:
+    """Authenticate a client and register its JMS connection."""
+    context = connection.resources.context_for(info)
+    if context is None:
+        return COMPLETED
+    try:
+        authenticated = connection.broker.authenticate(context, info)
+    except Exception as error:
+        connection.refused(error)
+        raise
+    if authenticated is COMPLETED:
+        _add(connection, info, context)
+        return COMPLETED
+    return _add_when_authenticated(connection, info, context, authenticated)
+
+
+def _add(connection: BrokerConnection, info: ConnectionInfo, context: ConnectionContext) -> None:
+    context.network_connection = connection.serves_broker
+    connection.resources.add_connection(info, context)
+    if info.manageable:
+        connection.send_command(connection.cluster.list_for(is_back=info.failover_reconnect))
+    if info.fault_tolerant:
+        connection.cluster.client_joined(connection)
+
+
+def _add_when_authenticated(
+    connection: BrokerConnection,
+    info: ConnectionInfo,
+    context: ConnectionContext,
+    authenticated: Completion,
+) -> Completion:
+    checked(authenticated, connection.broker, "authenticating a client")
+    added = Completion()
+    connection.pause_until(added)
+
+    def done(completion: Completion) -> None:
+        error = completion.error
+        try:
+            if error is None:
+                _add(connection, info, context)
+            else:
+                connection.refused(error)
+        except Exception as failure:
+            error = failure
+        added.complete(error)
+
+    authenticated.then(done)
+    return added
+
+
+def add_composite_producer(
+    connection: BrokerConnection, info: ProducerInfo, destination: Destination
+) -> Completion:
+    """Register a producer on `destination`; completed when all members exist and it is registered.
+
+    Raises:
+        InvalidDestinationException: the composite has no members, or too many.
+        IllegalStateException: its connection or session is unknown or has too many.
+    """
+    members = members_of(destination)
+    resources = connection.resources
+    state = (
+        None
+        if info.producer_id is None
+        else resources.connections.get(connection_of(info.producer_id))
+    )
+    if state is None or len(members) <= CREATED_IN_ONE_TURN:
+        resources.add_producer(info)
+        return COMPLETED
+    added = Completion()
+
+    async def create_and_add() -> None:
+        try:
+            await create_in_turns(
+                connection.broker, state.context, members, lambda: state in open_connections()
+            )
+            resources.add_producer(info)
+        except Exception as error:
+            added.complete(error)
+        else:
+            added.complete()
+
+    open_connections = resources.connections.values
+    connection.pause_until(added)
+    spawn(
+        create_and_add, name=f"creates {len(members)} destinations for {connection.remote_address}"
+    )
+    return added
+
+
+# --- The transaction steps that clients request, by type. (openwire-encoding 13)
+
+XA_OK = 0
+XA_RDONLY = 3
+
+
+def run(broker: Broker, state: ConnectionState, info: TransactionInfo) -> Completion | Response:
+    """Run the step that `info` requests.
+
+    Raises:
+        JMSException: the type is unknown, the id is missing, or the broker refuses.
+    """
+    if info.type == TransactionType.RECOVER:
+        return DataArrayResponse(data=list(broker.prepared_transactions(state.context)))
+    step = _STEPS.get(info.type)
+    if step is None:
+        raise JMSException(f"Unknown transaction info type: {info.type}")
+    if info.transaction_id is None:
+        raise JMSException("Cannot run a transaction without a transaction id")
+    return step(broker, state, info.transaction_id)
+
+
+def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
+    if state.transactions.get(xid) is not None:
+        _forget_ended(broker, state)
+    if xid not in state.transactions:  # a second begin is a replay (activemq-broker C3)
+        if _count(state) >= state.maximum_transactions:
+            _forget_ended(broker, state)
+        if _count(state) >= state.maximum_transactions:
+            raise IllegalStateException(
+                f"Can't begin a transaction on connection {state.info.connection_id}: "
+                f"at maximum limit: {state.maximum_transactions}"
+            )
+        broker.begin_transaction(state.context, xid)
+        state.transactions[xid] = None
+    return COMPLETED
+
+
+def _count(state: ConnectionState) -> int:
+    return len(state.transactions) + len(state.context.waiting_ends)
+
+
+def _forget_ended(broker: Broker, state: ConnectionState) -> None:
+    """Drop the votes of branches that other connections have ended."""
+    prepared = broker.prepared_transactions(state.context)
+    for xid in [xid for xid, vote in state.transactions.items() if vote is not None]:
+        if xid not in prepared:
+            del state.transactions[xid]
+
+
+def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | Response:
+    if xid not in state.transactions:
+        raise IllegalStateException(
+            "Cannot prepare a transaction that had not been started or previously returned"
+            f" XA_RDONLY: {xid}"
+        )
+    former = state.transactions[xid]
+    if former is not None:
+        return IntegerResponse(result=former)
+    result = broker.prepare_transaction(state.context, xid)
+    if isinstance(result, Completion):
+        return _prepare_deferred(state, xid, result)
+    if result == XA_RDONLY:
+        state.transactions.pop(xid, None)
+    else:
+        state.transactions[xid] = result
+    return IntegerResponse(result=result)
+
+
+def _prepare_deferred(
+    state: ConnectionState, xid: TransactionId, prepared: Completion
+) -> Completion:
+    response = DeferredResponse(IntegerResponse(result=XA_OK))
+
+    def done(completion: Completion) -> None:
+        if completion.error is None and xid in state.transactions:
+            state.transactions[xid] = XA_OK
+        response.complete(completion.error)
+
+    prepared.then(done)
+    return response
+
+
+def _commit_one_phase(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
+    state.transactions.pop(xid, None)
+    return broker.commit_transaction(state.context, xid, one_phase=True)
+
+
+def _commit_two_phase(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
+    state.transactions.pop(xid, None)
+    return broker.commit_transaction(state.context, xid, one_phase=False)
+
+
+def _rollback(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
+    state.transactions.pop(xid, None)
+    return broker.rollback_transaction(state.context, xid)
+
+
+def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
+    state.transactions.pop(xid, None)
+    return broker.forget_transaction(state.context, xid)
+
+
+def _end(_broker: Broker, _state: ConnectionState, _xid: TransactionId) -> Completion:
+    """Do nothing: the response only confirms that all previous commands have arrived."""
+    return COMPLETED
+
+
+_STEPS: dict[int, Callable[[Broker, ConnectionState, TransactionId], Completion | Response]]
+_STEPS = {
+    TransactionType.BEGIN: _begin,
+    TransactionType.PREPARE: _prepare,
+    TransactionType.COMMIT_ONE_PHASE: _commit_one_phase,
+    TransactionType.COMMIT_TWO_PHASE: _commit_two_phase,
+    TransactionType.ROLLBACK: _rollback,
+    TransactionType.FORGET: _forget,
+    TransactionType.END: _end,
+}
+
 
 logger = get_logger(__name__)
 
@@ -233,7 +464,7 @@ def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> CommandRes
 def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> CommandResult:
     """Begin, prepare or end a transaction; done when the store has recorded it."""
     state = connection.resources.named_connection(info.connection_id, "run a transaction on")
-    return transactions.run(connection.broker, state, info)
+    return run(connection.broker, state, info)
 
 
 # the connection itself

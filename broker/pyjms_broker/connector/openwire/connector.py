@@ -11,7 +11,7 @@ from pyjms.transport.openwire.options import read_server_options
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.command_handlers import serve
-from pyjms_broker.connector.protocol import ProtocolConnector
+from pyjms_broker.connector.tcp import ProtocolConnector
 
 __all__ = ["OpenWireConnector", "OpenWireSslConnector"]
 

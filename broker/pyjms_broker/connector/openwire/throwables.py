@@ -10,8 +10,8 @@ import logging
 from typing import NoReturn
 
 from pyjms import errors
-from pyjms._logger import get_logger
 from pyjms.errors import JMSException, UnsupportedOperationException, XAException
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import ClosedUnused
 from pyjms.wire.openwire.commands import Command, Throwable
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pyjms_broker.connector.stomp.accepted import accepted_stomp
-from pyjms_broker.connector.stomp.connector import StompConnector
+from pyjms_broker.connector.stomp.connector import StompConnector, accepted_stomp
 
 __all__ = ["StompConnector", "accepted_stomp"]

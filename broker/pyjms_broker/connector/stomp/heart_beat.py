@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.transport.silence import NEVER, Checks, wait_for_silence
 from pyjms.transport.tcp import TcpTransport
-from pyjms.wire.stomp.frames import HEART_BEAT, Frame
-from pyjms_broker.connector.stomp.values import MAXIMUM_INT, integer
+from pyjms.wire.stomp import HEART_BEAT, Frame
+from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, integer
 
 __all__ = ["HeartBeat", "Periods", "read_periods"]
 

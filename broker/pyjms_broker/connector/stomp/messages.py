@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
 from pyjms.jms.destination import ADVISORY_PREFIX
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.limits import LARGE_FRAME, MAX_PROPERTY_VALUES, inflate, inflate_sized
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
@@ -21,15 +21,14 @@ from pyjms.wire.openwire.commands import (
     MessageDispatch,
 )
 from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map, encode_text
-from pyjms.wire.stomp.frames import Frame, can_be_header
-from pyjms_broker.connector.stomp.destinations import DestinationNames
+from pyjms.wire.stomp import Frame, can_be_header
+from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, DestinationNames, boolean, integer
 from pyjms_broker.connector.stomp.transformation import (
     ADVISORY,
     KNOWN,
     received_body,
     transformed_body,
 )
-from pyjms_broker.connector.stomp.values import MAXIMUM_INT, boolean, integer
 
 __all__ = ["LATEST_BODY", "to_frame", "to_message"]
 

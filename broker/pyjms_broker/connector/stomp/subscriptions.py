@@ -27,7 +27,7 @@ from pyjms.wire.openwire.commands import (
     Throwable,
     TransactionId,
 )
-from pyjms_broker.connector.stomp.values import MAXIMUM_INT, boolean, integer
+from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, boolean, integer
 
 __all__ = ["ACK_MODES", "AUTO", "CLIENT", "Delivered", "Subscription", "consumer_info"]
 

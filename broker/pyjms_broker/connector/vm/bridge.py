@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import anyio
 
-from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import ConnectionFailedException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, spawn
 from pyjms.transport.inbox import HIGH_WATER, Inbox
 
 __all__ = ["FarEnd", "FarInbox", "run_on"]

@@ -13,9 +13,9 @@ from functools import partial
 
 import anyio
 
-from pyjms._logger import get_logger
-from pyjms._wakeup import LoopHandle
 from pyjms.errors import ConnectionFailedException
+from pyjms.runtime.event_loop import LoopHandle
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire import RequestTransport, ResponseCorrelator
 from pyjms.transport.openwire.options import wire_format_settings as read_wire_format
 from pyjms.transport.options import (
@@ -31,8 +31,8 @@ from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.connector.base import ServedConnection
 from pyjms_broker.connector.vm import registry
 from pyjms_broker.connector.vm.bridge import FarEnd, run_on
+from pyjms_broker.connector.vm.connector import VmTransport, negotiated, next_address
 from pyjms_broker.connector.vm.registry import Registration
-from pyjms_broker.connector.vm.transport import VmTransport, negotiated, next_address
 
 __all__ = ["IGNORED", "OPTIONS", "VmClientTransport", "vm_transport"]
 

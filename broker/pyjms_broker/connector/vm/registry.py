@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pyjms import _clock
-from pyjms._fork import call_in_child
-from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import LoopHandle
+from pyjms.runtime.fork import call_in_child
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost, ServedConnection
 from pyjms_broker.connector.vm.bridge import run_on

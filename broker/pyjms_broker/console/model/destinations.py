@@ -6,31 +6,78 @@ all destinations only the column by which the table is sorted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
 
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import ADVISORY_PREFIX, DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
-from pyjms_broker.console.model.paging import Page, page_of
 from pyjms_broker.management.counters import DestinationCounters
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
-from pyjms_broker.management.views.destination import TOPIC
-from pyjms_broker.management.views.queue import QUEUE
-from pyjms_broker.region.queue.queue import Queue
+from pyjms_broker.management.views.destinations import QUEUE, TOPIC
+from pyjms_broker.region.queue import Queue
 
 __all__ = [
     "COLUMNS",
     "DestinationRow",
+    "Page",
     "dead_letter_queues",
     "destination_page",
     "destination_view",
     "find_destination",
+    "page_of",
+    "page_of_iterable",
     "row_of",
 ]
+
+# --- Pages of long lists.
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list.
+
+    Args:
+        items: the items of this page.
+        number: the number of the page, from 1.
+        first: the number of the first item in the list, from 1.
+        has_next: whether more items follow.
+        total: the number of items in the list; None if it was not read to its end.
+    """
+
+    items: Sequence[T]
+    number: int
+    first: int
+    has_next: bool
+    total: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the last item in the list."""
+        return self.first + len(self.items) - 1
+
+
+def page_of(items: Sequence[T], number: int, size: int) -> Page[T]:
+    """Return a page of a list, or the last page if `number` is too large."""
+    last = max(1, -(-len(items) // size))
+    number = min(max(1, number), last)
+    start = (number - 1) * size
+    return Page(items[start : start + size], number, start + 1, number < last, len(items))
+
+
+def page_of_iterable(items: Iterable[T], number: int, size: int) -> Page[T]:
+    """Return a page of an iterable, reading it only as far as necessary."""
+    number = max(1, number)
+    start = (number - 1) * size
+    found = list(islice(items, start, start + size + 1))
+    return Page(found[:size], number, start + 1, len(found) > size)
+
 
 _DEAD_LETTERS: Final = (DEFAULT_DEAD_LETTER_QUEUE, "DLQ.")
 """Names of the default dead-letter queues, which are not marked as such after a restart."""

@@ -1,6 +1,10 @@
 """Views of connectors, connections and producers.
 
 (ActiveMQ ConnectorView, ConnectionView, ProducerView; activemq-edges 7)
+
+The sessions of a connection, as part of its view; ActiveMQ has no views of sessions.
+
+A session has no counters: its numbers are the sums over its current producers and consumers.
 """
 
 from __future__ import annotations
@@ -9,18 +13,82 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from pyjms import _clock
 from pyjms.jms.destination import Destination
-from pyjms_broker.api.exchange import ProducerExchange
+from pyjms.runtime import clock as _clock
+from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.connector.openwire.client_resources import ConnectionState, SessionState
 from pyjms_broker.connector.openwire.connection import BrokerConnection
-from pyjms_broker.connector.openwire.connection_state import ConnectionState
-from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
 from pyjms_broker.management.host import Managed, ManagementContext
-from pyjms_broker.management.model import Attribute, Operation, ViewKind, view_kind
+from pyjms_broker.management.model import (
+    BOOLEAN,
+    INT,
+    LONG,
+    STRING,
+    Attribute,
+    Operation,
+    ViewKind,
+    view_kind,
+)
 from pyjms_broker.management.object_name import ObjectName
-from pyjms_broker.management.views.sessions import SESSION_ATTRIBUTE, SESSION_OPERATION
 
 __all__ = ["CONNECTION", "CONNECTOR", "PRODUCER", "Client", "clients", "producer_name", "producers"]
+
+_Connection: TypeAlias = Managed[Any]
+
+
+def _sessions(c: _Connection) -> Iterator[tuple[int, SessionState]]:
+    """Iterate over the sessions created by the client, in order."""
+    for session_id, session in c.it.state.sessions.items():
+        if session_id.value >= 0:  # the negative one has the connection's advisory consumers
+            yield session_id.value, session
+
+
+def _items(c: _Connection) -> list[dict[str, object]]:
+    state, transport = c.it.state, c.it.transport
+    subscriptions = {
+        each.consumer_id: each
+        for each in c.tree.region.subscriptions.all()
+        if each.context is state.context
+    }
+    return [
+        _item(
+            number,
+            [subscriptions[each] for each in session.consumers if each in subscriptions],
+            [
+                transport.producers[each]
+                for each in session.producers
+                if each in transport.producers
+            ],
+        )
+        for number, session in _sessions(c)
+    ]
+
+
+def _item(
+    number: int, consumers: list[Subscription], producers: list[ProducerExchange]
+) -> dict[str, object]:
+    return {
+        "SessionId": number,
+        "ConsumerCount": len(consumers),
+        "ProducerCount": len(producers),
+        "SentCount": sum(each.sent_count for each in producers),
+        "BlockedSends": sum(each.blocked_sends for each in producers),
+        "DispatchedCounter": sum(each.dispatched_count for each in consumers),
+        "DequeueCounter": sum(each.dequeue_count for each in consumers),
+        "DispatchedQueueSize": sum(each.in_flight for each in consumers),
+    }
+
+
+SESSION_ATTRIBUTE: Final[Attribute[Any]] = Attribute(
+    "SessionCount", INT, "Number of sessions.", lambda c: sum(1 for _ in _sessions(c))
+)
+SESSION_OPERATION: Final[Operation[Any]] = Operation(
+    "sessions",
+    "[Ljavax.management.openmbean.CompositeData;",
+    "Return the sessions, with their producers, consumers, and the sums of their counters.",
+    _items,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +99,7 @@ class Client:
     state: ConnectionState
 
 
-_Connection: TypeAlias = Managed[Client]
+_ClientsConnection: TypeAlias = Managed[Client]
 
 
 def clients(tree: ManagementContext) -> Iterator[Client]:
@@ -58,11 +126,11 @@ def producer_name(tree: ManagementContext, exchange: ProducerExchange) -> Object
     return tree.names.producer(info.destination, client_id, str(info.producer_id))
 
 
-def _producer_names(c: _Connection) -> list[str]:
+def _producer_names(c: _ClientsConnection) -> list[str]:
     return [str(producer_name(c.tree, each)) for each in producers(c.it)]
 
 
-def _consumer_names(c: _Connection) -> list[str]:
+def _consumer_names(c: _ClientsConnection) -> list[str]:
     return [
         str(c.tree.names.consumer(each))
         for each in c.tree.region.subscriptions.all()
@@ -98,7 +166,7 @@ def _reset_producer(p: Managed[ProducerExchange]) -> None:
     _reset_blocked(p)
 
 
-def _oldest_transaction(c: _Connection) -> int | None:
+def _oldest_transaction(c: _ClientsConnection) -> int | None:
     began = [each.began for each in c.it.state.context.transactions.values()]
     return int((_clock.now() - min(began)) * 1000) if began else None
 

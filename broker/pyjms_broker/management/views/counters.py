@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pyjms_broker.api.destination import NO_MINIMUM, DestinationStatistics
-from pyjms_broker.management.conversion import BOOLEAN, INT, LONG
 from pyjms_broker.management.host import ManagedBroker
-from pyjms_broker.management.model import Attribute
+from pyjms_broker.management.model import BOOLEAN, INT, LONG, Attribute
 
 __all__ = ["cursor_attributes", "minimum", "reset_statistics", "size_attributes", "totals"]
 

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from pyjms_broker.management.conversion import STRING
 from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
-from pyjms_broker.management.model import Attribute, Operation, ViewKind, view_kind
-from pyjms_broker.region.flow.disk_usage import DiskUsage
-from pyjms_broker.region.flow.system_usage import STORE_LIMIT
+from pyjms_broker.management.model import STRING, Attribute, Operation, ViewKind, view_kind
+from pyjms_broker.region.system_usage import STORE_LIMIT, DiskUsage
 
 __all__ = ["HEALTH"]
 

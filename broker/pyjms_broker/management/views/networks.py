@@ -9,9 +9,17 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
-from pyjms_broker.management.conversion import BOOLEAN, INT, LONG, STRING
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import Attribute, Operation, ViewKind, view_kind
+from pyjms_broker.management.model import (
+    BOOLEAN,
+    INT,
+    LONG,
+    STRING,
+    Attribute,
+    Operation,
+    ViewKind,
+    view_kind,
+)
 from pyjms_broker.network import NetworkBridge, NetworkConnector
 
 __all__ = ["NETWORK_BRIDGE", "NETWORK_CONNECTOR"]

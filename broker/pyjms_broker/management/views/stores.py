@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pyjms_broker.management.conversion import LONG, STRING
+from pyjms.wire.openwire.commands import XATransactionId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import Attribute, ViewKind, view_kind
+from pyjms_broker.management.model import (
+    INT,
+    LONG,
+    STRING,
+    Attribute,
+    Operation,
+    Parameter,
+    ViewKind,
+    view_kind,
+)
 from pyjms_broker.store.api import PersistenceAdapter
+from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
 
-__all__ = ["PERSISTENCE_ADAPTER", "store_name"]
+__all__ = ["JOB_SCHEDULER", "PERSISTENCE_ADAPTER", "XA_TRANSACTION", "store_name"]
 
 _Store: TypeAlias = Managed[PersistenceAdapter]
 
@@ -50,5 +64,178 @@ PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = view_kind(
         Attribute("Data", STRING, "The numbers of the journal's files.", _segments),
         Attribute("Transactions", STRING, "The prepared transactions.", _transactions),
         Attribute("Statistics", STRING, "Always empty.", lambda _: "{}"),
+    ],
+)
+
+
+# --- Views of prepared XA transactions. (ActiveMQ RecoveredXATransactionView; activemq-edges 7)
+
+_Branch: TypeAlias = Managed[XATransactionId]
+
+_BYTES: Final = "[B"
+
+
+def _bytes(data: bytes | None) -> list[int]:
+    """Return bytes as Java's signed bytes, from -128 to 127."""
+    return [byte - 256 if byte > 127 else byte for byte in data or b""]
+
+
+XA_TRANSACTION: Final[ViewKind[_Branch]] = view_kind(
+    "RecoveredXATransactionView",
+    "A prepared XA transaction that waits for its transaction manager.",
+    [
+        Attribute("FormatId", INT, "The format id of the Xid.", lambda t: t.it.format_id),
+        Attribute(
+            "GlobalTransactionId",
+            _BYTES,
+            "The global transaction id of the Xid.",
+            lambda t: _bytes(t.it.global_transaction_id),
+        ),
+        Attribute(
+            "BranchQualifier",
+            _BYTES,
+            "The branch qualifier of the Xid.",
+            lambda t: _bytes(t.it.branch_qualifier),
+        ),
+    ],
+    [
+        Operation(
+            "heuristicCommit",
+            "void",
+            "Commit the branch without its transaction manager.",
+            lambda t: t.tree.host.broker.commit_transaction(t.tree.client, t.it, one_phase=False),
+        ),
+        Operation(
+            "heuristicRollback",
+            "void",
+            "Roll back the branch without its transaction manager.",
+            lambda t: t.tree.host.broker.rollback_transaction(t.tree.client, t.it),
+        ),
+    ],
+)
+
+
+# --- The view of the scheduler's jobs. (ActiveMQ JobSchedulerView; activemq-edges 7)
+
+_Jobs: TypeAlias = Managed[JobScheduler]
+
+_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
+_TABLE: Final = "javax.management.openmbean.TabularData"
+_VOID: Final = "void"
+
+
+def _time(milliseconds: int) -> str:
+    """Return a time in ActiveMQ's format, in the broker's time zone. Source: JobSupport."""
+    return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime(_FORMAT)
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        return int(datetime.strptime(text, _FORMAT).astimezone().timestamp()) * 1000
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgumentException(
+            f"{text[:100]!r} is not a time", hint="write it as 2026-01-31 23:59:59"
+        ) from error
+
+
+def _row(job: ScheduledJob) -> dict[str, object]:
+    return {
+        "jobId": job.job_id,
+        "cronEntry": job.cron_entry,
+        "start": _time(job.start_time),
+        "delay": job.delay,
+        "next": _time(job.next_time),
+        "period": job.period,
+        "repeat": job.repeat,
+    }
+
+
+def _rows(jobs: Iterable[ScheduledJob]) -> list[dict[str, object]]:
+    return [_row(job) for job in jobs]
+
+
+def _range(start: str, finish: str) -> tuple[int, int]:
+    """Return two times in milliseconds; all of the second one's second is included."""
+    return _milliseconds(start), _milliseconds(finish) + 999
+
+
+def _next_jobs(s: _Jobs) -> list[dict[str, object]]:
+    first = s.it.next_time
+    return [] if first is None else _rows(s.it.jobs(first, first))
+
+
+def _next_time(s: _Jobs) -> str:
+    return "" if s.it.next_time is None else _time(s.it.next_time)
+
+
+def _execution_count(s: _Jobs, job_id: str) -> int:
+    job = s.it.get(job_id)
+    return 0 if job is None else job.execution_count
+
+
+def _remove_at(s: _Jobs, time: str) -> Completion:
+    return s.it.remove_range(*_range(time, time))
+
+
+_RANGE: Final = (Parameter("start", STRING), Parameter("finish", STRING))
+_JOB_ID: Final = Parameter("jobId", STRING)
+
+JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
+    "JobSchedulerView",
+    "The scheduler's jobs.",
+    [
+        Attribute("AllJobs", _TABLE, "All jobs, ordered by time.", lambda s: _rows(s.it.jobs())),
+        Attribute("NextScheduleJobs", _TABLE, "The jobs with the earliest due time.", _next_jobs),
+        Attribute(
+            "NextScheduleTime",
+            STRING,
+            "The time at which the next job is due; empty: no jobs.",
+            _next_time,
+        ),
+        Attribute(
+            "DelayedMessageCount",
+            INT,
+            "Number of jobs with a delay.",
+            lambda s: sum(job.delay > 0 for job in s.it.jobs()),
+        ),
+        Attribute("ScheduledMessageCount", INT, "Number of jobs.", lambda s: len(s.it)),
+    ],
+    [
+        Operation(
+            "getAllJobs",
+            _TABLE,
+            "Return the jobs that are due between two times, inclusive.",
+            lambda s, start, finish: _rows(s.it.jobs(*_range(start, finish))),
+            _RANGE,
+        ),
+        Operation(
+            "getExecutionCount",
+            INT,
+            "Return the number of executions of a job; 0: no such job.",
+            _execution_count,
+            (_JOB_ID,),
+        ),
+        Operation(
+            "removeJob",
+            _VOID,
+            "Remove a job; unknown ids are ignored.",
+            lambda s, job_id: s.it.remove(job_id, sync=True),
+            (_JOB_ID,),
+        ),
+        Operation("removeAllJobs", _VOID, "Remove all jobs.", lambda s: s.it.remove_range()),
+        Operation(
+            "removeAllJobs",
+            _VOID,
+            "Remove the jobs that are due between two times, inclusive.",
+            lambda s, start, finish: s.it.remove_range(*_range(start, finish)),
+            _RANGE,
+        ),
+        Operation(
+            "removeAllJobsAtScheduledTime",
+            _VOID,
+            "Remove the jobs that are due in the given second.",
+            _remove_at,
+            (Parameter("time", STRING),),
+        ),
     ],
 )

@@ -9,18 +9,20 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from pyjms import _clock
-from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, end_tasks, spawn
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination, parse_destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.api.message import SubscriptionKey
+from pyjms_broker.store.adapters import DestinationStores
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.destination_stores import DestinationStores
-from pyjms_broker.store.jdbc.execution.database import Database, file_size
-from pyjms_broker.store.jdbc.execution.loading import Contents, load
-from pyjms_broker.store.jdbc.execution.operations import (
+from pyjms_broker.store.files import create_private_file, make_private_directory
+from pyjms_broker.store.jdbc.database import Database, file_size
+from pyjms_broker.store.jdbc.loading import Contents, load, recover_prepared
+from pyjms_broker.store.jdbc.locker import DatabaseLock, acquire, make_locker
+from pyjms_broker.store.jdbc.operations import (
     AddContainer,
     CleanUp,
     Outcome,
@@ -28,16 +30,15 @@ from pyjms_broker.store.jdbc.execution.operations import (
     TrimDuplicates,
     TrimProducers,
 )
-from pyjms_broker.store.jdbc.execution.writer import Writer
-from pyjms_broker.store.jdbc.locker import DatabaseLock, acquire, make_locker
-from pyjms_broker.store.jdbc.schema.numbering import base_of, destination_number
+from pyjms_broker.store.jdbc.schema import base_of, destination_number
 from pyjms_broker.store.jdbc.settings import JDBCSettings
-from pyjms_broker.store.jdbc.stores.context import StoreContext, StoredDestination
-from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore
-from pyjms_broker.store.jdbc.stores.prepared import recover_prepared
-from pyjms_broker.store.jdbc.stores.topic_store import JDBCTopicMessageStore
-from pyjms_broker.store.jdbc.stores.transactions import JDBCTransactionStore
-from pyjms_broker.store.private_files import create_private_file, make_private_directory
+from pyjms_broker.store.jdbc.stores import JDBCMessageStore, JDBCTopicMessageStore
+from pyjms_broker.store.jdbc.transactions import (
+    JDBCTransactionStore,
+    StoreContext,
+    StoredDestination,
+)
+from pyjms_broker.store.jdbc.writer import Writer
 
 __all__ = ["JDBCPersistenceAdapter"]
 

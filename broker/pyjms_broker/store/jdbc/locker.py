@@ -30,12 +30,12 @@ import anyio.to_thread
 from sqlalchemy import Connection, func, insert, or_, select, update
 from sqlalchemy import exc as sql_errors
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.errors import ResourceAllocationException
-from pyjms_broker.store.file_lock import SharedFileLock
-from pyjms_broker.store.jdbc.execution.database import Database
-from pyjms_broker.store.jdbc.schema.tables import LOCK_ROW
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
+from pyjms_broker.store.files import SharedFileLock
+from pyjms_broker.store.jdbc.database import Database
+from pyjms_broker.store.jdbc.schema import LOCK_ROW
 from pyjms_broker.store.jdbc.settings import JDBCSettings, Locker
 
 __all__ = [

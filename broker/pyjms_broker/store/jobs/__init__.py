@@ -5,12 +5,12 @@ The module of a name is imported when the name is first used, because few broker
 
 from typing import TYPE_CHECKING
 
-from pyjms._forwarding import names_of
+from pyjms.runtime.forwarding import names_of
 
 if TYPE_CHECKING:
     from pyjms_broker.store.jobs.api import JobScheduler, JobSchedulerStore, ScheduledJob
     from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
-    from pyjms_broker.store.jobs.memory import MemoryJobSchedulerStore
+    from pyjms_broker.store.jobs.scheduler import MemoryJobSchedulerStore
 
 __all__ = [
     "JobScheduler",
@@ -26,7 +26,7 @@ __getattr__, __dir__ = names_of(
         "JobScheduler": "pyjms_broker.store.jobs.api",
         "JobSchedulerStore": "pyjms_broker.store.jobs.api",
         "KahaDBJobSchedulerStore": "pyjms_broker.store.jobs.kahadb",
-        "MemoryJobSchedulerStore": "pyjms_broker.store.jobs.memory",
+        "MemoryJobSchedulerStore": "pyjms_broker.store.jobs.scheduler",
         "ScheduledJob": "pyjms_broker.store.jobs.api",
     },
 )

@@ -4,6 +4,18 @@ The journal is authoritative; an index that does not match it is rebuilt. If the
 ActiveMQ's index, ActiveMQ has written last: that index is moved to `activemq-index`, so that
 ActiveMQ will rebuild it, too. `scheduler` has the theory of operation, `cleanup` the rules for
 removing segments. (activemq-persistence K2, K7, K30, E3)
+
+Opening of a job store's index, which is rebuilt if it does not match the journal.
+
+All functions block: call them in a thread, while nothing else uses the journal.
+
+Removal of the oldest segments of the job journal.
+
+Segments are removed strictly from the oldest to the newest, so that the record that removes a job
+always outlives the record that added it. A segment is removed when it contains no live job's add
+record. When the journal is more than twice as large as its live records (plus two segments), the
+jobs of the oldest segment are rewritten at the end of the journal; otherwise a single job that is
+due next year would keep all later segments. ActiveMQ counts references per segment instead.
 """
 
 from __future__ import annotations
@@ -15,31 +27,202 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio import to_thread
+from anyio import lowlevel, to_thread
 
-from pyjms import _clock, _wakeup
-from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.codec import decode_command, encode_command
-from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand
-from pyjms.wire.kahadb.journal import RECORD_HEAD, Location
-from pyjms.wire.kahadb.structures import KahaCommand
+from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaCommand
+from pyjms.wire.kahadb.journal import RECORD_HEAD, Location, segment_number
+from pyjms.wire.kahadb.segments import JournalRecord, Skipped
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.damage import Quarantine, is_damage
-from pyjms_broker.store.file_lock import SharedFileLock
-from pyjms_broker.store.jobs.cleanup import clean_up
-from pyjms_broker.store.jobs.index import Coverage, JobIndex
-from pyjms_broker.store.jobs.recovery import delete_job_files, recover
-from pyjms_broker.store.jobs.scheduler import JournaledSchedulers, apply, rewrite_commands
+from pyjms_broker.store.damage import Quarantine, is_damage, quarantine_record
+from pyjms_broker.store.files import SharedFileLock, make_private_directory
+from pyjms_broker.store.jobs.scheduler import (
+    Coverage,
+    JobIndex,
+    JournaledSchedulers,
+    apply,
+    rewrite_commands,
+)
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
-from pyjms_broker.store.private_files import make_private_directory
 
-__all__ = ["KahaDBJobSchedulerStore"]
+__all__ = ["INDEX", "KahaDBJobSchedulerStore", "clean_up", "recover"]
 
 logger = get_logger(__name__)
+
+INDEX: Final = "pyjms-index.db"
+_INDEX_FILES: Final = (INDEX, f"{INDEX}-wal", f"{INDEX}-shm")
+_ACTIVEMQ_INDEX: Final = ("scheduleDB.data", "scheduleDB.redo", "scheduleDB.free")
+_ARCHIVE: Final = "activemq-index"
+
+Last = tuple[Location, bytes]
+
+
+def delete_job_files(directory: Path) -> None:
+    """Remove the journal and the indexes, and thereby all jobs.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    for path in directory.iterdir():
+        if segment_number(path.name) is not None or path.name in (*_INDEX_FILES, *_ACTIVEMQ_INDEX):
+            path.unlink()
+
+
+def recover(
+    directory: Path, journal: Journal, ignore_missing: bool
+) -> tuple[JobIndex, Last | None]:
+    """Return the index, brought up to date with the journal, and the journal's last record.
+
+    Raises:
+        ResourceAllocationException: records are missing or damaged.
+        OSError: a file cannot be read or written.
+        sqlite3.Error: the index cannot be created.
+    """
+    if _archive_activemq_index(directory):
+        _remove_index(directory)
+    index, covered = _open(directory, journal)
+    try:
+        return index, _replay(index, journal, covered, ignore_missing)
+    except BaseException:
+        index.close()
+        raise
+
+
+def _archive_activemq_index(directory: Path) -> bool:
+    """Move ActiveMQ's index out of ActiveMQ's sight; return whether there was one."""
+    found = [directory / name for name in _ACTIVEMQ_INDEX if (directory / name).exists()]
+    if found:
+        # Our index first: ActiveMQ's is the only evidence, after a crash, that ActiveMQ wrote.
+        _remove_index(directory)
+        archive = directory / _ARCHIVE
+        make_private_directory(archive)
+        for path in found:
+            path.replace(archive / path.name)
+        logger.info("ActiveMQ has written to %s: rebuilding the job index", directory)
+    return bool(found)
+
+
+def _remove_index(directory: Path) -> None:
+    for name in _INDEX_FILES:
+        (directory / name).unlink(missing_ok=True)
+
+
+def _open(directory: Path, journal: Journal) -> tuple[JobIndex, Coverage | None]:
+    """Return the index and its coverage of the journal; (empty, None) if it is not usable."""
+    path = directory / INDEX
+    try:
+        index = JobIndex(path)
+    except sqlite3.DatabaseError as e:
+        logger.warning("%s cannot be used and is rebuilt: %s", path, e)
+        _remove_index(directory)
+        return JobIndex(path), None
+    covered = index.covered()
+    if covered is not None and not _matches(covered, journal):
+        logger.warning("%s does not match the journal and is rebuilt", path)
+        covered = None
+    if covered is None:
+        index.clear()
+    return index, covered
+
+
+def _matches(covered: Coverage, journal: Journal) -> bool:
+    """Return whether the index covers an initial part of this journal."""
+    if covered.end > journal.end:
+        return False
+    try:
+        return zlib.crc32(journal.read_unchecked(covered.last)) == covered.digest
+    except JMSException:
+        return False
+
+
+def _replay(
+    index: JobIndex, journal: Journal, covered: Coverage | None, ignore_missing: bool
+) -> Last | None:
+    """Apply the records that the index does not cover yet; return the last record."""
+    skipped: list[Skipped] = []
+    replayed = 0
+    last: JournalRecord | None = None
+    for record in journal.records_from(None if covered is None else covered.end, skipped):
+        try:
+            apply(index, record.command(), record.location, record.size)
+        except Exception as error:
+            if not is_damage(error) and not isinstance(error, sqlite3.IntegrityError):
+                raise
+            quarantine_record(journal.directory, record.location, record.payload, error)
+        last = record
+        replayed += 1
+    _check(index, journal, skipped, ignore_missing)
+    if replayed:
+        logger.info("Recovery replayed %d records of the job journal", replayed)
+    if last is not None:
+        return last.location, last.payload
+    return None if covered is None else (covered.last, journal.read_unchecked(covered.last))
+
+
+def _check(index: JobIndex, journal: Journal, skipped: list[Skipped], ignore_missing: bool) -> None:
+    """Check that no segment with a job's message is missing or damaged.
+
+    (activemq-persistence K23)
+    """
+    damaged = {*journal.corrupt, *skipped}
+    missing = index.count_outside_segments(journal.segments())
+    if not damaged and not missing:
+        return
+    found = f"{len(damaged)} damaged areas in the journal, {missing} jobs in missing segments"
+    if not ignore_missing:
+        raise ResourceAllocationException(
+            f"Detected missing/corrupt journal files in {journal.directory}: {found}",
+            hint="restore the files, or set ignore_missing_journalfiles to start without them",
+        )
+    logger.error("%s: %s; starting without them", journal.directory, found)
+    index.retain_segments(journal.segments())
+
+
+_PAGE: Final = 200
+_SPARE_SEGMENTS: Final = 2
+
+
+async def clean_up(
+    journal: Journal,
+    index: JobIndex,
+    rewrite: Callable[[str, str], bool],
+    checkpoint: Callable[[], Awaitable[None]],
+) -> None:
+    """Remove the oldest segments that hold no jobs, or few enough to rewrite them.
+
+    A job that cannot be rewritten (`rewrite` returns False) keeps its segment.
+
+    Raises:
+        JMSException: the journal has failed.
+    """
+    await checkpoint()
+    while True:
+        oldest = journal.segments()[:1]
+        if not oldest or oldest[0] >= journal.written.file_id:
+            return
+        if index.in_segments_up_to(oldest[0], 1):
+            if not _is_sparse(journal, index):
+                return
+            while page := index.in_segments_up_to(oldest[0], _PAGE):
+                for entry in page:
+                    if not rewrite(entry.scheduler, entry.job.job_id):
+                        return  # later segments may hold records that remove jobs of this one
+                await lowlevel.checkpoint()
+            await checkpoint()
+        await journal.delete(oldest[0])
+
+
+def _is_sparse(journal: Journal, index: JobIndex) -> bool:
+    spare = _SPARE_SEGMENTS * journal.settings.max_file_length
+    return journal.size > 2 * index.live_size() + spare
+
 
 _LOCK: Final = "lock"
 

@@ -35,43 +35,742 @@ raises. The next start reads what was written.
 The records of a transaction, or of several senders, may share a batch. A batch is valid as a whole
 or not at all, because its checksum covers all its records. A torn write at the end therefore never
 leaves a partial record, and `append_together` is atomic.
+
+A batch that is being filled, and the job that writes batches. (activemq-persistence K4, K5)
+
+A batch is filled on the loop; its bytes are joined when they are written. Offsets are fixed as
+soon as a record is appended, so records can be read before they are written.
+
+The layout of records in batches and segments, before anything is written.
+
+Only the loop appends, and a batch's offset is fixed when the batch begins. The location of a
+record is therefore known as soon as it is appended, long before it is on disk, and the index can
+be updated at once. (activemq-persistence K4, K6, K27)
+
+`append` is the hot path: about half a microsecond per record. That is why the builder and its
+batch share their lists, and why one comparison, `end > self._batch_limit`, detects all rare cases
+(a new batch, a new segment).
+
+Three limits determine where the next record goes:
+
+    _batch_limit    beyond it the record needs a new batch: the batch has reached its maximum size,
+                    or the segment is full. -1 when no batch is open.
+    _lazy_limit     beyond it, even a lazy record requests a write.
+    _segment_limit  the end of the segment.
+
+Writing and syncing of batches. Blocks; one caller at a time.
+
+`written` and `synced` are the progress. After an error the same job is run again: synced data
+stays, the rest is written again at the same offsets. After a failed sync the kernel may have
+dropped the pages written before it, and it reports the error only once. Those pages are therefore
+read back, checked, and written again first.
+
+Group commit: one job at a time is written to disk while the next one fills.
+
+Theory of operation
+-------------------
+
+A job consists of all records appended since the previous job and the completions that wait for
+them. One sync serves all of them, so the more senders there are, the more records share a sync.
+No timer delays a batch so that it fills: it fills during the running sync.
+
+    idle                request()  -> turn scheduled
+    turn scheduled      the turn   -> running, on the loop or in the thread
+    running             request()  -> running, requested
+    running             done       -> idle
+    running, requested  done       -> running (the next job) or turn scheduled
+    running             disk full  -> suspended: the same job is retried until there is space,
+                                   or a file handle
+    running             error      -> failed: the job's waiters and all later ones get the error
+
+`job` is the running (or suspended) job, and None in the other states; `_turn_scheduled` and
+`_requested` hold the rest of the state.
+
+Where a job runs. A single sender gets its response sooner if the loop itself writes and syncs,
+which saves two thread switches. With several senders the thread is better, because the next batch
+fills meanwhile. A job with one sender that follows another such job therefore runs on the loop, as
+long as measurements show that this is quicker (`InlineWritePolicy`). Small jobs that need no sync
+also run on the loop; all others run in the thread. All records caused by one chunk of input from a
+socket count as one sender. The job of a single sender even starts within the turn that read its
+message, which saves an iteration of the event loop; with several senders, the job starts in the
+next turn, when all of them have been read. (activemq-persistence K6, K24)
+
+Completions are completed on the loop, in journal order. If several senders wait, the next job is
+passed to the thread before they are completed, so that the disk is busy while the loop writes the
+responses.
 """
 
 from __future__ import annotations
 
+import errno
+import struct
+import threading
+import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from queue import SimpleQueue
+from typing import Final, NamedTuple, Protocol, Self
 
 import anyio
 import anyio.to_thread
 
-from pyjms import _clock
-from pyjms._forwarding import DelegatedAttribute
-from pyjms._logger import get_logger
-from pyjms._wakeup import BackgroundTask, LoopHandle, end_tasks, spawn
-from pyjms.errors import IllegalStateException, ResourceAllocationException
-from pyjms.wire.kahadb.journal import Location
-from pyjms.wire.kahadb.reader import Skipped
+from pyjms.errors import IllegalStateException, LocalProtocolError, ResourceAllocationException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
+from pyjms.runtime.forwarding import DelegatedAttribute
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.kahadb.journal import (
+    BATCH_CONTROL_HEAD,
+    BATCH_CONTROL_SIZE,
+    END_MARKER,
+    RECORD_HEAD,
+    USER_TYPE,
+    Location,
+)
+from pyjms.wire.kahadb.segments import SegmentReader, Skipped
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.journal.batch import WriteJob
-from pyjms_broker.store.journal.batch_builder import BatchBuilder, BatchEvents
-from pyjms_broker.store.journal.disk import OS_DISK, Disk
-from pyjms_broker.store.journal.group_commit import GroupCommit
-from pyjms_broker.store.journal.record_reader import RecordReader
-from pyjms_broker.store.journal.recovery import recover
-from pyjms_broker.store.journal.segment_files import SegmentFiles
-from pyjms_broker.store.journal.segment_writer import SegmentWriter
+from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS, OS_DISK, Disk
+from pyjms_broker.store.journal.segments import RecordReader, SegmentFiles, recover
 from pyjms_broker.store.journal.settings import (
     DiskSyncStrategy,
     JournalSettings,
     PreallocationScope,
 )
 
-__all__ = ["Journal", "LateRecords", "StateListener"]
+__all__ = ["InlineWritePolicy", "Journal", "OpenBatch", "StateListener"]
+
+_HEAD_ROOM: Final = BATCH_CONTROL_HEAD + bytes(BATCH_CONTROL_SIZE - len(BATCH_CONTROL_HEAD))
+_SIZES: Final = struct.Struct(">iq")
+
+
+class OpenBatch:
+    """The records of one batch at `offset` of a segment.
+
+    `parts` are the batch's header, and the header and payload of each record; `offsets` are those
+    of the records; `end` is the end of the batch (without the end marker) once it is closed.
+    """
+
+    __slots__ = ("end", "file_id", "offset", "offsets", "parts")
+
+    def __init__(self, file_id: int, offset: int) -> None:
+        self.file_id = file_id
+        self.offset = offset
+        self.end = offset + BATCH_CONTROL_SIZE
+        self.parts: list[bytes] = [_HEAD_ROOM]
+        self.offsets: list[int] = []
+
+    def payload(self, location: Location) -> bytes | None:
+        """Return the payload of the record at `location`; None: it is not in this batch."""
+        offset = location.offset
+        if location.file_id != self.file_id or offset <= self.offset:
+            return None
+        index = bisect_left(self.offsets, offset)
+        if index == len(self.offsets) or self.offsets[index] != offset:
+            return None
+        return self.parts[2 * index + 2]
+
+    def encode(self, checksum: bool) -> bytearray:
+        """Return the bytes to write, including the end marker."""
+        data = bytearray().join(self.parts)
+        size = len(data) - BATCH_CONTROL_SIZE
+        with memoryview(data) as view:
+            # a checksum of 0 means "not checked"
+            adler = zlib.adler32(view[BATCH_CONTROL_SIZE:]) if checksum else 0
+        _SIZES.pack_into(data, len(BATCH_CONTROL_HEAD), size, adler)
+        data += END_MARKER
+        return data
+
+
+class WriteJob:
+    """One write: batches in their order, then a sync if needed.
+
+    `waiters` are completed when it is done. Without batches it only syncs. `senders` is the number
+    of distinct senders among the waiters; all waiters of one chunk of input count as one.
+    """
+
+    __slots__ = ("batches", "senders", "size", "sync", "waiters")
+
+    def __init__(
+        self,
+        batches: list[OpenBatch],
+        waiters: list[Completion],
+        *,
+        sync: bool,
+        senders: int | None = None,
+    ) -> None:
+        self.batches = batches
+        self.waiters = waiters
+        self.senders = len(waiters) if senders is None else senders
+        self.sync = sync
+        self.size = sum([batch.end - batch.offset for batch in batches])
+
+
+_HEAD: Final = RECORD_HEAD.size
+_LARGEST: Final = 0x7FFFFFFF
+_LAZY_BYTES: Final = 1 << 20
+_MIN_HEADERS: Final = 2
+"""A segment is at least this many times as long as its header."""
+_head = RECORD_HEAD.pack
+_location = tuple.__new__  # takes half the time of Location(...)
+
+
+def _no_loop(_function: Callable[[], object]) -> None:
+    """Ignore the end of a turn: there is no loop yet."""
+
+
+def _no_header() -> Sequence[bytes]:
+    return ()
+
+
+class BatchEvents(NamedTuple):
+    """The journal's callbacks for a batch builder."""
+
+    check_writable: Callable[[], None]
+    """Raises an error if nothing can be appended."""
+    request_write: Callable[[], None]
+    """Requests a job that writes everything appended; called once per job."""
+    request_write_soon: Callable[[], None]
+    """Schedules a call of `timer_expired` in a few milliseconds."""
+    congested: Callable[[], None]
+    """Reports that too much waits to be written."""
+    batch_started: Callable[[Location], None]
+    """Reports that a batch begins, with its first record at this location."""
+
+
+class BatchBuilder:
+    """Fills batches with records; `next_job` returns the batches to write.
+
+    `header` returns the payloads with which each new segment begins. It is called inside `append`,
+    before the record that needs the segment gets its location, and must not append itself.
+    `records` is a counter. Not thread-safe: use it on the loop.
+    """
+
+    def __init__(self, settings: JournalSettings, events: BatchEvents) -> None:
+        self.header: Callable[[], Sequence[bytes]] = _no_header
+        self.records = 0
+        self.requested = False
+        """Whether a write was requested since the last job."""
+        self._events = events
+        self._settings = settings
+        self._always = settings.disk_sync_strategy is DiskSyncStrategy.ALWAYS
+        self._most_waiters = settings.max_async_jobs
+        # the open batch, and the offset of its next record
+        self._batch: OpenBatch | None = None
+        self._parts: list[bytes] = []
+        self._offsets: list[int] = []
+        self._file_id = 1
+        self._offset = 0
+        self._batch_limit = -1
+        self._lazy_limit = 0
+        self._segment_limit = settings.max_file_length
+        # the contents of the next job
+        self._closed: list[OpenBatch] = []
+        self._closed_bytes = 0
+        self._waiters: list[Completion] = []
+        self._sync = False
+        self._timer_set = False  # `request_write_soon` was called and has not expired
+        # distinct senders among the waiters; all waiters of one chunk of input count as one
+        self._senders = 0
+        self._last_turn = 0
+        self._turn = Turn(_no_loop)
+
+    def start(self, end: Location, turn: Turn) -> None:
+        """Continue at `end`; `turn` identifies the chunk of input that the loop is handling."""
+        self._file_id, self._offset = end
+        self._turn = turn
+
+    def append(
+        self,
+        payload: bytes,
+        waiter: Completion = COMPLETED,
+        *,
+        sync: bool = False,
+        lazy: bool = False,
+        soon: bool = False,
+    ) -> Location:
+        """Append a record and return its location. Never blocks.
+
+        The record is written at the end of this loop turn at the latest, or as soon as the
+        running job is done. A `lazy` record may wait for the next record that is not lazy, or
+        for a `barrier`; so may a `soon` record, but only for a few milliseconds. `waiter` is
+        completed when the record is written (and synced, if `sync` is set and the strategy is
+        ALWAYS); pass `COMPLETED` if nobody waits.
+
+        Raises:
+            IllegalStateException: the journal is not open.
+            ResourceAllocationException: the journal has failed.
+            LocalProtocolError: the payload is empty or larger than 2 GiB.
+        """
+        size = len(payload) + _HEAD
+        offset = self._offset
+        end = offset + size
+        if end > self._batch_limit or size == _HEAD:
+            offset = self._start_batch(size)
+            end = offset + size
+        self._parts += (_head(size, USER_TYPE), payload)
+        self._offsets.append(offset)
+        self._offset = end
+        if waiter is not COMPLETED:
+            self._waiters.append(waiter)
+            turn = self._turn.number
+            if not turn or turn != self._last_turn:
+                self._senders += 1
+                self._last_turn = turn
+            if len(self._waiters) > self._most_waiters:
+                self._events.congested()
+        if sync:
+            self._sync |= self._always
+        if not self.requested:
+            if not (lazy or soon) or end > self._lazy_limit:
+                self.requested = True
+                self._events.request_write()
+            elif soon and not self._timer_set:
+                self._timer_set = True
+                self._events.request_write_soon()
+        return _location(Location, (self._file_id, offset))
+
+    def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
+        """Append lazy records atomically, in one batch: a crash loses all of them or none.
+
+        Raises as `append`.
+        """
+        size = sum(map(len, payloads)) + _HEAD * len(payloads)
+        if self._offset + size > self._batch_limit:
+            self._start_batch(size)
+            self._batch_limit = max(self._batch_limit, self._offset + size)
+        return [self.append(payload, lazy=True) for payload in payloads]
+
+    def announce(self) -> None:
+        """Request a job, and count a sender whose record is appended when that job starts.
+
+        Raises as `append`.
+        """
+        turn = self._turn.number
+        if not turn or turn != self._last_turn:
+            self._senders += 1
+            self._last_turn = turn
+        if not self.requested:
+            self.requested = True
+            self._events.request_write()
+
+    def add_waiters(self, waiters: list[Completion]) -> None:
+        """Complete the waiters of announced records with the next job."""
+        self._waiters += waiters
+        if len(self._waiters) > self._most_waiters:
+            self._events.congested()
+
+    def add_waiter(self, waiter: Completion, *, sync: bool) -> None:
+        """Complete `waiter` with the next job, after a sync if `sync` is set; requests no job."""
+        self._waiters.append(waiter)
+        self._senders += 1
+        self._sync |= sync
+
+    def timer_expired(self) -> bool:
+        """End the delay of `request_write_soon`; return whether to write now."""
+        self._timer_set = False
+        return not self.requested and self.has_records
+
+    @property
+    def end(self) -> Location:
+        """The location where the next batch begins or continues; later records lie behind it."""
+        return Location(self._file_id, self._offset)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether records wait for the next job."""
+        return self._batch is not None or bool(self._closed)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether more than half of the amount that makes the journal CONGESTED is waiting."""
+        settings = self._settings
+        return (
+            self._closed_bytes > settings.max_waiting_bytes // 2
+            or len(self._waiters) > settings.max_async_jobs // 2
+        )
+
+    def batches(self) -> list[OpenBatch]:
+        """The batches of the next job, the open one last."""
+        return [*self._closed, self._batch] if self._batch is not None else self._closed
+
+    def close_batch(self) -> None:
+        """Close the open batch, if any: the next record begins another one."""
+        batch = self._batch
+        if batch is not None:
+            self._batch = None
+            self._batch_limit = -1
+            batch.end = self._offset
+            self._closed.append(batch)
+            self._closed_bytes += batch.end - batch.offset
+            self.records += len(batch.offsets)
+
+    def next_job(self) -> WriteJob:
+        """Close the open batch and return everything that waits as one job."""
+        self.close_batch()
+        job = WriteJob(self._closed, self._waiters, sync=self._sync, senders=self._senders)
+        self._closed, self._closed_bytes, self._waiters = [], 0, []
+        self._senders = self._last_turn = 0
+        self._sync = self.requested = False
+        return job
+
+    def discard(self) -> list[Completion]:
+        """Drop everything that waits, because the journal has failed; return the waiters."""
+        self.close_batch()
+        waiters, self._waiters = self._waiters, []
+        self._closed, self._closed_bytes = [], 0
+        self.requested = False  # the next request is refused
+        return waiters
+
+    def _start_batch(self, size: int) -> int:
+        """Begin a batch for a record of `size` bytes and return the record's offset."""
+        self._events.check_writable()
+        settings = self._settings
+        if size <= _HEAD or size > _LARGEST - settings.max_file_length:
+            raise LocalProtocolError("A journal record is empty, or larger than 2 GiB")
+        self.close_batch()
+        needed = BATCH_CONTROL_SIZE + size
+        if self._offset and self._offset + needed > self._segment_limit:
+            self._file_id += 1
+            self._offset = 0
+        batch = OpenBatch(self._file_id, self._offset)
+        first = self._offset + BATCH_CONTROL_SIZE
+        self._parts, self._offsets = batch.parts, batch.offsets
+        if not self._offset:
+            for payload in self.header():
+                self._parts += (_head(len(payload) + _HEAD, USER_TYPE), payload)
+                self._offsets.append(first)
+                first += _HEAD + len(payload)
+            # the header of a great many destinations may fill a whole segment
+            self._segment_limit = max(settings.max_file_length, _MIN_HEADERS * first)
+        self._batch = batch
+        self._offset = first
+        self._batch_limit = min(self._segment_limit, batch.offset + settings.max_write_batch_size)
+        self._lazy_limit = batch.offset + _LAZY_BYTES
+        if self._closed_bytes > settings.max_waiting_bytes:
+            self._events.congested()
+        self._events.batch_started(Location(self._file_id, first))
+        return first
+
+
+class SegmentWriter:
+    """Writes the last segment of a journal, and begins new ones.
+
+    `written` and `synced` are the ends of the written and the durable data; with the strategy
+    NEVER, `synced` merely follows `written`. `syncs` and `batches` are counters.
+    """
+
+    def __init__(
+        self, files: SegmentFiles, settings: JournalSettings, disk: Disk, end: Location
+    ) -> None:
+        self.written = end
+        self.synced = end
+        self.syncs = 0
+        self.batches = 0
+        self._files = files
+        self._disk = disk
+        self._checksum = settings.checksum
+        self._never = settings.disk_sync_strategy is DiskSyncStrategy.NEVER
+        self._file_id = end.file_id
+        self._fd = -1
+        self._sync_failed = False  # if True, data written before the sync may be lost
+
+    def open(self) -> None:
+        """Open the last segment, or create it."""
+        if self._file_id in self._files.lengths:
+            self._fd = self._files.open(self._file_id)
+        else:
+            self._fd = self._files.create(self._file_id)
+        if not self._never:
+            # data written by the previous process may not be durable yet
+            self._disk.sync(self._fd)
+
+    def run(self, job: WriteJob) -> None:
+        """Run a job; after an error, call it again with the same one.
+
+        Raises:
+            OSError: it failed.
+        """
+        batches = [b for b in job.batches if (b.file_id, b.end) > self.synced]
+        if self._sync_failed:
+            self._rewrite_unsynced(batches)
+        disk = self._disk
+        for batch in batches:
+            if batch.file_id != self._file_id:
+                self._roll(batch.file_id)
+            disk.write(self._fd, batch.encode(self._checksum), batch.offset)
+            self.batches += 1
+            self.written = Location(batch.file_id, batch.end)
+        if batches:
+            self._note_length()
+        if job.sync:
+            self.sync()
+
+    def sync(self) -> None:
+        """Make everything written durable."""
+        if self.synced < self.written:
+            if not self._never:
+                try:
+                    self._disk.sync(self._fd)
+                except OSError:
+                    self._sync_failed = True
+                    raise
+                self.syncs += 1
+            self.synced = self.written
+
+    def close(self) -> None:
+        """Close the segment without a sync. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._disk.close(fd)
+
+    def _roll(self, file_id: int) -> None:
+        """Sync the old segment and begin a new one."""
+        self.sync()
+        self._note_length()
+        fd = self._files.create(file_id)
+        self._disk.close(self._fd)
+        self._fd = fd
+        self._file_id = file_id
+
+    def _note_length(self) -> None:
+        """Record the segment's length, in case it was not preallocated."""
+        if self.written.file_id == self._file_id:
+            lengths = self._files.lengths
+            end = self.written.offset + len(END_MARKER)
+            lengths[self._file_id] = max(lengths[self._file_id], end)
+
+    def _rewrite_unsynced(self, batches: Sequence[OpenBatch]) -> None:
+        """Read back and rewrite the data before `batches` that was written but not synced."""
+        start = self.synced.offset if self.synced.file_id == self._file_id else 0
+        end = self.written.offset
+        if batches and batches[0].file_id == self._file_id:
+            end = min(end, batches[0].offset)
+        size = end - start
+        data = self._disk.read(self._fd, size, start)
+        reader = SegmentReader(data, self._file_id)
+        for _ in reader.batches():
+            pass
+        if size > 0 and (reader.end != size or reader.skipped):
+            raise OSError(errno.EIO, "Data written before a failed sync is lost")
+        if size > 0:
+            self._disk.write(self._fd, data, start)
+        self._sync_failed = False
+
 
 logger = get_logger(__name__)
+
+_INLINE_BYTES: Final = 256 << 10
+
+
+class GroupCommit:
+    """Runs write jobs, one after the other. Use it on the loop, except for `stop`.
+
+    `next_job()` returns everything that waits as a job. `job_done(job, error)` is called on the
+    loop when a job has ended, before its waiters are completed, and returns the error with which
+    they are completed. `inline` fixes where jobs run, for measurements (None: adaptive).
+    """
+
+    def __init__(
+        self,
+        writer: SegmentWriter,
+        settings: JournalSettings,
+        next_job: Callable[[], WriteJob],
+        job_done: Callable[[WriteJob, Exception | None], Exception | None],
+        state_changed: Callable[[StoreState, Exception | None], None],
+        inline: bool | None = None,
+    ) -> None:
+        self.job: WriteJob | None = None
+        """The running job."""
+        self._writer = writer
+        self._settings = settings
+        self._next_job = next_job
+        self._job_done = job_done
+        self._state_changed = state_changed
+        self._inline = inline
+        self._requested = False
+        self._turn_scheduled = False
+        self._last_senders = 1
+        self._policy = InlineWritePolicy()
+        self._measured: bool | None = None  # a single sender's running job: True on the loop
+        self._started = 0.0
+        self._failures = 0
+        self._fail_fast = False
+        self._retry: BackgroundTask | None = None
+        self._loop = LoopHandle()
+        self._input_turn = self._loop.turn
+        self._jobs: SimpleQueue[WriteJob | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run_jobs, name="pyjms journal", daemon=True)
+        self._thread.start()
+
+    def request(self) -> None:
+        """Request a write of everything that waits, at the end of this loop turn at the latest."""
+        self._requested = True
+        if self.job is None and not self._turn_scheduled:
+            self._turn_scheduled = True
+            # a single sender gets its response in the turn that read its message
+            if self._last_senders > 1 or not self._input_turn.finish_with(self._start_turn):
+                self._loop.call_next(self._start_turn)
+
+    def fail_fast(self) -> None:
+        """Stop waiting for disk space or file handles: from now on retry once, then fail."""
+        self._fail_fast = True
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def stop(self) -> None:
+        """End the thread; no job may be running. Blocks briefly."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _start_turn(self) -> None:
+        self._turn_scheduled = False
+        if self._requested and self.job is None:
+            job = self._start_job()
+            if self._runs_on_loop(job):
+                self._finish(job, self._run(job))
+            else:
+                self._jobs.put(job)
+
+    def _start_job(self) -> WriteJob:
+        self._requested = False
+        self.job = job = self._next_job()
+        return job
+
+    def _runs_on_loop(self, job: WriteJob) -> bool:
+        senders, before = job.senders, self._last_senders
+        if senders:
+            self._last_senders = senders
+        if self._inline is not None:
+            return self._inline
+        if job.size > _INLINE_BYTES or senders > 1:
+            return False
+        if not job.sync:
+            return True
+        if senders == 0 or before > 1:
+            return False
+        self._started = _clock.now()
+        self._measured = self._policy.use_loop()
+        return self._measured
+
+    def _run(self, job: WriteJob) -> Exception | None:
+        """Run a job, on the loop or in the thread, and return its error."""
+        try:
+            self._writer.run(job)
+        except Exception as error:
+            return error
+        return None
+
+    def _run_jobs(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            error = self._run(job)
+            try:
+                self._loop.call_soon(self._finish, job, error)
+            except RuntimeError:
+                logger.warning("The event loop of a journal ended before the journal was closed")
+                return
+
+    def _finish(self, job: WriteJob, error: Exception | None) -> None:
+        """Handle the end of a job. On the loop."""
+        if error is not None and not self._fail_fast and self._is_transient(error):
+            self._measured = None
+            self._suspend(job, error)
+            return
+        self._retry = None
+        if self._measured is not None:
+            self._policy.record(self._measured, _clock.now() - self._started)
+            self._measured = None
+        if error is None and self._failures:
+            self._failures = 0
+            logger.info("The journal can be written again")
+            self._state_changed(StoreState.RUNNING, None)
+        self.job = None
+        failure = self._job_done(job, error)
+        if error is None and self._requested:
+            if job.senders > 1:
+                # start the next write before the senders get their responses
+                following = self._start_job()
+                self._last_senders = following.senders or self._last_senders
+                self._jobs.put(following)
+            else:
+                self.request()
+        for waiter in job.waiters:
+            waiter.complete(failure)
+
+    def _is_transient(self, error: Exception) -> bool:
+        """Return whether the disk is merely full, or the process is out of file handles.
+
+        (activemq-persistence K24)
+        """
+        if not isinstance(error, OSError):
+            return False
+        if error.errno in NO_HANDLE_ERRORS:
+            return True
+        return self._settings.ignore_no_space_errors and (
+            error.errno in NO_SPACE_ERRORS or "space" in str(error).lower()
+        )
+
+    def _suspend(self, job: WriteJob, error: Exception) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            self._state_changed(StoreState.SUSPENDED, error)
+        if self._failures & (self._failures - 1) == 0:  # log attempts 1, 2, 4, 8, ...
+            logger.warning(
+                "The journal waits for disk space or file handles, attempt %d: %s",
+                self._failures,
+                error,
+            )
+        self._retry = spawn(self._retry_later, job, name="pyjms journal retry")
+
+    async def _retry_later(self, job: WriteJob) -> None:
+        try:
+            await _clock.sleep(self._settings.resume_check_sleep_period)
+        finally:  # if `fail_fast` cancels the wait: at once
+            self._jobs.put(job)
+
+
+_QUICK: Final = 0.002  # seconds; longer writes never run on the loop
+_LOOP_ADVANTAGE: Final = 1.25  # the loop also saves two of its iterations and thread switches
+_EXPLORE_EVERY: Final = 64  # jobs
+
+
+class InlineWritePolicy:
+    """Decides where a single sender's records are written: on the loop or in the thread.
+
+    The loop saves two thread switches, which is 1.4 times as fast on an idle machine. A busy
+    machine may schedule the thread sooner, and a slow disk must not block the loop. Both are
+    therefore measured: the quicker one is used, and the other one is tried now and then. The
+    averages are in seconds; None: not tried yet.
+    """
+
+    def __init__(self) -> None:
+        self.loop: float | None = None
+        self.thread: float | None = None
+        self._jobs = 0
+
+    def use_loop(self) -> bool:
+        """Return whether the next job runs on the loop."""
+        self._jobs += 1
+        return self._loop_is_better() != (self._jobs % _EXPLORE_EVERY == 0)
+
+    def record(self, on_loop: bool, seconds: float) -> None:
+        """Record the duration of a job, from its start to its end as seen by the loop."""
+        average = self.loop if on_loop else self.thread
+        # a value that is rarely measured needs a larger weight
+        weight = 0.125 if on_loop == self._loop_is_better() else 0.5
+        average = seconds if average is None else average + weight * (seconds - average)
+        if on_loop:
+            self.loop = average
+        else:
+            self.thread = average
+
+    def _loop_is_better(self) -> bool:
+        loop, thread = self.loop, self.thread
+        return loop is None or (
+            loop < _QUICK and (thread is None or loop <= _LOOP_ADVANTAGE * thread)
+        )
+
 
 _SOON = 0.005
 """Seconds for which a record that nobody waits for may stay unwritten. Acknowledgements come from

@@ -13,39 +13,37 @@ from typing import Final
 
 import anyio.to_thread
 
-from pyjms import _clock
-from pyjms._logger import get_logger
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaRemoveDestinationCommand
 from pyjms.wire.kahadb.frames import from_kaha_destination, to_kaha_destination
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.adapters import DestinationStores, FileAdapter
 from pyjms_broker.store.api import RecoveredTransaction, StoreState
-from pyjms_broker.store.destination_stores import DestinationStores
-from pyjms_broker.store.file_adapter import FileAdapter
+from pyjms_broker.store.files import make_private_directory
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
-from pyjms_broker.store.kahadb.maintenance.background import Maintenance
-from pyjms_broker.store.kahadb.maintenance.cleanup import SegmentReport
+from pyjms_broker.store.kahadb.maintenance import Maintenance, SegmentReport
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
-from pyjms_broker.store.kahadb.records import RecordFormat
-from pyjms_broker.store.kahadb.recovery import Progress, Recovered, discard_index, recover_store
-from pyjms_broker.store.kahadb.recovery.activemq_files import (
+from pyjms_broker.store.kahadb.records import RecordFormat, plain_trace
+from pyjms_broker.store.kahadb.recovery import (
     OUR_INDEX,
+    Progress,
+    Recovered,
     archive_activemq_index,
     delete_files,
+    discard_index,
+    recover_store,
 )
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
-from pyjms_broker.store.kahadb.stores.late_adds import LateAdds
-from pyjms_broker.store.kahadb.stores.message_store import KahaDBMessageStore
-from pyjms_broker.store.kahadb.stores.topic_store import KahaDBTopicMessageStore
-from pyjms_broker.store.kahadb.trace_records import plain_trace
-from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
-from pyjms_broker.store.private_files import make_private_directory
+from pyjms_broker.store.kahadb.stores import KahaDBMessageStore, KahaDBTopicMessageStore, LateAdds
+from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
 
 __all__ = ["KahaDBPersistenceAdapter"]
 

@@ -3,23 +3,32 @@
 Most records of a journal are adds and removes, so they are assembled here from encoded parts; the
 bytes equal those of `encode_command`. Stored messages are decoded in the store's OpenWire version,
 or if that fails, in the version that works. (activemq-persistence S5, K30)
+
+Data for which KahaDB has no record type, as text in trace records: `pyjms:<kind> <JSON>`.
+
+ActiveMQ ignores trace records. They are lost when ActiveMQ deletes their segment; arrival numbers
+then restart in another epoch. (decisions D7; activemq-persistence K32)
 """
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyjms._logger import get_logger
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
-from pyjms.wire.kahadb.codec import decode_command, encode_command
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.kahadb.codec import decode_command, encode_command, encode_varint, read_varint
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,
+    KahaCommand,
     KahaCommitCommand,
+    KahaDestination,
     KahaPrepareCommand,
     KahaRollbackCommand,
+    KahaTraceCommand,
     KahaUpdateMessageCommand,
 )
 from pyjms.wire.kahadb.errors import KahaDBFormatError
@@ -29,8 +38,6 @@ from pyjms.wire.kahadb.frames import (
     encode_message,
     to_transaction_info,
 )
-from pyjms.wire.kahadb.protobuf import encode_varint, read_varint
-from pyjms.wire.kahadb.structures import KahaCommand, KahaDestination
 from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -42,22 +49,30 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms.wire.openwire.raw import patch_raw
-from pyjms_broker.api.text import can_be_written, writable
-from pyjms_broker.store.kahadb.index.entry import LARGEST_SEQUENCE, split_id
+from pyjms_broker.api.names import can_be_written, writable
+from pyjms_broker.store.kahadb.index.database import LARGEST_SEQUENCE, split_id
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
 __all__ = [
+    "ARRIVALS",
+    "AUDIT",
+    "DUPLICATES",
+    "TRANSACTION",
     "MessageMetadata",
     "RecordFormat",
+    "Trace",
     "add_record",
     "destination_field",
     "is_pyjms_update",
     "kaha_destination",
     "message_metadata",
+    "parse_trace",
+    "plain_trace",
     "reference_metadata",
     "remove_record",
+    "trace_record",
     "transaction_field",
 ]
 
@@ -355,3 +370,54 @@ class RecordFormat:
     def rollback(xid: TransactionId) -> bytes:
         """Return a rollback's payload."""
         return _transaction_end(KahaRollbackCommand, xid)
+
+
+ARRIVALS: Final = "arrivals"
+"""{destination key: [epoch, next arrival]} at this point of the journal. Every segment begins
+with all destinations; a new destination gets a record of its own before its first message."""
+AUDIT: Final = "audit"
+"""{"last": highest broker sequence number, "producers": {producer: last sequence number},
+"openwire": version of the messages}."""
+DUPLICATES: Final = "duplicates"
+"""{destination key: [duplicate ids, oldest first]}: ids whose own records were deleted."""
+TRANSACTION: Final = "transaction"
+"""[transaction id, [[segment, offset], ...], {destination key: [[segment, messages], ...]}]:
+the additions that the following commit drops, and its message counts by segment."""
+
+_PREFIX: Final = "pyjms:"
+_SHAPES: Final[dict[str, type]] = {ARRIVALS: dict, AUDIT: dict, DUPLICATES: dict, TRANSACTION: list}
+
+
+class Trace(NamedTuple):
+    """The content of one of our trace records."""
+
+    kind: str
+    value: Any
+
+
+def trace_record(kind: str, value: object) -> bytes:
+    """Return the payload of a trace record with `value`."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return encode_command(KahaTraceCommand(f"{_PREFIX}{kind} {text}"))
+
+
+def plain_trace(text: str) -> bytes:
+    """Return the payload of a human-readable trace record, like ActiveMQ's own."""
+    return encode_command(KahaTraceCommand(text))
+
+
+def parse_trace(text: str) -> Trace | None:
+    """Parse one of our traces; return None for other text and for an unknown kind."""
+    if not text.startswith(_PREFIX):
+        return None
+    kind, _, data = text[len(_PREFIX) :].partition(" ")
+    shape = _SHAPES.get(kind)
+    if shape is None:
+        logger.warning("Ignoring a trace record of a newer pyjms in the journal: %s", kind)
+        return None
+    try:
+        value = json.loads(data)
+    except ValueError:
+        logger.warning("Ignoring a damaged trace record in the journal: %s", kind)
+        return None
+    return Trace(kind, value) if isinstance(value, shape) else None

@@ -3,41 +3,439 @@
 Each store has its own directory but no lock: the parent directory's lock covers all of them.
 Decisions about transactions across several stores are in `txStore`; see `transactions`. All names
 are ActiveMQ's, so each broker can open what the other has written. (activemq-persistence K25, K26)
+
+Store objects that forward calls to the store that contains the destination.
+
+A call within a transaction first enlists that store.
+
+The names of the stores' directories. (activemq-persistence K25)
+
+ActiveMQ escapes a destination's name and uses the last 64 characters as the directory's name. That
+is ambiguous: long names lose their beginning, and `#`, the escape character, is not escaped itself.
+Two destinations may therefore get the same directory, and a start cannot tell whose it is.
+If ActiveMQ's name is unambiguous it is used, so that both brokers can use a data directory. For
+other destinations, the name consists of the beginning of the escaped name and a hash of the true
+name. The store in a directory determines its destination; the directory's name only has to match.
+
+Filters, which determine the store of each destination.
+
+(activemq-persistence K25)
+
+The stores of one filter taken together: disk usage and state.
+
+(activemq-persistence K25)
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+import hashlib
+import re
+import shutil
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from anyio import CancelScope, to_thread
 
-from pyjms import _wakeup
-from pyjms.errors import IllegalStateException, InvalidDestinationException
-from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ProducerId
-from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.destination_stores import DestinationStores
-from pyjms_broker.store.file_adapter import FileAdapter
+from pyjms.errors import ConfigurationException, IllegalStateException, InvalidDestinationException
+from pyjms.jms.destination import Destination, Queue, Topic, name_matches, parse_destination
+from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime.forwarding import DelegatedAttribute
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.kahadb.journal import segment_number
+from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import (
+    OperationContext,
+    Position,
+    Positions,
+    StoredMessage,
+    SubscriptionKey,
+)
+from pyjms_broker.store.adapters import DestinationStores, FileAdapter
+from pyjms_broker.store.api import (
+    MessageStore,
+    StoredSubscription,
+    StoreState,
+    TopicMessageStore,
+    TransactionStore,
+)
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from pyjms_broker.store.kahadb.maintenance.cleanup import SegmentReport
-from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
-from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
-from pyjms_broker.store.multi import partition as partitions
-from pyjms_broker.store.multi.decision_log import DecisionLog
-from pyjms_broker.store.multi.directories import directory_name
-from pyjms_broker.store.multi.existing_stores import ExistingStores
-from pyjms_broker.store.multi.filters import FilteredKahaDB, best_filter
-from pyjms_broker.store.multi.partition import KahaDBPartition
-from pyjms_broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
-from pyjms_broker.store.multi.transactions import MultiTransactionStore, recover_transactions
+from pyjms_broker.store.kahadb.maintenance import SegmentReport
+from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
+from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
+from pyjms_broker.store.multi.transactions import (
+    DecisionLog,
+    MultiTransactionStore,
+    recover_transactions,
+)
 from pyjms_broker.store.periodic import run_every
 
-__all__ = ["MultiKahaDBPersistenceAdapter"]
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = [
+    "FilteredKahaDB",
+    "MultiKahaDBPersistenceAdapter",
+    "activemq_name",
+    "best_filter",
+    "close_all",
+    "directory_name",
+    "likely_destination",
+    "worst",
+]
+
+S = TypeVar("S", bound=MessageStore)
+
+
+class _Store(Generic[S]):
+    """See `MessageStore` for all methods."""
+
+    def __init__(
+        self, store: S, own: TransactionStore, transactions: MultiTransactionStore
+    ) -> None:
+        self.destination = store.destination
+        self._store = store
+        self._own = own
+        self._transactions = transactions
+
+    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
+        return self._store.add_message(self._transactions.enlist(context, self._own), reference)
+
+    def mark_visible(self, reference: MessageReference) -> None:
+        self._store.mark_visible(reference)
+
+    def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
+        return self._store.remove_message(self._transactions.enlist(context, self._own), reference)
+
+    def update_message(self, reference: MessageReference) -> Completion:
+        return self._store.update_message(reference)
+
+    def get_message(self, message_id: MessageId) -> StoredMessage | None:
+        return self._store.get_message(message_id)
+
+    def next_messages(
+        self, after: Position | None, limit: int, skip: Positions = ()
+    ) -> list[StoredMessage]:
+        return self._store.next_messages(after, limit, skip)
+
+    def remove_all_messages(self, context: OperationContext) -> Completion:
+        return self._store.remove_all_messages(context)
+
+    message_count = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
+    message_size = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
+    last_arrival = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
+    epoch = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
+
+
+class MultiMessageStore(_Store[MessageStore]):
+    """A queue's store."""
+
+
+class MultiTopicMessageStore(_Store[TopicMessageStore]):
+    """A topic's store; see TopicMessageStore."""
+
+    def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
+        return self._store.add_subscription(subscription, retroactive)
+
+    def delete_subscription(self, key: SubscriptionKey) -> Completion:
+        return self._store.delete_subscription(key)
+
+    def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
+        return self._store.lookup_subscription(key)
+
+    def subscriptions(self) -> list[StoredSubscription]:
+        return self._store.subscriptions()
+
+    def acknowledge(
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
+    ) -> Completion:
+        context = self._transactions.enlist(context, self._own)
+        return self._store.acknowledge(context, key, reference)
+
+    def next_subscription_messages(
+        self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
+    ) -> list[StoredMessage]:
+        return self._store.next_subscription_messages(key, after, limit, skip)
+
+    def subscription_message_count(self, key: SubscriptionKey) -> int:
+        return self._store.subscription_message_count(key)
+
+
+_LONGEST_NAME: Final = 64
+_BEGINNING: Final = 40
+_HASH_DIGITS: Final = 24
+_PREFIXES: Final = ("queue#", "topic#")
+_ESCAPED: Final = re.compile(r"#([0-9a-f]{2,4}?)")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.#-]")
+
+
+def directory_name(destination: Destination) -> str:
+    """Return the unique name of the directory for a destination's separate store."""
+    escaped = _escape(destination)
+    if len(escaped) <= _LONGEST_NAME and "#" not in destination.physical_name:
+        return escaped
+    digest = hashlib.sha256(destination.qualified_name.encode("utf-8", "surrogatepass"))
+    return f"{escaped[:_BEGINNING]}#{digest.hexdigest()[:_HASH_DIGITS]}"
+
+
+def activemq_name(destination: Destination) -> str:
+    """Return ActiveMQ's name for the directory of a destination or pattern.
+
+    For example `queue#3a#2f#2forders.#3e`; a long name loses its beginning. Source: ActiveMQ
+    IOHelper.toFileSystemSafeName.
+    """
+    return _escape(destination)[-_LONGEST_NAME:]
+
+
+def belongs_to(name: str, destination: Destination) -> bool:
+    """Return whether a directory's name is one that the destination's separate store may have."""
+    return name in (directory_name(destination), activemq_name(destination))
+
+
+def store_names(directory: Path) -> list[str]:
+    """Return the sorted names of directories that may hold a destination's store. Blocks."""
+    return sorted(
+        path.name
+        for path in directory.iterdir()
+        if (path.name.startswith(_PREFIXES) or len(path.name) == _LONGEST_NAME) and path.is_dir()
+    )
+
+
+def likely_destination(name: str) -> Destination | None:
+    """Return the destination of a directory with ActiveMQ's name, unless the name was cut."""
+    if not name.startswith(_PREFIXES) or len(name) >= _LONGEST_NAME:
+        return None
+    text = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+    return parse_destination(text, default=Queue)
+
+
+def _escape(destination: Destination) -> str:
+    return _UNSAFE.sub(lambda found: f"#{ord(found[0]):x}", destination.qualified_name)
+
+
+_ALL: Final = "#210"
+"""ActiveMQ's name for the directory of the catch-all filter: a character as 16 bits."""
+_RANKS: Final = {"*": 1, ">": 2}
+
+
+@dataclass(frozen=True)
+class FilteredKahaDB:
+    """A store for the destinations that match a pattern; without a pattern, for all.
+
+    ActiveMQ: filteredKahaDB. `queue` and `topic` are patterns with `*` and `>`, or several
+    separated by commas; at most one of them is given.
+
+    Raises:
+        ConfigurationException: both are given.
+    """
+
+    queue: str | None = None
+    topic: str | None = None
+    per_destination: bool = False
+    """Whether each destination has a separate store, created with the destination."""
+    settings: KahaDBSettings = field(default_factory=KahaDBSettings)
+    """The settings of each store; locking is done for the parent directory instead."""
+    store_limit: int = 0
+    """The maximum total size of its stores in bytes; 0: only the broker's limit applies."""
+
+    def __post_init__(self) -> None:
+        if self.queue is not None and self.topic is not None:
+            raise ConfigurationException(
+                "A filteredKahaDB has a queue or a topic, not both",
+                hint="use one filter for each, or give neither to match everything",
+            )
+
+    @cached_property
+    def destination(self) -> Destination | None:
+        """The pattern as a destination; None: everything."""
+        if self.queue is not None:
+            return Queue(self.queue)
+        return None if self.topic is None else Topic(self.topic)
+
+    @property
+    def directory_name(self) -> str:
+        """ActiveMQ's name for the directory of its store."""
+        return _ALL if self.destination is None else activemq_name(self.destination)
+
+    def rank(self, destination: Destination) -> tuple[tuple[int, ...], ...] | None:
+        """Return a rank of how specifically it matches (smaller is better); None: no match."""
+        pattern = self.destination
+        if pattern is None:
+            return ((_RANKS[">"],), (1,))
+        if pattern.is_queue != destination.is_queue:
+            return None
+        name = destination.physical_name
+        matching = [
+            m for m in pattern.composite_destinations if name_matches(m.physical_name, name)
+        ]
+        return min(((_specificity(m.physical_name), (0,)) for m in matching), default=None)
+
+    def __str__(self) -> str:
+        each = " (per destination)" if self.per_destination else ""
+        return f"{self.destination or 'everything'}{each}"
+
+
+def best_filter(
+    filters: Iterable[FilteredKahaDB], destination: Destination
+) -> FilteredKahaDB | None:
+    """Return the most specific matching filter, the first of equal ones; None: no match."""
+    ranked = [(rank, f) for f in filters if (rank := f.rank(destination)) is not None]
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+def _specificity(pattern: str) -> tuple[int, ...]:
+    return tuple(_RANKS.get(part, 0) for part in pattern.split("."))
+
+
+logger = get_logger(__name__)
+
+_BEST_FIRST: Final = tuple(StoreState)
+
+
+class KahaDBPartition:
+    """The open stores of a filter, as the partition that a store usage measures."""
+
+    def __init__(self, store_filter: FilteredKahaDB) -> None:
+        self.filter = store_filter
+        self.adapters: list[KahaDBPersistenceAdapter] = []
+
+    @property
+    def limit(self) -> int:
+        """Their maximum total size in bytes; 0: no separate limit."""
+        return self.filter.store_limit
+
+    @property
+    def size(self) -> int:
+        """Their total size on disk in bytes."""
+        return sum(adapter.size for adapter in self.adapters)
+
+    @property
+    def state(self) -> StoreState:
+        """The worst of their states."""
+        return worst(adapter.state for adapter in self.adapters)
+
+    def reclaim_soon(self) -> None:
+        """Make each of them reclaim disk space."""
+        for adapter in self.adapters:
+            adapter.reclaim_soon()
+
+    def __str__(self) -> str:
+        return str(self.filter)
+
+
+def worst(states: Iterable[StoreState]) -> StoreState:
+    """Return the worst of the states; RUNNING if there are none."""
+    return max(states, key=_BEST_FIRST.index, default=StoreState.RUNNING)
+
+
+async def close_all(closing: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Close all, even if some fail; raise the first error and log the others."""
+    first: Exception | None = None
+    for close in closing:
+        try:
+            await close()
+        except Exception as error:
+            if first is None:
+                first = error
+            else:
+                logger.exception("Closing another store failed, too")
+    if first is not None:
+        raise first
+
+
+def delete_store(directory: Path) -> None:
+    """Delete the directory of a closed store without destinations. Blocks; raises OSError."""
+    shutil.rmtree(directory)
+
+
+def delete_journal(directory: Path, disk: Disk) -> None:
+    """Delete the segments of a closed journal. Blocks; raises OSError."""
+    for name in disk.names(directory):
+        if segment_number(name) is not None:
+            disk.remove(directory / name)
+    disk.sync_directory(directory)
+
+
+# --- Opening of the separate stores of destinations that earlier runs have created.
+
+_Start = Callable[[FilteredKahaDB, str], Awaitable[KahaDBPersistenceAdapter]]
+_Stop = Callable[[FilteredKahaDB, KahaDBPersistenceAdapter], Awaitable[None]]
+
+
+class ExistingStores:
+    """Finds the stores in `directory` that each belong to one destination.
+
+    A directory's name suggests the filter whose settings are used to open the store; the opened
+    store then determines its destination, and thereby its filter.
+    """
+
+    def __init__(
+        self, directory: Path, filters: Sequence[FilteredKahaDB], start: _Start, stop: _Stop
+    ) -> None:
+        self._directory = directory
+        self._filters = filters
+        self._start = start
+        self._stop = stop
+
+    async def open(self, opened: dict[Destination, KahaDBPersistenceAdapter]) -> None:
+        """Open the stores and add them to `opened`; empty ones are deleted.
+
+        Raises:
+            JMSException: one cannot be opened.
+        """
+        taken = {each.directory_name for each in self._filters if not each.per_destination}
+        for name in await to_thread.run_sync(store_names, self._directory):
+            if name not in taken:
+                await self._open_one(name, opened)
+
+    async def _open_one(
+        self, name: str, opened: dict[Destination, KahaDBPersistenceAdapter]
+    ) -> None:
+        likely = self._likely_filter(name)
+        if likely is None:
+            return
+        adapter = await self._start(likely, name)
+        destination = next(iter(adapter.destinations()), None)
+        if destination is None:
+            await self._stop(likely, adapter)
+            await to_thread.run_sync(delete_store, self._directory / name)
+            return
+        own = best_filter(self._filters, destination)
+        other = opened.get(destination)
+        if other is not None:
+            logger.error(
+                "%s and %s are both stores of %s: the messages in the second are not used",
+                other.directory,
+                adapter.directory,
+                destination,
+            )
+        if (
+            own is None
+            or not own.per_destination
+            or other is not None
+            or not belongs_to(name, destination)
+        ):
+            await self._stop(likely, adapter)
+            return
+        if own != likely:
+            await self._stop(likely, adapter)
+            adapter = await self._start(own, name)
+        opened[destination] = adapter
+
+    def _likely_filter(self, name: str) -> FilteredKahaDB | None:
+        """Return the filter whose settings are used to open a store; None: it is not opened."""
+        guess = likely_destination(name)
+        if guess is None:  # only the store itself can tell
+            return next((each for each in self._filters if each.per_destination), None)
+        each = best_filter(self._filters, guess)
+        return each if each is not None and each.per_destination else None
+
 
 _DECISIONS: Final = "txStore"
 
@@ -108,7 +506,7 @@ class MultiKahaDBPersistenceAdapter(
         decisions_directory = self.directory / _DECISIONS
         await to_thread.run_sync(self._disk.make_directory, decisions_directory)
         if self._delete_all:
-            await to_thread.run_sync(partitions.delete_journal, decisions_directory, self._disk)
+            await to_thread.run_sync(delete_journal, decisions_directory, self._disk)
         decisions = self._decisions = DecisionLog(
             decisions_directory, self._decision_settings, self._disk, self._state_changed
         )
@@ -164,7 +562,7 @@ class MultiKahaDBPersistenceAdapter(
         ]
         await self._close()
         for directory in empty:
-            await to_thread.run_sync(partitions.delete_store, directory)
+            await to_thread.run_sync(delete_store, directory)
 
     async def _close(self) -> None:
         with CancelScope(shield=True):
@@ -179,7 +577,7 @@ class MultiKahaDBPersistenceAdapter(
             if decisions is not None:
                 closing.append(decisions.journal.close)
             try:
-                await partitions.close_all(closing)
+                await close_all(closing)
             finally:
                 self._lock.release()
 
@@ -193,7 +591,7 @@ class MultiKahaDBPersistenceAdapter(
         states = [adapter.state for adapter in self._partition_adapters()]
         if self._decisions is not None:
             states.append(self._decisions.journal.state)
-        state = partitions.worst(states)
+        state = worst(states)
         if state is not self._state:
             self._report(state, error)
 

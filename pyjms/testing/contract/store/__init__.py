@@ -18,10 +18,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pyjms.testing.contract.store.adapter import AdapterContract
-from pyjms.testing.contract.store.harness import AdapterFactory, StoreHarness
-from pyjms.testing.contract.store.queues import QueueContract
-from pyjms.testing.contract.store.topics import TopicContract
+from pyjms.testing.contract.store.harness import AdapterContract, AdapterFactory, StoreHarness
+from pyjms.testing.contract.store.messages import QueueContract, TopicContract
 from pyjms.testing.contract.store.transactions import TransactionContract
 
 __all__ = [

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
+import pytest
+
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
@@ -29,10 +31,11 @@ from pyjms_broker.store.api import (
     MessageStore,
     PersistenceAdapter,
     StoredSubscription,
+    StoreState,
     TopicMessageStore,
 )
 
-__all__ = ["AdapterFactory", "StoreHarness"]
+__all__ = ["AdapterContract", "AdapterFactory", "StoreHarness"]
 
 AdapterFactory: TypeAlias = Callable[[], PersistenceAdapter]
 """Returns a new adapter, not started; always for the same data."""
@@ -178,3 +181,104 @@ class StoreHarness:
     ) -> list[str | None]:
         """Return the JMSTypes of a page of a subscription's messages."""
         return [m.message.type for m in store.next_subscription_messages(key, after, limit)]
+
+
+# --- The contract of persistence adapters as a whole.
+
+Q, R, ADAPTER_T = Queue("Q"), Queue("R"), Topic("T")
+
+
+ADAPTER_KEY = SubscriptionKey("me", "s")
+
+
+ADAPTER_OTHER = ProducerId("ID:host-2", 1, 1)
+
+
+@pytest.mark.anyio
+class AdapterContract:
+    """The contract of persistence adapters as a whole."""
+
+    async def test_destinations_are_listed(self, harness: StoreHarness) -> None:
+        """`destinations` returns the destinations with content (activemq-persistence S1)."""
+        adapter = harness.adapter
+        assert adapter.destinations() == set()
+        for name in ("Q", "R"):
+            await harness.send(harness.queue(name), 1)
+        topic = adapter.topic_message_store(ADAPTER_T)
+        await harness.done(
+            topic.add_subscription(StoredSubscription(ADAPTER_KEY, ADAPTER_T), False)
+        )
+        assert adapter.destinations() == {Q, R, ADAPTER_T}
+        adapter.remove_message_store(R)
+        assert adapter.destinations() == {Q, ADAPTER_T}
+        if harness.persistent:
+            await harness.restart()
+            assert harness.adapter.destinations() == {Q, ADAPTER_T}
+            assert harness.texts(harness.queue()) == ["1"]
+        assert harness.texts(harness.queue("R")) == []
+
+    async def test_a_transaction_spans_destinations(self, harness: StoreHarness) -> None:
+        """One transaction store groups the calls of a context (activemq-persistence S1)."""
+        transactions = harness.adapter.transaction_store()
+        assert harness.adapter.transaction_store() is transactions
+        one, other = harness.queue("Q"), harness.queue("R")
+        (old,) = await harness.send(one, 1)
+        ends = ((harness.local(1), transactions.rollback), (harness.local(2), None))
+        for number, (xid, rollback) in enumerate(ends, 2):
+            inside = harness.within(xid)
+            added = [harness.reference(number, Q), harness.reference(number, R)]
+            for store, reference in zip((one, other), added, strict=True):
+                store.add_message(inside, reference)
+            one.remove_message(inside, old)
+            assert (harness.texts(one), harness.texts(other)) == (["1"], [])
+            await harness.done(rollback(xid) if rollback else transactions.commit(xid, False))
+        for store, reference in zip((one, other), added, strict=True):
+            store.mark_visible(reference)
+        assert (harness.texts(one), harness.texts(other)) == (["3"], ["3"])
+
+    async def test_last_sequence_numbers_survive(self, harness: StoreHarness) -> None:
+        """The last sequence numbers survive removals and restarts (activemq-persistence S1)."""
+        adapter = harness.adapter
+        assert adapter.last_broker_sequence_id == 0
+        assert adapter.last_producer_sequence_id(ADAPTER_OTHER) == -1
+        queue, second = harness.queue("Q"), harness.queue("R")
+        references = await harness.send(queue, 4, 7)
+        await harness.send(second, 5, producer=ADAPTER_OTHER)
+        await harness.remove(queue, *references)
+        for restart in (False, True):
+            if restart:
+                if not harness.persistent:
+                    break
+                await harness.adapter.checkpoint()
+                await harness.restart()
+            found = [
+                harness.adapter.last_producer_sequence_id(producer)
+                for producer in (ADAPTER_OTHER, references[0].message.producer_id)
+            ]
+            # in memory, the queues' own audit detects what a producer sends again
+            assert found == ([5, 7] if harness.persistent else [-1, -1])
+            assert harness.adapter.last_broker_sequence_id == 107
+
+    async def test_size_checkpoint_and_deletion(self, harness: StoreHarness) -> None:
+        """`size`, `checkpoint` and `delete_all_messages` work together.
+
+        (activemq-persistence S1)
+        """
+        queue = harness.queue()
+        await harness.send(queue, *range(1, 30), body=bytes(2000))
+        await harness.adapter.checkpoint()
+        assert harness.adapter.state is StoreState.RUNNING
+        assert harness.texts(queue, limit=2) == ["1", "2"]
+        if not harness.persistent:
+            assert harness.adapter.size == 0
+            return
+        elsewhere = not harness.adapter.directory.exists()  # on a database server, as in ActiveMQ
+        assert harness.adapter.size == 0 if elsewhere else harness.adapter.size > 29 * 2000
+        await harness.adapter.stop()
+        adapter = harness.adapter = harness.make()
+        await adapter.delete_all_messages()
+        await adapter.start()
+        assert adapter.destinations() == set()
+        await harness.restart()
+        assert harness.adapter.destinations() == set()
+        assert harness.texts(harness.queue()) == []

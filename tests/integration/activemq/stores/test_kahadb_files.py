@@ -14,18 +14,21 @@ import pytest
 from pyjms.wire.kahadb.codec import decode_command, encode_command
 from pyjms.wire.kahadb.commands import (
     COMMANDS,
+    DestinationType,
     KahaAckMessageFileMapCommand,
     KahaAddMessageCommand,
     KahaAddScheduledJobCommand,
     KahaDestroySchedulerCommand,
+    KahaLocalTransactionId,
+    KahaLocation,
     KahaProducerAuditCommand,
     KahaRemoveMessageCommand,
     KahaRollbackCommand,
     KahaSubscriptionCommand,
     KahaTraceCommand,
+    KahaTransactionInfo,
     KahaUpdateMessageCommand,
 )
-from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.frames import (
     decode_ack,
     decode_message,
@@ -44,13 +47,7 @@ from pyjms.wire.kahadb.journal import (
     preallocation,
     segment_name,
 )
-from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader
-from pyjms.wire.kahadb.structures import (
-    DestinationType,
-    KahaLocalTransactionId,
-    KahaLocation,
-    KahaTransactionInfo,
-)
+from pyjms.wire.kahadb.segments import JournalFiles, JournalRecord, SegmentReader
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(180)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.files import SharedFileLock
 
 pytestmark = pytest.mark.activemq
 

@@ -23,7 +23,7 @@ import pytest
 
 from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms.wire.kahadb.journal import segment_number
-from pyjms.wire.kahadb.reader import SegmentReader
+from pyjms.wire.kahadb.segments import SegmentReader
 from tests.kit.properties import FACTOR
 from tests.kit.runs.parallel import TWO_WAY_STORES
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import InvalidSelectorException, JMSException
 from pyjms.jms.message import Message
 from pyjms.jms.types import Byte, Float, Long, Short
+from pyjms.runtime import clock as _clock
 from tests.kit.clients.remote import RemoteClient, client
 from tests.kit.clients.rules import RULES, check_rule
 

@@ -16,8 +16,8 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import JMSException
-from pyjms.listener.backoff import FixedBackOff
 from pyjms.listener.task_executor import TaskExecutor
+from pyjms.runtime.backoff import FixedBackOff
 from tests.kit.brokers.destination_names import destination_name
 from tests.kit.clients.counted_calls import CountedFactory
 from tests.kit.clients.remote import RemoteClient, closing

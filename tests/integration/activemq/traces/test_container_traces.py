@@ -15,9 +15,9 @@ import pytest
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.transaction import JmsTransactionManager
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import InvalidClientIDException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.template.template import JmsTemplate
 from tests.kit.clients.remote import RemoteClient, client
 from tests.kit.data import spring_oracle
 from tests.kit.listeners.embedded import Diary

@@ -17,7 +17,6 @@ from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.single import SingleConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager
-from pyjms.core.template import JmsTemplate
 from pyjms.errors import (
     IllegalStateException,
     MessageConversionException,
@@ -29,6 +28,7 @@ from pyjms.jms.message import Message
 from pyjms.support.converter import JsonMessageConverter, MessageType, SimpleMessageConverter
 from pyjms.support.destination import DynamicDestinationResolver
 from pyjms.support.headers import SimpleJmsHeaderMapper
+from pyjms.template.template import JmsTemplate
 from tests.kit.brokers.destination_names import destination_name
 from tests.kit.clients.conversions import READ, VALUES, WRITTEN, as_recorded, outcome
 from tests.kit.clients.counted_calls import CountedFactory

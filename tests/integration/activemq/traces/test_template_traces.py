@@ -12,7 +12,6 @@ import pytest
 
 from pyjms.connection.managers import ResourceTransactionManager
 from pyjms.connection.transaction import JmsTransactionManager, Propagation
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import DeliveryMode
 from pyjms.errors import (
     IllegalStateException,
@@ -22,6 +21,7 @@ from pyjms.errors import (
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
+from pyjms.template.template import JmsTemplate
 from tests.kit.clients.remote import RemoteClient, client
 from tests.kit.data import spring_oracle
 

@@ -19,8 +19,8 @@ from pyjms import (
 from pyjms.aio import JmsTemplate
 from pyjms.testing.app import JmsTestApp
 from pyjms.wire.openwire.commands import ConsumerInfo
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker

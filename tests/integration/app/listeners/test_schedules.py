@@ -15,11 +15,11 @@ from pyjms import (
     JmsApplication,
     Message,
     PyjmsSettings,
-    _clock,
     jms_listener,
     jms_scheduled,
 )
 from pyjms.aio import ConnectionFactory, JmsScheduler, JmsTemplate
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from tests.kit.waiting import until as until_in_real_time
@@ -168,7 +168,7 @@ async def test_a_broker_without_a_scheduler_is_an_error_of_the_start(clock: Virt
 
 
 def made(caplog: pytest.LogCaptureFixture) -> list[str]:
-    name = "pyjms.container.schedules"
+    name = "pyjms.app.endpoints"
     return [record.getMessage() for record in caplog.records if record.name == name]
 
 
@@ -176,7 +176,7 @@ async def test_a_job_waits_for_its_broker(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     counter = Counter(clock)
-    caplog.set_level(logging.INFO, logger="pyjms.container.schedules")
+    caplog.set_level(logging.INFO, logger="pyjms.app.endpoints")
     async with application(counter):
         assert made(caplog) == []
         async with broker():

@@ -12,9 +12,8 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveInfo, TransactionType
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.region.topic.advisory_topic import AdvisoryTopic
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from pyjms_broker.region.topic import AdvisoryTopic
 from pyjms_broker.service import BrokerService
 
 Q = Queue("q")

@@ -21,8 +21,7 @@ from pyjms.wire.openwire.commands import (
     RemoveInfo,
     RemoveSubscriptionInfo,
 )
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 
 Make = Callable[..., Any]

@@ -25,7 +25,7 @@ from pyjms_broker.store.api import PersistenceAdapter, StoreState
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
-from pyjms_broker.store.temp.files import SpoolFiles
+from pyjms_broker.store.temp import SpoolFiles
 
 Q = Queue("q")
 SILENT = """

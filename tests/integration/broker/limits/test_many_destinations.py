@@ -21,9 +21,9 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.filters.composite_queues import CompositeQueue
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
-from pyjms_broker.virtual.composite import CompositeQueue
 from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 

@@ -36,8 +36,7 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 

@@ -20,9 +20,9 @@ from pyjms.wire.openwire.commands import (
     MessagePull,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.settings.policies import PolicySettings
 from tests.kit.brokers.region import ManualClock, clock
 from tests.kit.clients.raw import RawClient

@@ -12,18 +12,17 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import AckType, MessageDispatch, ProducerInfo
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.filters.virtual_topics import VirtualTopic
 from pyjms_broker.service import BrokerService, IOExceptionHandler
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from pyjms_broker.virtual.topic import VirtualTopic
 
 MEMORY = 400_000
 BODY = "x" * 4000

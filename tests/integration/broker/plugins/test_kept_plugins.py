@@ -15,11 +15,11 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.filters.virtual_topics import VirtualTopic
 from pyjms_broker.plugins.destination_list import DestinationsPlugin
 from pyjms_broker.plugins.selector_cache import MOST_SELECTORS, VirtualSelectorCacheBrokerPlugin
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.virtual.topic import VirtualTopic
 from tests.kit.clients.raw import BrokerWith, RawClient
 from tests.kit.waiting import until_stored
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -21,16 +21,17 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_map, encode_map
 from pyjms_broker.plugins import event_logging
-from pyjms_broker.plugins.broker_path import TraceBrokerPathPlugin
 from pyjms_broker.plugins.discarding_dlq import DiscardingDLQBrokerPlugin
 from pyjms_broker.plugins.event_logging import LoggingBrokerPlugin
-from pyjms_broker.plugins.force_persistency import ForcePersistencyModeBrokerPlugin
+from pyjms_broker.plugins.message_headers import (
+    ForcePersistencyModeBrokerPlugin,
+    TimeStampingBrokerPlugin,
+    TraceBrokerPathPlugin,
+)
 from pyjms_broker.plugins.path_separator import DestinationPathSeparatorPlugin
-from pyjms_broker.plugins.time_stamping import TimeStampingBrokerPlugin
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
-from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from pyjms_broker.policy.eviction import ConstantPendingMessageLimitStrategy
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.clients.raw import BrokerWith, RawClient
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.jms.destination import Queue, Topic
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms.runtime import clock as _clock
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.store.jobs import JobScheduler
-from pyjms_broker.store.jobs.index import JobIndex
+from pyjms_broker.store.jobs.scheduler import JobIndex
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

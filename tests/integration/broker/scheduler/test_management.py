@@ -8,8 +8,7 @@ import pytest
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 
 MINUTE = 60_000
 TOPIC = Topic("ActiveMQ.Scheduler.Management")

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.aio import ConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
-from pyjms_broker.plugins.broker_path import TraceBrokerPathPlugin
+from pyjms.runtime import clock as _clock
+from pyjms_broker.plugins.message_headers import TimeStampingBrokerPlugin, TraceBrokerPathPlugin
 from pyjms_broker.plugins.redelivery import RedeliveryPlugin, RedeliveryPolicy
-from pyjms_broker.plugins.time_stamping import TimeStampingBrokerPlugin
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.store.api import PersistenceAdapter

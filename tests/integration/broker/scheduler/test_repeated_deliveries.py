@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
-from pyjms._wakeup import spawn
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import spawn
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.store.jobs import KahaDBJobSchedulerStore
 
 HOUR = 3_600_000
@@ -48,7 +47,7 @@ async def test_a_repetition_that_was_not_rescheduled_is_repeated_with_the_same_i
     dispatcher = scheduler_of(broker)._dispatcher
     monkeypatch.setattr(dispatcher, "_settle", lambda *_, **__: None)
     monkeypatch.setattr(
-        "pyjms_broker.scheduler.job_dispatcher._STOP_TIMEOUT", 0.0
+        "pyjms_broker.filters.scheduler.job_dispatcher._STOP_TIMEOUT", 0.0
     )  # that never come
     await broker.order("x", delay=100, period=HOUR, repeat=2)
     await broker.until(lambda: broker.count("Q") == 1)

@@ -10,7 +10,7 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.context import ProducerExchange
 from tests.kit.brokers.internal_messages import store_internal
 
 MINUTE = 60_000

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
+from pyjms.runtime import clock as _clock
 from pyjms_broker.service import BrokerService
 
 HOUR = 3600.0

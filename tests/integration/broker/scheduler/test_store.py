@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock as _clock
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import TransactionType, XATransactionId
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
-from pyjms_broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
-from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
+from pyjms_broker.settings.persistence import (
+    JDBCPersistenceSettings,
+    JournaledJDBCPersistenceSettings,
+    KahaDBPersistenceSettings,
+    MultiKahaDBPersistenceSettings,
+)
 
 HOUR = 3_600_000
 XA = XATransactionId(4660, b"global", b"branch")
@@ -132,7 +135,7 @@ async def test_a_delivery_that_was_not_settled_is_repeated_but_dropped_as_a_dupl
     broker = await make_broker(persistent=True)
     monkeypatch.setattr(next_scheduler(broker)._dispatcher, "_settle", lambda *_: None)
     monkeypatch.setattr(
-        "pyjms_broker.scheduler.job_dispatcher._STOP_TIMEOUT", 0.0
+        "pyjms_broker.filters.scheduler.job_dispatcher._STOP_TIMEOUT", 0.0
     )  # that never come
     await broker.order("x", delay=100)
     await broker.until(lambda: broker.count("Q") == 1)

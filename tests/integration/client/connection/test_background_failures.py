@@ -11,7 +11,7 @@ import pytest
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.message import Message
-from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.simple_container import SimpleMessageListenerContainer
 
 
 class FailingHandler(logging.Handler):
@@ -29,7 +29,7 @@ class FailingHandler(logging.Handler):
 @pytest.fixture
 def failing_log() -> Any:
     handler = FailingHandler("the listener failed on")
-    target = logging.getLogger("pyjms.client.delivery.consumer")
+    target = logging.getLogger("pyjms.client.consumer")
     target.addHandler(handler)
     yield handler
     target.removeHandler(handler)

@@ -23,9 +23,8 @@ from pyjms.errors import (
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.wire.openwire.commands import ConnectionInfo
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 

@@ -21,7 +21,7 @@ from pyjms.aio import (
     add_metrics_observer,
     remove_metrics_observer,
 )
-from pyjms.client.delivery import ActiveMQMessageConsumer
+from pyjms.client.browser import ActiveMQMessageConsumer
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.enums import AcknowledgeMode
 

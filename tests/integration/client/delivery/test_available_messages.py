@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.pool.factory import JmsPoolConnectionFactory
+from pyjms.connection.pool import JmsPoolConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.destination import Queue

@@ -13,8 +13,7 @@ from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.pool.factory import PooledConnectionFactory
+from pyjms.connection.pool import PooledConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     InvalidDestinationException,

@@ -11,8 +11,7 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 

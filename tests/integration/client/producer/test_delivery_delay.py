@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock as _clock
+from pyjms.template.template import JmsTemplate
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client

@@ -9,12 +9,12 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.pool.factory import JmsPoolConnectionFactory
+from pyjms.connection.pool import JmsPoolConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, RequestTimeoutException
 from pyjms.jms.destination import Queue
+from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client

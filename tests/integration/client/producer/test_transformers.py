@@ -9,14 +9,14 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.pool.factory import JmsPoolConnectionFactory
-from pyjms.core.template import JmsTemplate
+from pyjms.connection.pool import JmsPoolConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.template.template import JmsTemplate
 
 Q = Queue("q")
 

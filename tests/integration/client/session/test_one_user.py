@@ -12,7 +12,7 @@ import pytest
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, TransactionRolledBackException
 from pyjms.jms.destination import Queue
-from pyjms.jms.transaction.synchronization import Synchronization
+from pyjms.jms.synchronization import Synchronization
 from tests.kit.waiting import until
 
 Q = Queue("q")

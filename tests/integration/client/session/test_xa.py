@@ -8,8 +8,7 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.xa import XAConnectionFactory
-from pyjms.client.xa.session import ActiveMQXASession
+from pyjms.client.xa import ActiveMQXASession, XAConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConfigurationException,
@@ -18,8 +17,8 @@ from pyjms.errors import (
     TransactionInProgressException,
     XAException,
 )
-from pyjms.jms.transaction.synchronization import Synchronization
-from pyjms.jms.transaction.xa import XAResource, Xid
+from pyjms.jms.synchronization import Synchronization
+from pyjms.jms.xa import XAResource, Xid
 from pyjms.wire.openwire.commands import TransactionInfo, TransactionType, XATransactionId
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client

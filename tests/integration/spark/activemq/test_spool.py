@@ -20,13 +20,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms import ConnectionFactory
-from pyjms.spark.jms.connections import close_connections, run_blocking
-from pyjms.spark.jms.options import JmsOptions, read_options
-from pyjms.spark.jms.sink.epoch import publish, stage_rows
-from pyjms.spark.jms.sink.sending import send_rows
-from pyjms.spark.jms.sink.writers import row_converter
-from pyjms.spark.jms.source import JmsStreamReader
-from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms.spark.connections import close_connections, run_blocking
+from pyjms.spark.options import JmsOptions, read_options
+from pyjms.spark.sink import publish, row_converter, send_rows, stage_rows
+from pyjms.spark.source import JmsStreamReader
+from pyjms.spark.spool import SpoolStreamReader
 from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = pytest.mark.timeout(400)

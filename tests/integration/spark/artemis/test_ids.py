@@ -18,16 +18,14 @@ import pytest
 from pyspark.sql import Row
 
 from pyjms import ConnectionFactory, TransactionRolledBackException
-from pyjms.spark.jms.connections import (
+from pyjms.spark.connections import (
     close_connections,
     run_blocking,
     run_in_session,
     without_prefetch,
 )
-from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.sink.epoch import epoch_queue, publish, stage_rows
-from pyjms.spark.jms.sink.sending import send_rows
-from pyjms.spark.jms.sink.writers import row_converter
+from pyjms.spark.options import JmsOptions
+from pyjms.spark.sink import epoch_queue, publish, row_converter, send_rows, stage_rows
 from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(200)]

@@ -12,13 +12,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms import ConnectionFactory
-from pyjms.spark.jms.connections import close_connections, run_blocking
-from pyjms.spark.jms.options import JmsOptions, read_options
-from pyjms.spark.jms.source import JmsStreamReader
-from pyjms.spark.jms.spool.puller import Puller
-from pyjms.spark.jms.spool.segments import Spool
-from pyjms.spark.jms.spool.stream import SpoolStreamReader
-from pyjms.spark.jms.streaming import BatchLimit
+from pyjms.spark.connections import close_connections, run_blocking
+from pyjms.spark.offsets import BatchLimit
+from pyjms.spark.options import JmsOptions, read_options
+from pyjms.spark.source import JmsStreamReader
+from pyjms.spark.spool import Puller, Spool, SpoolStreamReader
 from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(400)]

@@ -8,7 +8,7 @@ import tempfile
 
 from pyjms import IllegalStateException, ResourceAllocationException, aio
 from pyjms_broker import BrokerService
-from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.files import SharedFileLock
 
 fork = multiprocessing.get_context("fork")
 running: dict = {}

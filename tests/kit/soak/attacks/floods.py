@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from pyjms import _clock
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
+from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionId,

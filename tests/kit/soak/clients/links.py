@@ -9,9 +9,9 @@ from typing import Final
 
 import anyio
 
-from pyjms import _clock
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
+from pyjms.runtime import clock as _clock
 from tests.kit.soak.events import EventLog
 
 __all__ = ["Link", "Links"]

@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.errors import RemoteProtocolError
 from pyjms.testing.clock import VirtualClock
-from pyjms.wire.stomp.frames import HEART_BEAT
+from pyjms.wire.stomp import HEART_BEAT
 from pyjms_broker.connector.stomp.heart_beat import HeartBeat, Periods, read_periods
 
 

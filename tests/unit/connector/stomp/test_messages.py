@@ -16,8 +16,8 @@ from pyjms.wire.openwire.commands import (
     MessageId,
 )
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms.wire.stomp.frames import Frame
-from pyjms_broker.connector.stomp.destinations import DestinationNames
+from pyjms.wire.stomp import Frame
+from pyjms_broker.connector.stomp.headers import DestinationNames
 from pyjms_broker.connector.stomp.messages import to_frame
 
 

@@ -10,12 +10,9 @@ from pyjms.errors import JMSException
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.openwire.commands import ActiveMQMapMessage, ActiveMQObjectMessage
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.connector.stomp.transformation import (
-    java_objects,
-    java_reader,
-    received_body,
-    transformed_body,
-)
+from pyjms_broker.connector.stomp import java_serialization as java_objects
+from pyjms_broker.connector.stomp import java_serialization as java_reader
+from pyjms_broker.connector.stomp.transformation import received_body, transformed_body
 
 VALUES = [
     None, True, 5, -(2**31), Long(7), Short(-3), Byte(-1), Float(1.5), 2.5, Char("x"), "text \u20ac",

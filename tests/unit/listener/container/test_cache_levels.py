@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from pyjms.jms.destination import Queue
-from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.support.destination import DynamicDestinationResolver
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider

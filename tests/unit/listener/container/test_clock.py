@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from pyjms import _clock
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 
 

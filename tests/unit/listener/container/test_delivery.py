@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms._wakeup import spawn
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,
@@ -19,6 +18,7 @@ from pyjms.errors import (
     ListenerExecutionFailedException,
     TransactionInProgressException,
 )
+from pyjms.runtime.event_loop import spawn
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.listeners.containers import Recorder

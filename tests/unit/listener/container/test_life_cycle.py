@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
@@ -18,6 +17,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.listener.task_executor import TaskExecutor
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.listeners.containers import Recorder

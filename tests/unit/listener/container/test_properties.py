@@ -11,10 +11,10 @@ import pytest
 from pyjms.enums import AcknowledgeMode, CacheLevel
 from pyjms.errors import IllegalStateException, UnsupportedOperationException
 from pyjms.jms.destination import Queue, Topic
-from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
-from pyjms.listener.container.default import DefaultMessageListenerContainer
-from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.listener.simple_container import SimpleMessageListenerContainer
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
+from pyjms.runtime.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 from pyjms.testing.clock import VirtualClock

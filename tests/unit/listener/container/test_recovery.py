@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from pyjms.errors import ConnectionFailedException, InvalidDestinationException, JMSException
-from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
-from pyjms.listener.container.failures import describe
+from pyjms.listener.failures import describe
+from pyjms.runtime.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
@@ -170,7 +170,7 @@ async def test_the_others_only_say_that_it_is_done(
     clock: VirtualClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, "pyjms.listener.container.recovery")
+    caplog.set_level(logging.DEBUG, "pyjms.listener.recovery")
     container = build(recorder.hear, concurrent_consumers=3, recovery_interval=0.4)
     await container.start()
     await clock.settle()
@@ -195,7 +195,7 @@ async def test_traces_only_at_debug(
     clock: VirtualClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(level, "pyjms.listener.container.recovery")
+    caplog.set_level(level, "pyjms.listener.recovery")
     container = build(recorder.hear)
     await container.start()
     await clock.settle()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyjms import _clock
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 

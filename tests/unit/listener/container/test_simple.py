@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms import _clock
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.destination import Topic
-from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.simple_container import SimpleMessageListenerContainer
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
+from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.listeners.containers import Recorder

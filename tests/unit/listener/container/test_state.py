@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms._wakeup import spawn
-from pyjms.listener.container.state import ContainerEvent, ContainerState, LifeCycle, StartOutcome
+from pyjms.listener.life_cycle import ContainerEvent, ContainerState, LifeCycle, StartOutcome
+from pyjms.runtime.event_loop import spawn
 
 INITIALIZE, START, STOP, DRAINED, SHUT_DOWN = (
     ContainerEvent.INITIALIZE,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException, TransactionRolledBackException
+from pyjms.template.resources import BoundResource, bind, bound
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.listeners.containers import Recorder

@@ -20,8 +20,8 @@ from pyjms import (
     jms_listener,
     send_to,
 )
-from pyjms.core.interceptors import InterceptorChain
 from pyjms.jms.message import Message
+from pyjms.template.interceptors import InterceptorChain
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider

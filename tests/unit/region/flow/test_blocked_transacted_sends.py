@@ -17,10 +17,10 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionInfo, XATransactionId
 from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.transaction import TransactionState
+from pyjms_broker.filters.transactions import XATransaction
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.transaction.xa import XATransaction
 from tests.kit.brokers.region import Broker, ManualClock, PagedAdapter
 
 Q, ROOMY = Queue("Q"), Queue("roomy")

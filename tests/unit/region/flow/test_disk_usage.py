@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.testing.clock import VirtualClock
-from pyjms_broker.region.flow.disk_usage import POLLING_TIME, DiskUsage
+from pyjms_broker.region.system_usage import POLLING_TIME, DiskUsage
 from pyjms_broker.store.api import StoreState
 
 

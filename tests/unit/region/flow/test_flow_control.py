@@ -9,7 +9,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.flow.system_usage import MAIN_MEMORY_LIMIT, SystemUsage
+from pyjms_broker.region.system_usage import MAIN_MEMORY_LIMIT, SystemUsage
 from tests.kit.brokers.region import Broker, ManualClock, PagedAdapter
 
 Q, T = Queue("Q"), Topic("T")

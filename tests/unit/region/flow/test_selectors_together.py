@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
-from pyjms_broker.region.flow.selector_meter import COSTLY, SelectorMeter
+from pyjms_broker.region.selector_meter import COSTLY, SelectorMeter
 from tests.kit.brokers.region import Broker, ManualClock
 
 Q, T = Queue("q"), Topic("t")

@@ -12,7 +12,7 @@ from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ConnectionInfo
 from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.temp import TempStore
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter

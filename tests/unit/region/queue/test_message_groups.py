@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.queue.message_groups import (
+from pyjms_broker.region.message_groups import (
     BucketMessageGroupMap,
     CachedMessageGroupMap,
     SimpleMessageGroupMap,

@@ -13,9 +13,9 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, Position
-from pyjms_broker.cursor.base import PAGING_RETRY_DELAY
+from pyjms_broker.cursor.memory import PAGING_RETRY_DELAY
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.system_usage import SystemUsage
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
 
 Q = Queue("Q")

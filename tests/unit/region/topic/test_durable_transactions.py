@@ -10,9 +10,8 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import AckType, LocalTransactionId, XATransactionId
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.filters.transactions import LocalTransaction, XATransaction
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.transaction.base import LocalTransaction
-from pyjms_broker.transaction.xa import XATransaction
 from tests.kit.brokers.region import Broker, Client, PagedAdapter
 
 T = Topic("T")

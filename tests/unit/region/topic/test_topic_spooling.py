@@ -9,9 +9,11 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.policy.eviction import OldestMessageWithLowestPriorityEvictionStrategy
-from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
-from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.policy.eviction import (
+    ConstantPendingMessageLimitStrategy,
+    OldestMessageWithLowestPriorityEvictionStrategy,
+)
+from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.temp import TempStore
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter

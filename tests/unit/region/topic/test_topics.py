@@ -12,13 +12,11 @@ from pyjms.wire.openwire.commands import AckType, ConsumerId
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.eviction import (
+    ConstantPendingMessageLimitStrategy,
     OldestMessageEvictionStrategy,
     OldestMessageWithLowestPriorityEvictionStrategy,
-    UniquePropertyMessageEvictionStrategy,
-)
-from pyjms_broker.policy.pending import (
-    ConstantPendingMessageLimitStrategy,
     PrefetchRatePendingMessageLimitStrategy,
+    UniquePropertyMessageEvictionStrategy,
 )
 from tests.kit.brokers.region import Broker, Client, ManualClock
 

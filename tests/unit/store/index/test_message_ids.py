@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms_broker.store.kahadb.index.entry import NO_SEQUENCE, join_id, split_id
+from pyjms_broker.store.kahadb.index.database import NO_SEQUENCE, join_id, split_id
 
 
 @settings(deadline=None)

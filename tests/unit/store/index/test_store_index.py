@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms.errors import IllegalStateException
+from pyjms.wire.kahadb.commands import KahaDestination
 from pyjms.wire.kahadb.journal import Location
-from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
 

@@ -12,17 +12,17 @@ import pytest
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Topic
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
-from pyjms_broker.region.store_capabilities import StoreCapabilities
+from pyjms_broker.region.services import StoreCapabilities
 from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from pyjms_broker.store.jdbc.execution.database import (
+from pyjms_broker.store.jdbc.database import (
     Database,
     DatabaseTakenException,
     DatabaseUnavailableException,
 )
-from pyjms_broker.store.jdbc.execution.loading import load
-from pyjms_broker.store.jdbc.execution.operations import AddContainer, Unit
-from pyjms_broker.store.jdbc.schema.numbering import base_of
+from pyjms_broker.store.jdbc.loading import load
+from pyjms_broker.store.jdbc.operations import AddContainer, Unit
+from pyjms_broker.store.jdbc.schema import base_of
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 from tests.kit.stores.jdbc import States
 

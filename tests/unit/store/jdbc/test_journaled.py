@@ -19,11 +19,15 @@ from pyjms.jms.destination import Topic
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription, StoreState
-from pyjms_broker.store.jdbc.execution import operations as ops
-from pyjms_broker.store.jdbc.execution.operations import Unit
-from pyjms_broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
-from pyjms_broker.store.jdbc.journaled.codec import _CLASSES, decode_operations, encode_operations
-from pyjms_broker.store.jdbc.journaled.compaction import compact
+from pyjms_broker.store.jdbc import operations as ops
+from pyjms_broker.store.jdbc.journaled import (
+    _CLASSES,
+    JournaledJDBCPersistenceAdapter,
+    compact,
+    decode_operations,
+    encode_operations,
+)
+from pyjms_broker.store.jdbc.operations import Unit
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms_broker.store.journal.disk import OS_DISK
 from tests.kit.stores.jdbc import States

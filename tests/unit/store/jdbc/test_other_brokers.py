@@ -9,7 +9,7 @@ from typing import Any
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.kahadb.frames import encode_message
 from pyjms_broker.api.message import SubscriptionKey
-from pyjms_broker.store.jdbc.execution.database import Database
+from pyjms_broker.store.jdbc.database import Database
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 KEY, OTHER = SubscriptionKey("me", "s"), SubscriptionKey("me", "t")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms_broker.store.jdbc.execution.database import Database
+from pyjms_broker.store.jdbc.database import Database
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyjms.jms.destination import Topic
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
-from pyjms_broker.store.jdbc.schema.numbering import base_of
+from pyjms_broker.store.jdbc.schema import base_of
 
 T = Topic("T")
 KEY, OTHER = SubscriptionKey("me", "s"), SubscriptionKey("me", "t")

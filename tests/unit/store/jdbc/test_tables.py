@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from pyjms_broker.store.jdbc.schema.tables import Tables
+from pyjms_broker.store.jdbc.schema import Tables
 from pyjms_broker.store.jdbc.settings import JDBCSettings, Statements
 
 ACTIVEMQ = {

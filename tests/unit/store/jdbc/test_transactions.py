@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import XATransactionId
-from pyjms_broker.store.jdbc.schema.xids import decode_xid, encode_xid
+from pyjms_broker.store.jdbc.schema import decode_xid, encode_xid
 
 XID = XATransactionId(7, b"global", b"branch")
 ROWS = "SELECT MSGID_SEQ, XID IS NULL FROM ACTIVEMQ_MSGS ORDER BY MSGID_SEQ"

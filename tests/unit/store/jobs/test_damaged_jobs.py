@@ -17,7 +17,7 @@ from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
-from pyjms_broker.store.jobs.recovery import INDEX
+from pyjms_broker.store.jobs.kahadb import INDEX
 from pyjms_broker.store.journal.settings import JournalSettings
 
 PRODUCER = ProducerId("c", 1, 1)

@@ -13,11 +13,11 @@ import pytest
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
-from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
-from pyjms_broker.store.jobs.recovery import INDEX
+from pyjms_broker.store.jobs.kahadb import INDEX
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.settings import JournalSettings
 from tests.kit.waiting import until

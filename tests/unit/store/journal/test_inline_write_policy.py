@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms_broker.store.journal.group_commit import InlineWritePolicy
+from pyjms_broker.store.journal.journal import InlineWritePolicy
 
 
 def run(choice: InlineWritePolicy, jobs: int, loop: float, thread: float) -> list[bool]:

@@ -14,9 +14,8 @@ import pytest
 from pyjms.errors import IllegalStateException, LocalProtocolError, ResourceAllocationException
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.errors import KahaDBFormatError
-from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.journal import END_MARKER, Location
-from pyjms.wire.kahadb.reader import SegmentReader
+from pyjms.wire.kahadb.segments import JournalFiles, SegmentReader
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.journal import Journal

@@ -11,15 +11,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pyjms._wakeup import spawn
 from pyjms.errors import ResourceAllocationException
+from pyjms.runtime.event_loop import spawn
 from pyjms.testing.clock import VirtualClock
-from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.files import SharedFileLock
 
 HOLDER = """
 import sys
 from pathlib import Path
-from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.files import SharedFileLock
 lock = SharedFileLock(Path(sys.argv[1]))
 print(lock.try_acquire(), flush=True)
 sys.stdin.readline()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyjms.testing.clock import VirtualClock
-from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.journal import Journal

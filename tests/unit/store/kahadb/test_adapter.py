@@ -21,13 +21,13 @@ from pyjms.wire.kahadb.commands import (
     KahaRemoveMessageCommand,
     KahaTraceCommand,
 )
-from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import SYNCED, OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from pyjms_broker.store.kahadb.recovery.activemq_files import INDEX_FILES
+from pyjms_broker.store.kahadb.recovery import INDEX_FILES
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 
 Q, T = Queue("Q"), Topic("T")

@@ -11,23 +11,21 @@ from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,
     KahaCommitCommand,
+    KahaDestination,
+    KahaLocalTransactionId,
     KahaPrepareCommand,
     KahaRemoveDestinationCommand,
     KahaRemoveMessageCommand,
     KahaRollbackCommand,
     KahaSubscriptionCommand,
     KahaTraceCommand,
-    KahaUpdateMessageCommand,
-)
-from pyjms.wire.kahadb.structures import (
-    KahaDestination,
-    KahaLocalTransactionId,
     KahaTransactionInfo,
+    KahaUpdateMessageCommand,
 )
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
-from pyjms_broker.store.kahadb.maintenance.ack_compaction import movable_acks
+from pyjms_broker.store.kahadb.ack_compaction import movable_acks
 
 Q, OTHER, T = Queue("Q"), Queue("OTHER"), Topic("T")
 KEY = SubscriptionKey("c", "s")

@@ -11,15 +11,17 @@ import pytest
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import (
+    DestinationType,
     KahaAddMessageCommand,
+    KahaDestination,
     KahaPrepareCommand,
     KahaSubscriptionCommand,
+    KahaTransactionInfo,
     KahaUpdateMessageCommand,
 )
-from pyjms.wire.kahadb.structures import DestinationType, KahaDestination, KahaTransactionInfo
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.service import BrokerService
-from pyjms_broker.store.kahadb.trace_records import ARRIVALS, AUDIT, DUPLICATES, trace_record
+from pyjms_broker.store.kahadb.records import ARRIVALS, AUDIT, DUPLICATES, trace_record
 from tests.kit.brokers.region import Broker
 
 Q = Queue("Q")

@@ -11,7 +11,7 @@ from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms.wire.kahadb.journal import encode_batch
 from pyjms_broker.store.journal.settings import JournalSettings
-from pyjms_broker.store.kahadb.recovery.activemq_files import INDEX_FILES
+from pyjms_broker.store.kahadb.recovery import INDEX_FILES
 
 Q = Queue("Q")
 LENGTH = 65536

@@ -13,9 +13,9 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.commands import KahaRollbackCommand
-from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
-from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from pyjms_broker.store.kahadb.recovery import OUR_INDEX
 from tests.kit.waiting import until_stored
 
 Q = Queue("Q")

@@ -12,6 +12,7 @@ from pyjms.wire.kahadb.codec import decode_command, encode_command
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,
     KahaCommitCommand,
+    KahaDestination,
     KahaPrepareCommand,
     KahaRemoveMessageCommand,
     KahaRollbackCommand,
@@ -19,7 +20,6 @@ from pyjms.wire.kahadb.commands import (
     KahaUpdateMessageCommand,
 )
 from pyjms.wire.kahadb.frames import decode_ack, encode_frame, to_transaction_info
-from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     ConnectionId,
@@ -31,21 +31,19 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.store.kahadb.records import (
+    ARRIVALS,
+    AUDIT,
     RecordFormat,
     add_record,
     destination_field,
     is_pyjms_update,
     kaha_destination,
     message_metadata,
-    remove_record,
-    transaction_field,
-)
-from pyjms_broker.store.kahadb.trace_records import (
-    ARRIVALS,
-    AUDIT,
     parse_trace,
     plain_trace,
+    remove_record,
     trace_record,
+    transaction_field,
 )
 
 PRODUCER = ProducerId("ID:é", 1, 1)

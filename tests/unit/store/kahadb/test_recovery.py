@@ -11,11 +11,11 @@ import pytest
 
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue, Topic
-from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import OperationContext, StoredSubscription, StoreState
-from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from pyjms_broker.store.kahadb.recovery import OUR_INDEX
 from pyjms_broker.store.kahadb.tools.verification import verify_journal
 
 Q = Queue("Q")

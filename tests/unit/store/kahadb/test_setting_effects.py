@@ -11,7 +11,7 @@ from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.commands import KahaAddMessageCommand
-from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings

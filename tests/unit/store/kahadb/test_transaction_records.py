@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue
-from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.frames import to_transaction_info
+from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 
 Q, R = Queue("Q"), Queue("R")

@@ -6,14 +6,12 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms_broker.store.multi.directories import (
+from pyjms_broker.store.multi.adapter import (
+    FilteredKahaDB,
     activemq_name,
+    best_filter,
     directory_name,
     likely_destination,
-)
-from pyjms_broker.store.multi.filters import (
-    FilteredKahaDB,
-    best_filter,
 )
 
 

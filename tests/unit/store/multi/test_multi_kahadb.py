@@ -22,7 +22,7 @@ from pyjms.wire.kahadb.commands import (
     KahaCommitCommand,
     KahaPrepareCommand,
 )
-from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     ConnectionId,
@@ -39,8 +39,8 @@ from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
-from pyjms_broker.store.multi.decision_log import LOCAL_FORMAT_ID, as_xa
-from pyjms_broker.store.multi.directories import activemq_name, directory_name
+from pyjms_broker.store.multi.adapter import activemq_name, directory_name
+from pyjms_broker.store.multi.transactions import LOCAL_FORMAT_ID, as_xa
 from tests.kit.waiting import until_stored
 
 JOURNAL = JournalSettings(max_file_length=1 << 16, preallocation_scope=PreallocationScope.NONE)

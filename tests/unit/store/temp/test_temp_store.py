@@ -16,11 +16,10 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.store import temp as store_module
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
-from pyjms_broker.store.temp import TempStore
-from pyjms_broker.store.temp import store as store_module
-from pyjms_broker.store.temp.files import SpoolFiles
+from pyjms_broker.store.temp import SpoolFiles, TempStore
 from tests.kit.waiting import until
 
 PRODUCER = ProducerId("c", 1, 1)

@@ -4,7 +4,7 @@ import pytest
 
 from pyjms import errors
 from pyjms.errors import JMSException, XAException
-from pyjms.transport.openwire.remote_errors import from_throwable
+from pyjms.transport.openwire.correlator import from_throwable
 from pyjms.wire.openwire.commands import Throwable
 
 SAME_NAME = [

@@ -5,26 +5,29 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
-from pyjms.wire.kahadb.codec import decode_command, encode_command
+from pyjms.wire.kahadb.codec import (
+    decode_command,
+    encode_command,
+    encode_varint,
+    iter_fields,
+    read_varint,
+)
 from pyjms.wire.kahadb.commands import (
     COMMANDS,
+    DestinationType,
     KahaAddMessageCommand,
+    KahaCommand,
     KahaCommitCommand,
+    KahaDestination,
+    KahaLocalTransactionId,
     KahaPrepareCommand,
     KahaRemoveMessageCommand,
     KahaRescheduleJobCommand,
     KahaTraceCommand,
-)
-from pyjms.wire.kahadb.errors import KahaDBFormatError
-from pyjms.wire.kahadb.protobuf import encode_varint, iter_fields, read_varint
-from pyjms.wire.kahadb.structures import (
-    DestinationType,
-    KahaCommand,
-    KahaDestination,
-    KahaLocalTransactionId,
     KahaTransactionInfo,
     KahaXATransactionId,
 )
+from pyjms.wire.kahadb.errors import KahaDBFormatError
 
 QUEUE = KahaDestination(DestinationType.QUEUE, "q")
 EXAMPLES = [

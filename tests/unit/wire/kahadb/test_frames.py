@@ -7,13 +7,13 @@ import pytest
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.kahadb import frames
-from pyjms.wire.kahadb.errors import KahaDBFormatError
-from pyjms.wire.kahadb.structures import (
+from pyjms.wire.kahadb.commands import (
     KahaDestination,
     KahaLocalTransactionId,
     KahaTransactionInfo,
     KahaXATransactionId,
 )
+from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     ConnectionId,

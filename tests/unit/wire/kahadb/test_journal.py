@@ -16,7 +16,6 @@ from pyjms.wire.kahadb.commands import (
     KahaTraceCommand,
 )
 from pyjms.wire.kahadb.errors import KahaDBFormatError
-from pyjms.wire.kahadb.files import JournalFiles, read_located
 from pyjms.wire.kahadb.journal import (
     END_MARKER,
     MAX_FILE_LENGTH,
@@ -29,7 +28,13 @@ from pyjms.wire.kahadb.journal import (
     segment_name,
     segment_number,
 )
-from pyjms.wire.kahadb.reader import SegmentReader, Skipped, read_record
+from pyjms.wire.kahadb.segments import (
+    JournalFiles,
+    SegmentReader,
+    Skipped,
+    read_located,
+    read_record,
+)
 
 
 def batch(*payloads: bytes) -> bytes:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import LocalProtocolError
-from pyjms.wire.openwire.frame_budget import FrameBudget, UnfinishedFrame
-from pyjms.wire.stomp.format import StompFormat
-from pyjms.wire.stomp.frames import HEART_BEAT, Frame, negotiated_version
-from pyjms.wire.stomp.parser import MAX_COMMAND_LENGTH, MAX_HEADER_LENGTH, MAX_HEADERS
+from pyjms.wire.limits import FrameBudget, UnfinishedFrame
+from pyjms.wire.stomp import (
+    HEART_BEAT,
+    MAX_COMMAND_LENGTH,
+    MAX_HEADER_LENGTH,
+    MAX_HEADERS,
+    Frame,
+    StompFormat,
+    negotiated_version,
+)
 
 
 def encoded(frame: Frame, version: str | None = "1.2") -> bytes:

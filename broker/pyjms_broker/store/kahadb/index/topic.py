@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyjms.wire.kahadb.structures import KahaDestination
+from pyjms.wire.kahadb.commands import KahaDestination
 from pyjms_broker.api.message import Position, Positions
-from pyjms_broker.store.kahadb.index.checkpoint import Row, SubscriptionChanges
-from pyjms_broker.store.kahadb.index.context import IndexContext
+from pyjms_broker.store.kahadb.index.checkpoint import IndexContext, Row, SubscriptionChanges
+from pyjms_broker.store.kahadb.index.database import IndexEntry
 from pyjms_broker.store.kahadb.index.destination import DestinationIndex
-from pyjms_broker.store.kahadb.index.entry import IndexEntry
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 
 __all__ = ["SubscriptionIndex", "SubscriptionRow", "TopicIndex"]

@@ -1,1 +1,0 @@
-"""Advisory messages: broker events, published on topics under `ActiveMQ.Advisory.`."""

@@ -1,0 +1,74 @@
+"""Internal destinations of the broker, which clients cannot use.
+
+The broker reads its own records from them when it starts, and could mistake a client's message for
+one of these. Sending, consuming, browsing and removal are therefore refused to clients, and
+wildcards of consumers do not match these destinations. Two exceptions are protocols: requests to
+`PyJMS.Ranges` and to the topic `ActiveMQ.Scheduler.Management` are handled before they reach a
+destination.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyjms.errors import IllegalStateException
+from pyjms.jms.destination import Destination
+from pyjms_broker.api.context import ConnectionContext
+
+__all__ = ["PREFIXES", "can_be_written", "check_access", "is_internal", "is_reserved", "writable"]
+
+PREFIXES: Final = ("PyJMS.", "ActiveMQ.Scheduler.")
+"""Prefixes of the names of internal destinations."""
+_OWN, _SCHEDULER = PREFIXES
+CLIENT_PREFIXES: Final = ("PyJMS.Stage.", "PyJMS.Epoch.", "ActiveMQ.Scheduler.Management")
+"""Prefixes below `PREFIXES` that are not internal: queues of Spark's sink, which is a client, and
+the scheduler's topic, which stores no messages."""
+
+
+def is_internal(destination: Destination) -> bool:
+    """Whether a destination, or part of a composite destination, is internal."""
+    name = destination.physical_name
+    if _OWN not in name and _SCHEDULER not in name:  # fast path: called for every send
+        return False
+    return any(
+        each.physical_name.startswith(PREFIXES)
+        and not each.physical_name.startswith(CLIENT_PREFIXES)
+        for each in destination.composite_destinations
+    )
+
+
+def is_reserved(context: ConnectionContext, destination: Destination) -> bool:
+    """Whether a destination is internal and the context is not the broker's."""
+    return not context.is_broker and is_internal(destination)
+
+
+def check_access(context: ConnectionContext, destination: Destination) -> None:
+    """Refuse a client access to an internal destination.
+
+    Raises:
+        IllegalStateException: the destination is internal, and the context is not the broker's.
+    """
+    if is_reserved(context, destination):
+        raise IllegalStateException(
+            f"{destination} is reserved for the broker",
+            hint="choose a name that does not begin with PyJMS. or ActiveMQ.Scheduler.",
+        )
+
+
+# --- Check and escape names from clients that are written to files and databases.
+
+
+def can_be_written(text: str) -> bool:
+    """Whether a text can be encoded as UTF-8; Java strings may contain unpaired surrogates."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def writable(text: str) -> str:
+    """Return the text with backslash escapes for characters that UTF-8 cannot encode."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

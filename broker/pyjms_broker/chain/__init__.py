@@ -1,1 +1,0 @@
-"""The built-in broker filters, with one behaviour each."""

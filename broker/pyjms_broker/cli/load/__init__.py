@@ -1,1 +1,0 @@
-"""`pyjms broker producer` and `consumer`: send or receive test messages, and measure the time."""

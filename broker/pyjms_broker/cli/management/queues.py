@@ -1,0 +1,355 @@
+"""`pyjms broker purge` and `move`: remove or move messages of queues of a running broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+from pyjms.cli.options import Selector
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
+from pyjms_broker.cli.management.client import (
+    Attributes,
+    Json,
+    ManagementClient,
+    Yes,
+    management_command,
+)
+
+__all__ = ["Limit", "Selectors", "as_selector", "confirm", "move", "purge", "retry"]
+
+# --- ActiveMQ's `--msgsel`: selectors with wildcards, separated by commas.
+
+Selectors: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--msgsel",
+        "--selector",
+        "-s",
+        metavar="SELECTOR",
+        help="Only messages that match, as in \"colour='r*',JMSPriority>3\".",
+    ),
+]
+
+_PART: Final = re.compile(r"""'[^']*'|"[^"]*"|[(),]|[^'"(),]+|['"]""")
+_WILDCARD: Final = re.compile(r"([^=<>]*)=\s*('.*[*?].*')", re.DOTALL)
+
+
+def as_selector(texts: Iterable[str]) -> str | None:
+    """Return `texts` combined into one selector; None if there are none.
+
+    A comma means AND. `*` and `?` in a quoted value that follows `=` are wildcards.
+    Source: ActiveMQ AmqMessagesUtil, PurgeCommand.convertToSQL92. (activemq-edges CL5)
+    """
+    conditions = [
+        condition.strip() for text in texts for condition in _split(text) if condition.strip()
+    ]
+    return " AND ".join(f"({_with_like(each)})" for each in conditions) or None
+
+
+def _split(text: str) -> Iterator[str]:
+    """Split at commas that are neither quoted nor in parentheses."""
+    depth = 0
+    condition = ""
+    for part in _PART.findall(text):
+        depth += (part == "(") - (part == ")")
+        if part == "," and depth == 0:
+            yield condition
+            condition = ""
+        else:
+            condition += part
+    yield condition
+
+
+def _with_like(condition: str) -> str:
+    found = _WILDCARD.fullmatch(condition)
+    if found is None:
+        return condition
+    return f"{found[1].rstrip()} LIKE {found[2].replace('?', '_').replace('*', '%')}"
+
+
+Limit: TypeAlias = Annotated[
+    int | None, typer.Option("--limit", "-n", min=1, help="At most this number of messages.")
+]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Only print what would be done.")
+]
+
+
+@management_command("purge")
+def purge(
+    client: ManagementClient,
+    queues: Annotated[
+        list[str],
+        typer.Argument(metavar="QUEUE...", help="Queue names; * matches any characters."),
+    ],
+    msgsel: Selectors = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Also reset the statistics of the queues.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Remove the messages of queues, after a confirmation. Messages in flight to consumers stay."""
+    from pyjms_broker.cli.management.client import find_destinations
+
+    selector = as_selector(msgsel or [])
+    found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
+    which = "all messages" if selector is None else f"the messages that match {selector}"
+    confirm(f"Remove {which} of", found, yes=yes)
+    for name, values in found.items():
+        _purge(client, name, str(values["Name"]), selector)
+        if reset:
+            client.execute(name, "resetStatistics")
+
+
+def _purge(client: ManagementClient, name: str, queue: str, selector: str | None) -> None:
+    from pyjms_broker.cli.terminal import plural, safe_text
+
+    shown = safe_text(queue)
+    if selector is not None:
+        typer.echo(f"INFO: Purging messages in queue: {shown} with message selector {selector}")
+        removed = client.execute(name, "removeMatchingMessages(java.lang.String)", selector)
+        typer.echo(f"Removed: {removed} messages for message selector {selector}")
+        return
+    typer.echo(f"INFO: Purging all messages in queue: {shown}")
+    client.execute(name, "purge")
+    left = client.read(name, "QueueSize").get("QueueSize")
+    if isinstance(left, int) and left > 0:
+        typer.echo(
+            f"{plural(left, 'message')} of {shown} remained: they are in flight to consumers, or "
+            "arrived since",
+            err=True,
+        )
+
+
+@management_command("move")
+def move(
+    client: ManagementClient,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue with the messages.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="queue://NAME, topic://NAME, or a queue NAME.")
+    ],
+    selector: Selector = None,
+    limit: Limit = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the messages instead.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Move messages of a queue to another destination, after a confirmation.
+
+    Messages in flight to consumers stay. A message leaves its queue once its copy is stored.
+    """
+    from pyjms.cli.options import read_destination
+    from pyjms_broker.cli.management.client import find_destinations
+    from pyjms_broker.cli.terminal import plural, safe_text
+
+    destination = read_destination(target)
+    found = find_destinations(client, [queue], "Queue", "QueueSize", "InFlightCount")
+    verb, done = ("Copy", "copied") if copy else ("Move", "moved")
+    confirm(f"{verb} messages to {destination} from", found, yes=yes)
+    operation = "copyMatchingMessagesTo" if copy else "moveMatchingMessagesTo"
+    maximum = [] if limit is None else [limit]
+    types = "java.lang.String,java.lang.String" + ("" if limit is None else ",int")
+    for name, values in found.items():
+        count = client.execute(
+            name, f"{operation}({types})", selector or "", str(destination), *maximum
+        )
+        assert isinstance(count, int), "the operation returns their number"
+        typer.echo(
+            f"{plural(count, 'message')} {done} from {safe_text(values['Name'])} to {destination}"
+        )
+
+
+def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
+    """Show queues with their sizes and ask for confirmation; exit if the answer is no.
+
+    Raises:
+        ConfigurationException: the standard input is not a terminal.
+    """
+    import sys
+
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.terminal import ExitCode, plural, safe_text
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigurationException(
+            "This needs a confirmation, but standard input is not a terminal", hint="add --yes"
+        )
+    total = 0
+    for values in queues.values():
+        size, taken = (_number(values.get(each)) for each in ("QueueSize", "InFlightCount"))
+        total += size
+        at_consumers = f", {taken} of them in flight to consumers" if taken else ""
+        typer.echo(
+            f"  {safe_text(values['Name'])}: {plural(size, 'message')}{at_consumers}", err=True
+        )
+    count = plural(len(queues), "queue")
+    if not typer.confirm(f"{what} {count} with {plural(total, 'message')}?", err=True):
+        typer.echo("nothing was changed", err=True)
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+# --- `pyjms broker retry`: send dead letters back to their original destinations.
+
+
+@management_command("retry")
+def retry(
+    client: ManagementClient,
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUEUE...", help="Dead-letter queues. Default: all of the broker."),
+    ] = None,
+    selector: Selector = None,
+    limit: Limit = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    yes: Yes = False,
+) -> None:
+    """Send dead letters back to their original destinations, after a confirmation.
+
+    Messages without an original destination, and those in flight to a consumer, stay; the exit
+    code is then 1. --dry-run lists the messages, each with the reason why it is a dead
+    letter.
+    """
+    from pyjms_broker.cli.terminal import ExitCode, plural, progress, safe_text
+
+    found = _dead_letter_queues(client, queues)
+    if dry_run:
+        _print_dead_letters(client, found, selector, limit, as_json=json)
+        return
+    confirm("Retry the dead letters of", found, yes=yes)
+    outcome = _Outcome()
+    with progress("retrying", limit) as advance:
+        for name in found:
+            _retry_all(client, name, selector, limit, outcome, advance)
+    for problem in outcome.problems:
+        typer.echo(f"stays: {safe_text(problem)}", err=True)
+    typer.echo(f"{plural(outcome.sent, 'message')} sent back to their original destinations")
+    if outcome.problems:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """The result of a retry."""
+
+    sent: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def _dead_letter_queues(
+    client: ManagementClient, queues: list[str] | None
+) -> dict[str, Attributes]:
+    from pyjms.errors import JMSException
+    from pyjms_broker.cli.management.client import find_destinations, pattern
+
+    attributes = ("QueueSize", "InFlightCount", "DLQ")
+    if queues:
+        return find_destinations(client, queues, "Queue", *attributes)
+    every = client.read_all(
+        pattern(destinationType="Queue", destinationName="*"), "Name", *attributes
+    )
+    found = {name: values for name, values in every.items() if _has_dead_letters(values)}
+    if not found:
+        raise JMSException(
+            f"{client.url} has no dead-letter queue", hint="name the queue as an argument"
+        )
+    return found
+
+
+def _has_dead_letters(values: Attributes) -> bool:
+    """Whether it has received dead letters since the start, or has a dead-letter queue's name."""
+    return bool(values.get("DLQ")) or str(values["Name"]).startswith(DEFAULT_DEAD_LETTER_QUEUE)
+
+
+def _dead_letters(
+    client: ManagementClient, name: str, selector: str | None
+) -> Iterator[Mapping[str, object]]:
+    """Iterate over the messages of a queue, which the broker returns page by page.
+
+    The next page has new messages only if those of the previous one have been removed.
+    """
+    seen: set[str] = set()
+    while True:
+        page = client.execute(name, "browse(java.lang.String)", selector or "")
+        new = [
+            each
+            for each in (page if isinstance(page, list) else [])
+            if isinstance(each, Mapping) and str(each["JMSMessageID"]) not in seen
+        ]
+        if not new:
+            return
+        seen.update(str(each["JMSMessageID"]) for each in new)
+        yield from new
+
+
+def _retry_all(
+    client: ManagementClient,
+    name: str,
+    selector: str | None,
+    limit: int | None,
+    outcome: _Outcome,
+    on_messages: Callable[[int], None],
+) -> None:
+    from pyjms.errors import ConnectionFailedException, JMSException
+
+    for message in _dead_letters(client, name, selector):
+        if limit is not None and outcome.sent >= limit:
+            return
+        message_id = str(message["JMSMessageID"])
+        if not message.get("OriginalDestination"):
+            outcome.problems.append(f"{message_id}: it has no original destination (use move)")
+            continue
+        try:
+            moved = client.execute(name, "retryMessage", message_id)
+        except ConnectionFailedException:
+            raise
+        except JMSException as error:
+            outcome.problems.append(f"{message_id}: {error}")
+            continue
+        if moved:
+            outcome.sent += 1
+            on_messages(1)
+        else:
+            outcome.problems.append(f"{message_id}: it is in flight to a consumer")
+
+
+def _print_dead_letters(
+    client: ManagementClient,
+    queues: Mapping[str, Attributes],
+    selector: str | None,
+    limit: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    from itertools import chain, islice
+
+    from pyjms_broker.cli.terminal import json_line, plural, table
+
+    messages = chain.from_iterable(_dead_letters(client, name, selector) for name in queues)
+    rows = [
+        (message["JMSMessageID"], message.get("OriginalDestination") or "-", _cause(message))
+        for message in islice(messages, limit)
+    ]
+    heads = ("message", "original destination", "cause")
+    if as_json:
+        for row in rows:
+            json_line(dict(zip(("JMSMessageID", "OriginalDestination", "cause"), row, strict=True)))
+        return
+    table(heads, rows)
+    typer.echo(f"{plural(len(rows), 'message')} would be sent back", err=True)
+
+
+def _cause(message: Mapping[str, object]) -> str:
+    from pyjms.jms.properties import FAILURE_CAUSE
+
+    texts = message.get("StringProperties")
+    return str(texts.get(FAILURE_CAUSE, "-")) if isinstance(texts, Mapping) else "-"

@@ -1,0 +1,362 @@
+"""The commands `pyjms broker producer` and `consumer`, with ActiveMQ's options."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
+
+import typer
+
+from pyjms.cli.options import PasswordFile, User, factory_for, password_option, url_option
+from pyjms_broker.cli.management.queues import Selectors, as_selector
+
+if TYPE_CHECKING:
+    from pyjms.jms.destination import Queue
+    from pyjms.jms.message import Message
+
+__all__ = ["Password", "browse", "consumer", "producer"]
+
+_MODES: Final = {
+    "AUTO": "AUTO",
+    "CLIENT": "CLIENT",
+    "DUPS_OK": "DUPS_OK",
+    "INDIVIDUAL": "INDIVIDUAL",
+    "AUTO_ACKNOWLEDGE": "AUTO",
+    "CLIENT_ACKNOWLEDGE": "CLIENT",
+    "DUPS_OK_ACKNOWLEDGE": "DUPS_OK",
+    "INDIVIDUAL_ACKNOWLEDGE": "INDIVIDUAL",
+    "SESSION_TRANSACTED": "TRANSACTED",
+}
+
+
+BrokerUrl: TypeAlias = Annotated[str | None, url_option("--brokerUrl")]
+Password: TypeAlias = Annotated[str | None, password_option("--password")]
+DestinationOption: TypeAlias = Annotated[
+    str, typer.Option(help="queue://NAME, topic://NAME, or a queue NAME.")
+]
+Count: TypeAlias = Annotated[
+    int,
+    typer.Option("--messageCount", "--message-count", min=1, help="Number of messages per thread."),
+]
+Sleep: TypeAlias = Annotated[
+    int, typer.Option(min=0, metavar="MS", help="Pause between two messages, in milliseconds.")
+]
+Parallel: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--parallelThreads",
+        "--parallel-threads",
+        min=1,
+        help="Number of parallel sessions.",
+    ),
+]
+
+
+def producer(
+    url: BrokerUrl = None,
+    user: User = None,
+    password: Password = None,
+    password_file: PasswordFile = None,
+    destination: DestinationOption = "queue://TEST",
+    persistent: Annotated[
+        str, typer.Option("--persistent", metavar="true|false", help="Send persistent messages.")
+    ] = "true",
+    count: Count = 1000,
+    sleep: Sleep = 0,
+    batch: Annotated[
+        int,
+        typer.Option(
+            "--transactionBatchSize",
+            "--transaction-batch-size",
+            min=0,
+            help="Messages per transaction; 0: no transactions.",
+        ),
+    ] = 0,
+    parallel: Parallel = 1,
+    ttl: Annotated[
+        int,
+        typer.Option(
+            "--msgTTL", "--msg-ttl", min=0, metavar="MS", help="Time to live, in milliseconds."
+        ),
+    ] = 0,
+    size: Annotated[
+        int,
+        typer.Option(
+            "--messageSize", "--message-size", min=0, help="Send bytes messages of this size."
+        ),
+    ] = 0,
+    text_size: Annotated[
+        int,
+        typer.Option(
+            "--textMessageSize",
+            "--text-message-size",
+            min=0,
+            help="Send text messages of this length.",
+        ),
+    ] = 0,
+    message: Annotated[str | None, typer.Option(help="The text of each message.")] = None,
+    payload: Annotated[
+        Path | None,
+        typer.Option(
+            "--payloadUrl",
+            "--payload-url",
+            metavar="FILE",
+            help="A UTF-8 file with the text of each message.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--msgGroupID", "--msg-group-id", help="The message group (JMSXGroupID)."),
+    ] = None,
+) -> None:
+    """Send test messages to a broker, and print the elapsed time."""
+    import anyio
+
+    from pyjms.cli.options import read_destination
+    from pyjms_broker.cli.load_test import Production, Run, produce
+    from pyjms_broker.cli.terminal import one_line_errors, progress
+
+    with one_line_errors("producer"):
+        text = _text(message, payload, text_size)
+        is_persistent = _boolean("--persistent", persistent)
+        production = Production(
+            destination=read_destination(destination),
+            count=count,
+            persistent=is_persistent,
+            sleep=sleep / 1000,
+            batch=batch,
+            parallel=parallel,
+            time_to_live=ttl / 1000 or None,
+            size=size,
+            text=text,
+            group=group,
+        )
+        factory = factory_for(url, user, password_file, password)
+        typer.echo(f"Producing messages to {production.destination}")
+        typer.echo(f"Using {'' if is_persistent else 'non-'}persistent messages")
+        typer.echo(f"Running {parallel} parallel threads")
+        with progress("sending", count * parallel) as advance:
+            anyio.run(produce, Run(factory, typer.echo, advance), production)
+
+
+def consumer(
+    url: BrokerUrl = None,
+    user: User = None,
+    password: Password = None,
+    password_file: PasswordFile = None,
+    destination: DestinationOption = "queue://TEST",
+    count: Count = 1000,
+    sleep: Sleep = 0,
+    ack_mode: Annotated[
+        str,
+        typer.Option("--ackMode", "--ack-mode", help=f"The acknowledge mode: {', '.join(_MODES)}."),
+    ] = "AUTO",
+    batch: Annotated[
+        int,
+        typer.Option(
+            "--batchSize", "--batch-size", min=1, help="Messages acknowledged or committed at once."
+        ),
+    ] = 10,
+    transacted: Annotated[
+        str, typer.Option("--transacted", metavar="true|false", help="Receive in transactions.")
+    ] = "false",
+    durable: Annotated[
+        str,
+        typer.Option(
+            "--durable",
+            metavar="true|false",
+            help="Use a durable subscription of a topic; requires --clientId.",
+        ),
+    ] = "false",
+    client_id: Annotated[
+        str | None, typer.Option("--clientId", "--client-id", help="The connection's client id.")
+    ] = None,
+    parallel: Parallel = 1,
+    verbose: Annotated[bool, typer.Option(help="Print the id of each message.")] = False,
+) -> None:
+    """Receive messages from a broker until the count is reached, and print the elapsed time."""
+    import anyio
+
+    from pyjms.cli.options import read_destination
+    from pyjms.enums import AcknowledgeMode
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.load_test import Consumption, Run, consume
+    from pyjms_broker.cli.terminal import one_line_errors, progress
+
+    with one_line_errors("consumer"):
+        if ack_mode not in _MODES:
+            raise ConfigurationException(
+                f"--ackMode: there is no mode {ack_mode!r}", hint=f"modes are {', '.join(_MODES)}"
+            )
+        found = read_destination(destination)
+        is_durable = _boolean("--durable", durable)
+        is_transacted = _boolean("--transacted", transacted)
+        if is_durable and (client_id is None or not found.is_topic):
+            raise ConfigurationException(
+                "--durable true needs a topic and --clientId",
+                hint="a durable subscription of a topic belongs to a client id",
+            )
+        consumption = Consumption(
+            destination=found,
+            count=count,
+            sleep=sleep / 1000,
+            mode=AcknowledgeMode["TRANSACTED" if is_transacted else _MODES[ack_mode]],
+            batch=batch,
+            parallel=parallel,
+            durable=is_durable,
+            verbose=verbose,
+        )
+        factory = factory_for(url, user, password_file, password)
+        if client_id is not None:
+            factory.options.client_id = client_id
+        typer.echo(f"Consuming {found}")
+        typer.echo(f"Running {parallel} parallel threads")
+        with progress("receiving", count * parallel) as advance:
+            anyio.run(consume, Run(factory, typer.echo, advance), consumption)
+
+
+def _boolean(option: str, text: str) -> bool:
+    from pyjms.errors import ConfigurationException
+
+    if text not in ("true", "false"):
+        raise ConfigurationException(f"{option}: {text!r} is neither true nor false")
+    return text == "true"
+
+
+def _text(message: str | None, payload: Path | None, size: int) -> str | None:
+    from pyjms.errors import ConfigurationException
+
+    if payload is not None:
+        try:
+            return payload.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ConfigurationException(f"--payloadUrl: {payload}: {error}") from None
+    return message if message is not None or not size else "a" * size
+
+
+# --- The command `pyjms broker browse`, with ActiveMQ's options and output. (activemq-edges CL5)
+
+_PREFIXES: Final = {
+    "header": "JMS_HEADER_FIELD",
+    "custom": "JMS_CUSTOM_FIELD",
+    "body": "JMS_BODY_FIELD",
+}
+
+
+class Part(StrEnum):
+    """A part of a message."""
+
+    HEADER = "header"
+    CUSTOM = "custom"
+    BODY = "body"
+
+
+def browse(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue: NAME or queue://NAME.")],
+    url: Annotated[str | None, url_option("--amqurl")] = None,
+    msgsel: Selectors = None,
+    parts: Annotated[
+        list[Part] | None,
+        typer.Option("-V", help="Print only these parts, as in -Vheader -Vbody. Default: all."),
+    ] = None,
+    view: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--view", metavar="A,B", help="Print only these fields, as in JMSMessageID,colour."
+        ),
+    ] = None,
+    user: User = None,
+    password: Password = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Print the messages of a queue as `activemq browse` does; `pyjms browse` has more formats.
+
+    Each field is a line, `JMS_HEADER_FIELD:JMSPriority = 4`; an empty line ends each message.
+    Stream bodies are printed as lists, object bodies in base64.
+    """
+    import anyio
+
+    from pyjms.cli.messages import browse_all
+    from pyjms_broker.cli.terminal import one_line_errors
+
+    shown = set(parts or Part)
+    names = {name for text in view or () for name in text.split(",")}
+
+    def handle(message: Message) -> None:
+        for line in _lines(message, shown, names):
+            typer.echo(line)
+        typer.echo("")
+
+    with one_line_errors("browse"):
+        factory = factory_for(url, user, password_file, password)
+        anyio.run(browse_all, factory, _queue(queue), as_selector(msgsel or []), None, handle)
+
+
+def _queue(text: str) -> Queue:
+    from pyjms.cli.options import read_destination
+    from pyjms.errors import ConfigurationException
+    from pyjms.jms.destination import Queue
+
+    found = read_destination(text)
+    if not isinstance(found, Queue):
+        raise ConfigurationException(f"{found} cannot be browsed", hint="topics keep no messages")
+    return found
+
+
+def _lines(message: Message, parts: Collection[str], names: Collection[str]) -> Iterator[str]:
+    from pyjms_broker.cli.terminal import safe_text
+
+    for part, read in _FIELDS.items():
+        if part in parts:
+            for name, value in read(message):
+                if not names or name in names:
+                    yield f"{_PREFIXES[part]}:{safe_text(name)} = {safe_text(_java_text(value))}"
+
+
+def _headers(message: Message) -> Iterator[tuple[str, object]]:
+    from pyjms.cli.messages import headers_of
+
+    for name, value in headers_of(message).items():
+        if name == "JMSDeliveryMode":
+            yield name, str(value).lower()
+        elif name in ("JMSDestination", "JMSReplyTo"):
+            yield name, str(value).partition("://")[2]
+        else:
+            yield name, value
+
+
+def _properties(message: Message) -> Iterator[tuple[str, object]]:
+    for name in message.properties:
+        yield name, message.properties.get_object(name)
+
+
+def _body(message: Message) -> Iterator[tuple[str, object]]:
+    from pyjms.cli.messages import as_json
+    from pyjms.jms.bodies import BytesMessage, MapMessage, TextMessage
+
+    shown = as_json(message)
+    if "error" in shown:
+        yield "error", shown["error"]
+    elif isinstance(message, TextMessage):
+        yield "JMSText", shown["body"]
+    elif isinstance(message, BytesMessage):
+        content = base64.b64decode(str(shown["body_base64"]))
+        yield "JMSBytes:1", content.decode("utf-8", "replace")
+    elif isinstance(message, MapMessage):
+        yield from dict(cast("Mapping[str, object]", shown["body"])).items()
+    elif shown["type"] in ("stream", "object"):
+        yield f"JMS{str(shown['type']).title()}Message", shown.get("body", shown.get("body_base64"))
+
+
+def _java_text(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+_FIELDS: Final[Mapping[Part, Callable[[Message], Iterator[tuple[str, object]]]]] = {
+    Part.HEADER: _headers,
+    Part.CUSTOM: _properties,
+    Part.BODY: _body,
+}

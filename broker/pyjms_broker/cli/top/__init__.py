@@ -1,1 +1,0 @@
-"""`pyjms broker top`: a live view of a broker's destinations in the terminal."""

@@ -1,0 +1,404 @@
+"""The base class of connectors for several protocols.
+
+One port for OpenWire and STOMP: `auto://host:port?options`, and with TLS: `auto+ssl://`.
+
+The first bytes determine the client's protocol; it has `protocolDetectionTimeOut` (ms, 30000) to
+send them. `auto.protocols=default,stomp` restricts the protocols; `auto.stomp.x` is an option of
+STOMP.
+(activemq-edges U5)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import anyio
+from anyio.abc import ByteStream, SocketStream
+
+from pyjms.errors import ConfigurationException, ConnectionFailedException, RemoteProtocolError
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.ids import IdGenerator
+from pyjms.transport.base import ClosedUnused, Transport
+from pyjms.transport.layers import LayeredStream
+from pyjms.transport.openwire import accepted_transport
+from pyjms.transport.openwire.options import ACCEPTED, OpenWireOptions, read_server_options
+from pyjms.transport.options import (
+    ServerOptions,
+    TcpOptions,
+    milliseconds,
+    peer_address,
+    read_on_demand,
+)
+from pyjms.transport.tls import accept_tls
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.limits import UnfinishedFrame
+from pyjms.wire.openwire.commands import Command
+from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.openwire import serve
+from pyjms_broker.connector.stomp import accepted_stomp
+from pyjms_broker.connector.stomp.connector import (
+    STOMP_TRANSPORT,
+    STOMP_WIRE_FORMAT,
+    StompOptions,
+    read_stomp_options,
+)
+from pyjms_broker.connector.tcp import ProtocolConnector
+
+__all__ = ["OPENWIRE", "STOMP", "AutoConnector", "MultiProtocolConnector", "detect"]
+
+# --- The options of connectors for several protocols: OpenWire's and STOMP's.
+
+_TRANSPORT: Final = "transport."
+_WIRE_FORMAT: Final = "wireFormat."
+
+
+@dataclass(frozen=True)
+class ProtocolOptions:
+    """The options of a connector, by protocol."""
+
+    server: ServerOptions
+    tcp: TcpOptions
+    openwire: OpenWireOptions
+    stomp: StompOptions
+
+
+def read_protocol_options(uri: TransportURI) -> ProtocolOptions:
+    """Return the options of `uri`: OpenWire's, and STOMP's, such as its heart-beats.
+
+    Raises:
+        ConfigurationException: an option is unknown or a value cannot be used.
+    """
+    own = {f"{_TRANSPORT}{name}" for name in STOMP_TRANSPORT if name not in _OPENWIRE_NAMES}
+    options = {name: value for name, value in uri.options.items() if name not in own}
+    server, tcp, openwire = read_server_options(replace(uri, options=options))
+    stomp_options = {f"{_TRANSPORT}{name}" for name in (*ACCEPTED, *STOMP_TRANSPORT)}
+    stomp_options |= {f"{_WIRE_FORMAT}{name}" for name in STOMP_WIRE_FORMAT}
+    options = {name: value for name, value in uri.options.items() if name in stomp_options}
+    stomp = read_stomp_options(replace(uri, options=options))
+    return ProtocolOptions(server, tcp, openwire, stomp)
+
+
+_OPENWIRE_NAMES: Final = frozenset({"connectAttemptTimeout"})
+"""Options of both protocols."""
+
+
+# --- Detection of a client's protocol by its first bytes. (activemq-edges U5)
+
+OPENWIRE: Final = "openwire"
+STOMP: Final = "stomp"
+_OTHER_PORT: Final = "this port is for OpenWire and STOMP"
+_MAGIC: Final = b"\x01ActiveMQ"
+"""The type of WireFormatInfo and its magic; the size of the command may precede them."""
+_SIZE_LENGTH: Final = 4
+_ENOUGH: Final = 16
+"""The bytes that identify each protocol."""
+_MQTT_CONNECT: Final = 0x10
+_FOREIGN: Final = (
+    (b"AMQP", "AMQP"),
+    (b"GET ", "HTTP"),
+    (b"POST ", "HTTP"),
+    (b"PUT ", "HTTP"),
+    (b"HEAD ", "HTTP"),
+    (b"OPTIONS ", "HTTP"),
+    (b"DELETE ", "HTTP"),
+    (b"\x16\x03", "TLS"),
+)
+_ANSWER_TO_HTTP: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This port is for OpenWire and STOMP.\n"
+)
+
+
+def protocol_of(data: bytes) -> str | None:
+    """Return the protocol of a client that has sent `data`; None if it is not known yet.
+
+    Raises:
+        RemoteProtocolError: it is not supported.
+    """
+    text = data.lstrip(b"\r\n")
+    if text.startswith((b"CONNECT", b"STOMP")):
+        return STOMP
+    if data.startswith(_MAGIC) or data[_SIZE_LENGTH:].startswith(_MAGIC):
+        return OPENWIRE
+    for first, name in _FOREIGN:
+        if data.startswith(first):
+            raise RemoteProtocolError(f"The client speaks {name}", hint=_OTHER_PORT)
+    if data[:1] == bytes([_MQTT_CONNECT]) and (b"MQTT" in data or b"MQIsdp" in data):
+        raise RemoteProtocolError("The client speaks MQTT", hint=_OTHER_PORT)
+    if len(text) >= _ENOUGH or len(data) > 2 * _ENOUGH:
+        raise RemoteProtocolError(
+            f"The client speaks neither OpenWire nor STOMP; it began with {data[:_ENOUGH]!r}",
+            hint=_OTHER_PORT,
+        )
+    return None
+
+
+async def detect(
+    stream: ByteStream, remote: str, timeout: float | None
+) -> tuple[str, LayeredStream]:
+    """Return the protocol of a client, and a stream that returns all data the client has sent.
+
+    Raises:
+        ConnectionFailedException: it is unknown after `timeout` seconds, or the client has
+            disconnected.
+        RemoteProtocolError: it is not supported.
+    """
+    data = b""
+    with _clock.timeout(timeout):
+        try:
+            while (protocol := protocol_of(data)) is None:
+                data += await stream.receive(_ENOUGH)
+        except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            kind = ConnectionFailedException if data else ClosedUnused
+            raise kind(f"{remote}: the client has disconnected") from error
+        except RemoteProtocolError as error:
+            if error.reason.endswith("HTTP"):
+                await stream.send(_ANSWER_TO_HTTP)
+            raise
+        if isinstance(stream, LayeredStream):
+            stream.ahead = data + stream.ahead
+            return protocol, stream
+        return protocol, LayeredStream(stream, _Unchanged(), data)
+    raise ConnectionFailedException(
+        f"{remote}: the client has not begun a known protocol within {timeout:g} s",
+        hint="the connector's option protocolDetectionTimeOut (ms) sets the limit",
+    )
+
+
+class _Unchanged:
+    """The pass-through layer of a connection without encryption."""
+
+    error: Exception | None = None
+    has_outgoing = False
+    attributes: Mapping[Any, Callable[[], Any]] = MappingProxyType({})
+
+    def receive(self, data: bytes) -> bytes:
+        return data
+
+    def send(self, data: bytes | bytearray) -> bytes:
+        return bytes(data)
+
+    def outgoing(self) -> bytes:
+        return b""
+
+    def close(self) -> bytes:
+        return b""
+
+
+# --- The transport of a client whose protocol is determined at its start.
+
+
+class ChosenTransport(Transport[Command]):
+    """Delegates to the transport that `choose` returns at the start.
+
+    Args:
+        stream: the connection that was accepted.
+        remote_address: the client's address.
+        choose: performs the handshakes and returns the transport of the client's protocol, not
+            started; the stream is closed if it raises.
+    """
+
+    def __init__(
+        self,
+        stream: ByteStream,
+        remote_address: str,
+        choose: Callable[[ByteStream], Awaitable[Transport[Command]]],
+    ) -> None:
+        self._stream = stream
+        self._remote = remote_address
+        self._choose = choose
+        self._chosen: Transport[Command] | None = None
+        self._early: list[Command] = []
+        self._paused = False
+
+    async def start(self) -> None:
+        try:
+            chosen = await self._choose(self._stream)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(self._stream)
+            raise
+        chosen.listener = self.listener
+        for command in self._early:
+            chosen.oneway(command)
+        if self._paused:
+            chosen.pause_reading()
+        self._chosen = chosen
+        await chosen.start()
+
+    async def stop(self) -> None:
+        if self._chosen is not None:
+            await self._chosen.stop()
+        else:
+            await anyio.aclose_forcefully(self._stream)
+
+    def oneway(self, command: Command) -> None:
+        if self._chosen is None:
+            self._early.append(command)
+        else:
+            self._chosen.oneway(command)
+
+    def flush(self) -> None:
+        if self._chosen is not None:
+            self._chosen.flush()
+
+    def defer(self, function: Callable[[], object]) -> bool:
+        return self._chosen is not None and self._chosen.defer(function)
+
+    @property
+    def outbound(self) -> Transport[Command]:
+        return self if self._chosen is None else self._chosen.outbound
+
+    @property
+    def queued_bytes(self) -> int | None:
+        return None if self._chosen is None else self._chosen.queued_bytes
+
+    @property
+    def congested(self) -> bool:
+        return self._chosen is not None and self._chosen.congested
+
+    async def drained(self) -> None:
+        if self._chosen is not None:
+            await self._chosen.drained()
+
+    def pause_reading(self) -> None:
+        self._paused = True
+        if self._chosen is not None:
+            self._chosen.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        if self._chosen is not None:
+            self._chosen.resume_reading()
+
+    @property
+    def remote_address(self) -> str:
+        return self._remote if self._chosen is None else self._chosen.remote_address
+
+    @property
+    def notices_silence(self) -> bool:
+        return self._chosen is not None and self._chosen.notices_silence
+
+    @property
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        return None if self._chosen is None else self._chosen.peer_certificate
+
+
+class MultiProtocolConnector(ProtocolConnector):
+    """Listens for clients of OpenWire and STOMP, with TLS if the scheme says so."""
+
+    schemes = ("tcp", "ssl")
+    """The client's scheme without and with TLS."""
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        """Read the options of `uri`, including those of TLS if its scheme uses TLS.
+
+        Raises:
+            ConfigurationException: the URI has no port, an option is unknown or invalid, or there
+                is no certificate.
+        """
+        encrypted = uri.scheme.endswith("ssl") or uri.scheme == "wss"
+        super().__init__(host, uri, name, encrypted=encrypted)
+        self._options = read_protocol_options(self.uri)
+        self._apply(self._options.server)
+        self._ids = IdGenerator()
+
+    @property
+    def client_scheme(self) -> str:
+        return self.schemes[self._tls is not None]
+
+    def serve(self, stream: SocketStream) -> None:
+        """Determine a client's protocol and serve the client, in the background."""
+        remote = peer_address(stream, self.client_scheme)
+        serve(self, ChosenTransport(stream, remote, self._accept_client))
+
+    async def _accept_client(self, stream: ByteStream) -> Transport[Command]:
+        read_on_demand(stream)
+        remote = peer_address(stream, self.client_scheme)
+        if self._tls is not None:
+            timeout = self._options.openwire.connect_attempt_timeout
+            stream = await accept_tls(stream, self._tls, remote, timeout)
+        return await self.choose(stream, remote)
+
+    @abstractmethod
+    async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
+        """Complete the handshakes of a client and return its transport, not started.
+
+        Raises:
+            ConnectionFailedException: the client takes too long, or has disconnected.
+            RemoteProtocolError: it uses an unsupported protocol.
+        """
+
+    def transport_of(
+        self, protocol: str, stream: ByteStream, layered: UnfinishedFrame | None = None
+    ) -> Transport[Command]:
+        """Return the transport for a protocol; `layered` counts frames of the layer below."""
+        options, budget = self._options, self.host.frame_budget
+        if protocol == STOMP:
+            return accepted_stomp(
+                stream,
+                options.stomp,
+                budget,
+                self._ids.generate(),
+                scheme=self.client_scheme,
+                layered=layered,
+                unsent_budget=self.host.unsent_budget,
+            )
+        return accepted_transport(
+            stream,
+            options.tcp,
+            options.openwire,
+            budget,
+            scheme=self.client_scheme,
+            layered=layered,
+            unsent_budget=self.host.unsent_budget,
+        )
+
+
+_TIMEOUT: Final = "protocolDetectionTimeOut"
+_PROTOCOLS: Final = "auto.protocols"
+_STOMP_PREFIX: Final = "auto.stomp."
+_NAMES: Final = {"default": OPENWIRE, OPENWIRE: OPENWIRE, STOMP: STOMP}
+
+
+class AutoConnector(MultiProtocolConnector):
+    """Listens for clients, and detects their protocol."""
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        """Read the options for detection, and those of the protocols.
+
+        Raises:
+            ConfigurationException: an option is unknown or invalid, or a protocol is unsupported.
+        """
+        options = dict(uri.options)
+        self._protocols = _protocols(uri, options.pop(_PROTOCOLS, "default,stomp"))
+        try:
+            self._timeout = milliseconds(options.pop(_TIMEOUT, "30000"))
+        except ValueError as error:
+            raise ConfigurationException(f"Option {_TIMEOUT} of {uri}: {error}") from error
+        for option in [option for option in options if option.startswith(_STOMP_PREFIX)]:
+            options[f"transport.{option.removeprefix(_STOMP_PREFIX)}"] = options.pop(option)
+        super().__init__(host, replace(uri, options=options), name)
+
+    async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
+        protocol, stream = await detect(stream, remote, self._timeout)
+        if protocol not in self._protocols:
+            raise RemoteProtocolError(
+                f"The client speaks {protocol}, which {_PROTOCOLS} does not allow"
+            )
+        return self.transport_of(protocol, stream)
+
+
+def _protocols(uri: TransportURI, text: str) -> frozenset[str]:
+    named = {name.strip().lower() for name in text.split(",")}
+    unknown = named - _NAMES.keys()
+    if unknown:
+        raise ConfigurationException(
+            f"Connector {uri}: this broker cannot detect {min(unknown)}",
+            hint=f"{_PROTOCOLS} can have {', '.join(_NAMES)}",
+        )
+    return frozenset(_NAMES[name] for name in named)

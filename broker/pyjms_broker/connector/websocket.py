@@ -1,0 +1,80 @@
+"""OpenWire and STOMP over WebSocket: `ws://host:port?options`, and with TLS: `wss://`.
+
+The subprotocol determines the client's protocol: `openwire`, or `v12.stomp`, `v11.stomp`,
+`v10.stomp` and `stomp`, as in ActiveMQ. STOMP frames are sent as text messages if they are UTF-8,
+and received as text or binary messages. The option `websocket.allowedOrigins` lists the origins
+(`https://shop.example.com,...` or `*`) of pages from which browsers may connect, in addition to the
+broker's own host; for a broker without users, that is `localhost` or a loopback address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from anyio.abc import ByteStream
+
+from pyjms.errors import ConfigurationException
+from pyjms.transport.base import Transport
+from pyjms.transport.openwire.websocket_factory import SUBPROTOCOL
+from pyjms.transport.uri import TransportURI
+from pyjms.transport.websocket import (
+    STOMP_SUBPROTOCOLS,
+    HandshakePolicy,
+    accept_websocket,
+    require_websockets,
+)
+from pyjms.wire.limits import UnfinishedFrame
+from pyjms.wire.openwire.commands import Command
+from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.multiprotocol import OPENWIRE, STOMP, MultiProtocolConnector
+
+__all__ = ["WebSocketConnector"]
+
+_PREFIX: Final = "websocket."
+_ORIGINS: Final = "allowedOrigins"
+
+
+class WebSocketConnector(MultiProtocolConnector):
+    """Listens for clients that use WebSocket.
+
+    A handshake runs in the connection's task, within `connectAttemptTimeout`.
+    """
+
+    schemes = ("ws", "wss")
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        """Read the options of WebSocket, and those of the protocols.
+
+        Raises:
+            ConfigurationException: as there, or the extra `websocket` is not installed.
+        """
+        require_websockets(str(uri))
+        self._policy, rest = _read_policy(uri)
+        super().__init__(host, rest, name)
+
+    async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
+        layered = UnfinishedFrame(self.host.frame_budget)
+        timeout = self._options.openwire.connect_attempt_timeout
+        has_users = self.host.broker.authenticates_clients
+        policy = replace(self._policy, is_local=not (has_users or self.host.allow_anonymous_remote))
+        websocket = await accept_websocket(stream, policy, remote, timeout, layered.update)
+        protocol = STOMP if websocket.subprotocol in STOMP_SUBPROTOCOLS else OPENWIRE
+        return self.transport_of(protocol, websocket, layered)
+
+
+def _read_policy(uri: TransportURI) -> tuple[HandshakePolicy, TransportURI]:
+    """Return the connector's handshake policy, and its URL without that option.
+
+    Raises:
+        ConfigurationException: an option is unknown.
+    """
+    options, rest = uri.split_options(_PREFIX)
+    origins = options.pop(_ORIGINS, "")
+    if options:
+        raise ConfigurationException(
+            f"Unknown option {_PREFIX}{min(options)} of {uri}", hint=f"there is {_PREFIX}{_ORIGINS}"
+        )
+    named = (origin.strip().rstrip("/") for origin in origins.split(","))
+    subprotocols = (SUBPROTOCOL, *STOMP_SUBPROTOCOLS)
+    return HandshakePolicy(subprotocols, frozenset(filter(None, named))), rest

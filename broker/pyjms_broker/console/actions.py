@@ -1,0 +1,415 @@
+"""The common part of actions: form fields, questions and results.
+
+The actions of forms, with their confirmation questions.
+
+Every action is a POST with the session's token by a user with administrator access. (activemq-edges
+W5) Actions that cannot be undone have a confirmation page with the numbers of affected objects at
+that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from pyjms.errors import IllegalStateException
+from pyjms_broker.console.model.clients import (
+    bridge_view,
+    connection_view,
+    durable_subscription,
+    names_of,
+    network_connector_view,
+)
+from pyjms_broker.console.model.destinations import destination_view
+from pyjms_broker.console.model.messages import remove_job
+from pyjms_broker.management.errors import InvalidArgumentException
+from pyjms_broker.management.management import Management
+
+__all__ = ["ACTIONS", "Action", "Form", "checked", "was"]
+
+
+class Form:
+    """The fields of a form for one broker."""
+
+    def __init__(self, management: Management, fields: Mapping[str, str]) -> None:
+        self.management = management
+        self._fields = fields
+
+    def get(self, name: str) -> str:
+        """Return a field; empty if it is missing."""
+        return self._fields.get(name, "").strip()
+
+    def required(self, name: str) -> str:
+        """Return a field.
+
+        Raises:
+            InvalidArgumentException: it is missing or empty.
+        """
+        value = self.get(name)
+        if not value:
+            raise InvalidArgumentException(
+                f"The field {name.replace('_', ' ')} is empty", hint="fill it in, and send again"
+            )
+        return value
+
+    @property
+    def kind(self) -> str:
+        """`topic` or `queue`."""
+        return "topic" if self.get("kind") == "topic" else "queue"
+
+    async def broker(self, operation: str, *arguments: object) -> object:
+        """Invoke an operation of the broker's view."""
+        return await self.management.invoke(
+            self.management.context.names.broker(), operation, *arguments
+        )
+
+    async def destination(self, operation: str, *arguments: object) -> object:
+        """Invoke an operation of the view of the destination `name`."""
+        view = destination_view(self.management, self.kind, self.required("name"))
+        return await view.invoke(operation, *arguments)
+
+    def count(self, attribute: str) -> int:
+        """Return a counter of the destination `name`."""
+        view = destination_view(self.management, self.kind, self.required("name"))
+        value = view.get(attribute)
+        assert isinstance(value, int)
+        return value
+
+
+class Question(NamedTuple):
+    """The confirmation question of an action.
+
+    Args:
+        title: the action and its object.
+        facts: the affected numbers and the consequences.
+        button: the label of the confirmation button.
+        may_act: whether there is anything to do.
+    """
+
+    title: str
+    facts: tuple[str, ...]
+    button: str
+    may_act: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action of a form.
+
+    Args:
+        run: executes the action; returns a description of the result.
+        after: the page that is shown afterwards, unless the form names one.
+        ask: returns the question; None for actions that can be undone.
+        fields: the fields that the confirmation page passes on.
+    """
+
+    run: Callable[[Form], Awaitable[str]]
+    after: str
+    ask: Callable[[Form], Question] | None = None
+    fields: tuple[str, ...] = ("kind", "name")
+
+
+def messages_text(number: int) -> str:
+    """Return a number of messages in words."""
+    return f"{number:,} message{'' if number == 1 else 's'}"
+
+
+def was(number: int) -> str:
+    """Return the verb for a number of messages."""
+    return "was" if number == 1 else "were"
+
+
+def checked(result: object, what: str, otherwise: str) -> str:
+    """Return the text for a successful operation.
+
+    Raises:
+        IllegalStateException: it had no effect; the message is `otherwise`.
+    """
+    if not result:
+        raise IllegalStateException(otherwise, hint="reload the page and try again")
+    return what
+
+
+# --- Actions on queues and topics.
+
+
+async def _create(form: Form) -> str:
+    name = form.required("name")
+    await form.broker("addTopic" if form.kind == "topic" else "addQueue", name)
+    return f"The {form.kind} {name} was created."
+
+
+async def _delete(form: Form) -> str:
+    destination_view(form.management, form.kind, form.required("name"))
+    name = form.required("name")
+    await form.broker("removeTopic" if form.kind == "topic" else "removeQueue", name)
+    return f"The {form.kind} {name} was deleted."
+
+
+def _ask_delete(form: Form) -> Question:
+    name = form.required("name")
+    messages, consumers = form.count("QueueSize"), form.count("ConsumerCount")
+    facts = [f"{messages_text(messages)} will be deleted with it."] if form.kind == "queue" else []
+    if consumers:
+        facts.append(
+            f"It has {consumers} consumer{'' if consumers == 1 else 's'},"
+            " which will not get any more messages."
+        )
+    facts.append("It is created again when a client uses its name.")
+    return Question(f"Delete the {form.kind} {name}?", tuple(facts), f"Delete {form.kind}")
+
+
+async def _purge(form: Form) -> str:
+    before = form.count("QueueSize")
+    await form.destination("purge")
+    left = form.count("QueueSize")
+    rest = f" {messages_text(left)} in flight to consumers stayed." if left else ""
+    count = before - left
+    return f"{messages_text(count)} of {form.required('name')} {was(count)} deleted.{rest}"
+
+
+def _ask_purge(form: Form) -> Question:
+    messages, in_flight = form.count("QueueSize"), form.count("InFlightCount")
+    facts = [f"{messages_text(messages - in_flight)} will be deleted. This cannot be undone."]
+    if in_flight:
+        facts.append(f"{messages_text(in_flight)} in flight to consumers will stay.")
+    return Question(
+        f"Purge the queue {form.required('name')}?",
+        tuple(facts),
+        f"Delete {messages_text(messages - in_flight)}",
+        may_act=messages > in_flight,
+    )
+
+
+async def _pause(form: Form) -> str:
+    await form.destination("pause")
+    return f"{form.required('name')} is paused: it accepts messages, but does not dispatch them."
+
+
+async def _resume(form: Form) -> str:
+    await form.destination("resume")
+    return f"{form.required('name')} is resumed and dispatches messages again."
+
+
+async def _reset(form: Form) -> str:
+    await form.destination("resetStatistics")
+    return f"The counters of {form.required('name')} were reset."
+
+
+DESTINATION_ACTIONS: Final[dict[str, Action]] = {
+    "create": Action(_create, "queues"),
+    "delete": Action(_delete, "queues", _ask_delete),
+    "purge": Action(_purge, "queues", _ask_purge),
+    "pause": Action(_pause, "queues"),
+    "resume": Action(_resume, "queues"),
+    "reset": Action(_reset, "queues"),
+}
+
+
+# --- Actions on single messages, or all messages of a queue.
+
+
+async def _of_message(operation: str, done: str, why_not: str, form: Form) -> str:
+    message_id = form.required("id")
+    return checked(
+        await form.destination(operation, message_id),
+        f"The message {message_id} {done}.",
+        f"The message {message_id[:200]} was not {why_not}",
+    )
+
+
+_delete_message = partial(
+    _of_message,
+    "removeMessage",
+    "was deleted",
+    "deleted: it is in flight to a consumer, or no longer in the queue",
+)
+_retry_message = partial(
+    _of_message,
+    "retryMessage",
+    "is back in its original destination",
+    "moved: it is in flight to a consumer",
+)
+
+
+def _ask_delete_message(form: Form) -> Question:
+    facts = ("This cannot be undone.",)
+    title = f"Delete the message {form.required('id')} of {form.required('name')}?"
+    return Question(title, facts, "Delete message")
+
+
+async def _to_target(operation: str, done: str, why_not: str, form: Form) -> str:
+    message_id, target = form.required("id"), form.required("target")
+    return checked(
+        await form.destination(operation, message_id, target),
+        f"The message {message_id} was {done} to {target}.",
+        f"The message {message_id[:200]} was not {done}: {why_not}",
+    )
+
+
+_copy_message = partial(_to_target, "copyMessageTo", "copied", "it is no longer in the queue")
+_move_message = partial(_to_target, "moveMessageTo", "moved", "a consumer has it, or it has left")
+
+
+async def _retry_all(form: Form) -> str:
+    moved = await form.destination("retryMessages")
+    assert isinstance(moved, int)
+    what = f"{messages_text(moved)} of {form.required('name')}"
+    return f"{what} {was(moved)} sent to the original destinations."
+
+
+def _ask_retry_all(form: Form) -> Question:
+    messages = form.count("QueueSize")
+    facts = (
+        f"It has {messages_text(messages)}.",
+        "Each is sent to its original destination.",
+        "Messages that fail again come back to this queue.",
+    )
+    title = f"Retry all messages of {form.required('name')}?"
+    return Question(title, facts, f"Retry {messages_text(messages)}", may_act=messages > 0)
+
+
+async def _move_all(form: Form) -> str:
+    target = form.required("target")
+    moved = await form.destination("moveMatchingMessagesTo", form.get("selector"), target)
+    assert isinstance(moved, int)
+    return f"{messages_text(moved)} of {form.required('name')} {was(moved)} moved to {target}."
+
+
+def _ask_move_all(form: Form) -> Question:
+    messages, target = form.count("QueueSize"), form.required("target")
+    selector = form.get("selector")
+    facts = (
+        f"The queue has {messages_text(messages)}."
+        + (f" Those that match {selector} are moved." if selector else " All are moved."),
+        "Messages in flight to consumers stay.",
+    )
+    title = f"Move messages of {form.required('name')} to {target}?"
+    return Question(title, facts, "Move messages", may_act=messages > 0)
+
+
+MESSAGE_ACTIONS: Final[dict[str, Action]] = {
+    "delete-message": Action(
+        _delete_message, "queues", _ask_delete_message, ("kind", "name", "id")
+    ),
+    "copy-message": Action(_copy_message, "queues"),
+    "move-message": Action(_move_message, "queues"),
+    "retry-message": Action(_retry_message, "dead-letters"),
+    "retry-all": Action(_retry_all, "dead-letters", _ask_retry_all),
+    "move-all": Action(_move_all, "queues", _ask_move_all, ("kind", "name", "target", "selector")),
+}
+
+
+# --- Actions on subscriptions, connections and scheduled messages.
+
+
+async def _create_subscriber(form: Form) -> str:
+    client_id, name = form.required("client_id"), form.required("subscription")
+    topic, selector = form.required("topic"), form.get("selector")
+    await form.broker("createDurableSubscriber", client_id, name, topic, selector or None)
+    return f"The subscription {name} of {client_id} to {topic} was created."
+
+
+async def _delete_subscriber(form: Form) -> str:
+    client_id, name = form.required("client_id"), form.required("subscription")
+    await form.broker("destroyDurableSubscriber", client_id, name)
+    return f"The subscription {name} of {client_id} was deleted."
+
+
+def _ask_delete_subscriber(form: Form) -> Question:
+    client_id, name = form.required("client_id"), form.required("subscription")
+    subscription = durable_subscription(form.management, client_id, name)
+    pending = int(str(subscription.get("PendingQueueSize")))
+    return Question(
+        f"Delete the subscription {name} of {client_id}?",
+        (f"{messages_text(pending)} kept for it will be lost. This cannot be undone.",),
+        "Delete subscription",
+    )
+
+
+async def _close_connection(form: Form) -> str:
+    view = connection_view(form.management, form.required("view"))
+    name = view.get("ClientId")
+    await view.invoke("stop")
+    return f"The connection {name} is being closed."
+
+
+def _ask_close_connection(form: Form) -> Question:
+    view = connection_view(form.management, form.required("view"))
+    consumers = len(names_of(view, "Consumers"))
+    producers = len(names_of(view, "Producers"))
+    has = f"{consumers} consumer{'' if consumers == 1 else 's'}"
+    has += f" and {producers} producer{'' if producers == 1 else 's'}"
+    facts = (
+        f"It has {has}. Messages that it has not acknowledged are delivered again.",
+        "A client with failover connects again.",
+    )
+    return Question(f"Close the connection {view.get('ClientId')}?", facts, "Close connection")
+
+
+async def _delete_job(form: Form) -> str:
+    job_id = form.required("id")
+    removed = await remove_job(form.management.context, job_id)
+    return checked(
+        removed,
+        f"The scheduled message {job_id} was deleted.",
+        f"There is no scheduled message {job_id[:200]}",
+    )
+
+
+def _ask_delete_job(form: Form) -> Question:
+    job_id = form.required("id")
+    facts = ("It will not be sent. This cannot be undone.",)
+    return Question(f"Delete the scheduled message {job_id}?", facts, "Delete scheduled message")
+
+
+CLIENT_ACTIONS: Final[dict[str, Action]] = {
+    "create-subscriber": Action(_create_subscriber, "subscribers"),
+    "delete-subscriber": Action(
+        _delete_subscriber, "subscribers", _ask_delete_subscriber, ("client_id", "subscription")
+    ),
+    "close-connection": Action(_close_connection, "connections", _ask_close_connection, ("view",)),
+    "delete-job": Action(_delete_job, "scheduled", _ask_delete_job, ("id",)),
+}
+
+
+# --- Actions on network connectors and bridges.
+
+
+async def _start(form: Form) -> str:
+    name = form.required("name")
+    await network_connector_view(form.management, name).invoke("start")
+    return f"The network connector {name} connects to its remote brokers."
+
+
+async def _stop(form: Form) -> str:
+    name = form.required("name")
+    await network_connector_view(form.management, name).invoke("stop")
+    return (
+        f"The network connector {name} is stopped. "
+        "Messages that it has not forwarded stay in this broker until it is started again."
+    )
+
+
+async def _networks_reset(form: Form) -> str:
+    view = bridge_view(form.management, form.required("view"))
+    await view.invoke("resetStats")
+    return f"The counters of the bridge to {view.get('RemoteBrokerName')} were reset."
+
+
+NETWORK_ACTIONS: Final[dict[str, Action]] = {
+    "start-network-connector": Action(_start, "connections"),
+    "stop-network-connector": Action(_stop, "connections"),
+    "reset-bridge": Action(_networks_reset, "network"),
+}
+
+
+ACTIONS: Final[dict[str, Action]] = {
+    **DESTINATION_ACTIONS,
+    **CLIENT_ACTIONS,
+    **MESSAGE_ACTIONS,
+    **NETWORK_ACTIONS,
+}
+"""The actions by the last part of the path."""

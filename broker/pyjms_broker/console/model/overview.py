@@ -1,0 +1,313 @@
+"""Findings for the operator, each with its reason and a remedy.
+
+Every finding describes the current state. There is no history and no guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from pyjms_broker.console.model.destinations import DestinationRow, row_of
+from pyjms_broker.console.model.messages import KeeperRow, MessageRow, Scan, SegmentRow
+from pyjms_broker.console.model.messages import row_of as message_row
+from pyjms_broker.management.host import ManagementContext
+from pyjms_broker.management.views.clients import clients
+from pyjms_broker.region.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.queue import Queue
+
+__all__ = ["MOST", "Found", "Problem", "kept_segments", "problems", "search"]
+
+MOST: Final = 200
+"""The maximum number of listed findings."""
+_NEARLY_FULL: Final = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A finding.
+
+    Args:
+        serious: whether clients are affected now.
+        kind: a short description.
+        where: the destination, client or store.
+        why: the state that was found, with numbers.
+        hint: the remedy.
+        link: the page for the remedy, relative to the console.
+    """
+
+    serious: bool
+    kind: str
+    where: str
+    why: str
+    hint: str
+    link: str
+
+
+def problems(context: ManagementContext) -> list[Problem]:
+    """Return at most `MOST` findings, serious ones first."""
+    every = (
+        *_usage(context),
+        *_blocked(context),
+        *_networks(context),
+        *_subscriptions(context),
+        *_destinations(context),
+    )
+    found = list(islice(every, 10 * MOST))
+    return sorted(found, key=lambda p: not p.serious)[:MOST]
+
+
+def _usage(context: ManagementContext) -> Iterator[Problem]:
+    usage = context.host.system_usage
+    for name, of, limit, full in (
+        ("Memory", usage.memory, "memory_limit", "senders wait until consumers acknowledge"),
+        ("Store", usage.store, "store_limit", "senders of persistent messages wait"),
+        ("Temp store", usage.temp, "temp_limit", "non-persistent messages cannot be paged out"),
+        ("Job store", usage.job_scheduler, "job_scheduler_limit", "no message can be scheduled"),
+    ):
+        percent = of.percent
+        if percent >= _NEARLY_FULL:
+            yield Problem(
+                percent >= 100,
+                f"{name} {'full' if percent >= 100 else 'nearly full'}",
+                name,
+                f"{percent} % of {of.limit:,} bytes are used"
+                + (f": {full}" if percent >= 100 else ""),
+                f"consume or purge messages, or raise {limit} in broker.yaml",
+                "queues?sort=pending&descending=1",
+            )
+
+
+def _blocked(context: ManagementContext) -> Iterator[Problem]:
+    for client in clients(context):
+        waiting = len(client.state.context.blocked_sends)
+        name = client.state.context.client_id or ""
+        if waiting:
+            address = client.transport.remote_address
+            yield Problem(
+                True,
+                "Blocked producer",
+                name,
+                f"{waiting} send{'s wait' if waiting > 1 else ' waits'} for space ({address})",
+                "let consumers catch up, or raise the limit of the memory or of the destination",
+                "connections",
+            )
+
+
+def _networks(context: ManagementContext) -> Iterator[Problem]:
+    for connector in context.host.networks.connectors:
+        for remote, reason in connector.missing_bridges:
+            yield Problem(
+                True,
+                "No bridge",
+                connector.name,
+                f"there is none to {remote}: {reason}",
+                "start the remote broker, or correct its address, user or password; messages for"
+                " its consumers wait here",
+                "connections",
+            )
+
+
+def _subscriptions(context: ManagementContext) -> Iterator[Problem]:
+    for each in context.region.subscriptions.all():
+        if isinstance(each, DurableTopicSubscription) and not each.is_active:
+            if each.pending_count:
+                yield Problem(
+                    False,
+                    "Offline subscription with messages",
+                    f"{each.key.client_id} / {each.key.subscription_name}",
+                    f"{each.pending_count:,} messages of {each.requested.physical_name} are kept"
+                    " for it, and it has no consumer",
+                    "start its consumer, or delete the subscription",
+                    "subscribers",
+                )
+        elif each.is_slow:
+            kind = "topic" if each.requested.is_topic else "queue"
+            name = each.requested.physical_name
+            yield Problem(
+                True,
+                "Slow consumer",
+                f"{each.context.client_id or 'NOTSET'} on {kind} {name}",
+                f"it has {each.in_flight:,} unacknowledged messages of a prefetch of"
+                f" {each.prefetch_size:,}, and {each.pending_count:,} wait for it",
+                "check whether it is stuck, add consumers, or lower its prefetch",
+                f"{kind}?{urlencode({'name': name})}",
+            )
+
+
+def _destinations(context: ManagementContext) -> Iterator[Problem]:
+    for entry in context.destinations().values():
+        if not entry.base.statistics.messages:
+            continue
+        row = row_of(entry.base)
+        found = _of_queue(row)
+        if found is not None:
+            yield found
+
+
+def _of_queue(row: DestinationRow) -> Problem | None:
+    page = f"queue?{urlencode({'name': row.name})}"
+    count = f"{row.pending:,} message{'' if row.pending == 1 else 's'}"
+    if row.is_dead_letter_queue:
+        return Problem(
+            False,
+            "Dead letters",
+            row.name,
+            f"it has {count} that no consumer could process",
+            "see their reasons; retry, move or delete them",
+            f"dead-letters?{urlencode({'queue': row.name})}",
+        )
+    if row.paused:
+        return Problem(
+            True,
+            "Paused queue with messages",
+            row.name,
+            f"it has {count}, and nothing is dispatched",
+            "resume it",
+            page,
+        )
+    if not row.consumers and not row.is_topic:
+        return Problem(
+            False,
+            "Nobody listens",
+            row.name,
+            f"it has {count} and no consumer",
+            "start a consumer, or move or purge the messages",
+            page,
+        )
+    return None
+
+
+# --- Journal files of the store, and the reasons why they are kept.
+
+_MOST: Final = 50
+
+
+def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
+    """Return the oldest journal files with the reasons; None if the store has no journal."""
+    store: object = context.host.system_usage.store.store
+    one: Callable[[], Sequence[Any]] | None = getattr(store, "segment_report", None)
+    if one is not None:
+        reports = {"": one()}
+    else:  # mKahaDB: a store for each filter or destination
+        several: Callable[[], dict[str, Sequence[Any]]] | None = getattr(
+            store, "segment_reports", None
+        )
+        if several is None:
+            return None
+        reports = {f"{folder}/": each for folder, each in several().items()}
+    kept = [
+        (folder, each) for folder, found in sorted(reports.items()) for each in found if each.needed
+    ]
+    kept.sort(key=lambda each: each[1].current)  # files being written come last
+    return [
+        SegmentRow(f"{folder}db-{each.file_id}.log", tuple(_reasons(each)), tuple(_keepers(each)))
+        for folder, each in kept[:_MOST]
+    ]
+
+
+def _keepers(report: Any) -> Iterator[KeeperRow]:
+    for each in report.keepers:
+        name = each.destination.physical_name
+        yield KeeperRow(name, each.destination.is_topic, each.messages, each.oldest)
+
+
+def _reasons(report: Any) -> Iterator[str]:
+    if report.current:
+        yield "it is being written"
+    if report.messages:
+        yield f"{report.messages:,} messages in it have not been consumed"
+    for name in report.subscriptions[:5]:
+        yield f"it has the record of the durable subscription {name}"
+    if report.transactions:
+        yield "a transaction that is still open began in it"
+    for other in report.refers_to[:5]:
+        yield f"it has the acknowledgements of messages in db-{other}.log"
+
+
+# --- Search across destinations, clients and messages.
+
+
+@dataclass(slots=True)
+class Found:
+    """The results of a search, at most 50 of each kind.
+
+    `complete` is whether all messages were examined.
+    """
+
+    destinations: list[DestinationRow] = field(default_factory=list)
+    connections: list[tuple[str, str]] = field(default_factory=list)
+    """Client id and view."""
+    subscriptions: list[tuple[str, str, str]] = field(default_factory=list)
+    """Client id, subscription name and topic."""
+    messages: list[tuple[str, MessageRow]] = field(default_factory=list)
+    """Queue and message."""
+    complete: bool = True
+
+
+async def search(context: ManagementContext, text: str, selector: str = "") -> Found:
+    """Find objects by a text in their names, and messages by a selector. Cancellable.
+
+    The text is part of a name, ignoring case, or a whole message id or correlation id. With a
+    selector, which applies to messages, it is part of the queue's name.
+
+    Raises:
+        InvalidSelectorException: the selector is not valid.
+    """
+    found = Found()
+    wanted = text.lower()
+    if wanted:
+        _find_names(context, wanted, found)
+    if selector or text:
+        await _find_messages(context, text, selector, found)
+    return found
+
+
+def _find_names(context: ManagementContext, wanted: str, found: Found) -> None:
+    for name, entry in context.destinations().items():
+        if wanted in name.physical_name.lower() and len(found.destinations) < _MOST:
+            found.destinations.append(row_of(entry.base))
+    found.destinations.sort(key=lambda row: row.name)
+    for client in clients(context):
+        known = client.state.context
+        client_id = known.client_id or ""
+        texts = (client_id, known.user_name or "", client.transport.remote_address)
+        if any(wanted in each.lower() for each in texts) and len(found.connections) < _MOST:
+            view = context.names.connector(
+                known.connector_name or "NOTSET",
+                connectionViewType="clientId",
+                connectionName=client_id or "NOTSET",
+            )
+            found.connections.append((client_id, view.text))
+    for each in context.region.subscriptions.all():
+        key = getattr(each, "durable_key", None)
+        if key is not None and len(found.subscriptions) < _MOST:
+            owner, subscription = key
+            if wanted in owner.lower() or wanted in subscription.lower():
+                topic = each.requested.physical_name
+                found.subscriptions.append((owner, subscription, topic))
+
+
+async def _find_messages(
+    context: ManagementContext, text: str, selector: str, found: Found
+) -> None:
+    scan = Scan(context, selector)
+    for name, entry in list(context.destinations().items()):
+        queue = entry.base
+        if not isinstance(queue, Queue) or queue.disposed:
+            continue
+        if selector and text.lower() not in name.physical_name.lower():
+            continue
+        async for reference in scan.of(queue):
+            ids = (str(reference.message_id), reference.message.correlation_id)
+            if selector or text in ids:
+                found.messages.append((name.physical_name, message_row(reference)))
+            if len(found.messages) >= _MOST:
+                found.complete = False
+                return
+        if not scan.complete:
+            found.complete = False
+            return

@@ -1,0 +1,533 @@
+"""Home, warnings and search."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from pyjms.errors import JMSException
+from pyjms_broker.console.actions import ACTIONS, Action, Form
+from pyjms_broker.console.chart import Chart, chart_of
+from pyjms_broker.console.console import BASE, Console, Notice, link, page_of
+from pyjms_broker.console.model.clients import (
+    CONNECTION,
+    CONSUMER,
+    PRODUCER,
+    bridges,
+    connection_view,
+    connectors,
+    consumers_of,
+    listed,
+    names_of,
+    network_connectors,
+    producers_of,
+    subscribers,
+    values_of,
+)
+from pyjms_broker.console.model.destinations import (
+    DestinationRow,
+    Page,
+    dead_letter_queues,
+    destination_page,
+    destination_view,
+    find_destination,
+    row_of,
+)
+from pyjms_broker.console.model.destinations import row_of as destination_row
+from pyjms_broker.console.model.messages import (
+    MOST_EXAMINED,
+    browse_page,
+    job_page,
+    queue_named,
+    whole_message,
+)
+from pyjms_broker.console.model.overview import Found, kept_segments, problems, search
+from pyjms_broker.console.sending import DEFAULTS, send_messages
+from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
+from pyjms_broker.management.views.counters import totals
+from pyjms_broker.web.errors import WebError
+
+__all__ = [
+    "act",
+    "browse",
+    "confirm",
+    "connection",
+    "connections",
+    "dead_letters",
+    "flag",
+    "home",
+    "log_in",
+    "log_out",
+    "login_form",
+    "message",
+    "network",
+    "number",
+    "queue",
+    "queues",
+    "required",
+    "scheduled",
+    "search_page",
+    "send",
+    "send_page",
+    "subscribers_page",
+    "text",
+    "topic",
+    "topics",
+    "warnings_page",
+]
+
+# --- Parameters of a page's URL.
+
+_LONGEST = 16_384
+
+
+def text(request: Request, name: str) -> str:
+    """Return a parameter; empty if it is missing.
+
+    Raises:
+        InvalidArgumentException: it is too long.
+    """
+    value = request.query_params.get(name, "")
+    if len(value) > _LONGEST:
+        raise InvalidArgumentException(
+            f"The parameter {name} has {len(value):,} characters",
+            hint=f"at most {_LONGEST:,} are allowed",
+        )
+    return value
+
+
+def required(request: Request, name: str) -> str:
+    """Return a parameter.
+
+    Raises:
+        InvalidArgumentException: it is missing, or too long.
+    """
+    value = text(request, name)
+    if not value:
+        raise InvalidArgumentException(
+            f"The page {request.url.path[:100]} needs the parameter {name}",
+            hint="follow a link of the console instead of writing the URL",
+        )
+    return value
+
+
+def number(request: Request, name: str) -> int:
+    """Return a page number; 1 if it is missing or not a number."""
+    value = request.query_params.get(name, "")
+    return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 8 else 1
+
+
+def flag(request: Request, name: str) -> bool:
+    """Return whether a check box is set."""
+    return request.query_params.get(name, "") in ("1", "on", "true")
+
+
+_SHOWN = (
+    *("BrokerName", "BrokerId", "BrokerVersion", "Uptime", "Persistent", "DataDirectory"),
+    *("CurrentConnectionsCount", "TotalConnectionsCount"),
+    *("MemoryPercentUsage", "MemoryLimit", "StorePercentUsage", "StoreLimit"),
+    *("TempPercentUsage", "TempLimit", "TransportConnectors"),
+)
+
+
+async def home(console: Console, request: Request) -> Response:
+    """Show the broker: its id, version, uptime, limits and totals."""
+    view = console.management.view(console.tree.names.broker())
+    values = {name: view.get(name) for name in _SHOWN}
+    total = totals(console.tree.host)  # once, as each such attribute of the view sums up all
+    chart = chart_of(console.rates.observe("broker", total.enqueues, total.dequeues), 600, 120)
+    found = problems(console.tree)
+    return console.page(
+        request,
+        "home.html",
+        title="Home",
+        values=values,
+        total=total,
+        chart=chart,
+        problems=found[:5],
+    )
+
+
+warnings_page = page_of(
+    "warnings.html",
+    "Warnings",
+    problems=lambda console: problems(console.tree),
+    segments=lambda console: kept_segments(console.tree),
+)
+"""The findings for the operator, with reasons."""
+
+
+async def search_page(console: Console, request: Request) -> Response:
+    """Search names of destinations and clients, and messages."""
+    words, selector = text(request, "q").strip(), text(request, "selector").strip()
+    found, error = Found(), None
+    try:
+        found = await search(console.tree, words, selector)
+    except JMSException as failure:
+        error = failure
+    return console.page(
+        request,
+        "search.html",
+        status=200 if error is None else 400,
+        title="Search",
+        q=words,
+        selector=selector,
+        found=found,
+        error=error,
+    )
+
+
+# --- Pages of queues, topics, and a single destination with its consumers and producers.
+
+_PAGE_SIZE = 50
+_DETAILS = (
+    *("DispatchCount", "InFlightCount", "ExpiredCount", "MemoryUsageByteCount", "MemoryLimit"),
+    *("StoreMessageSize", "AverageMessageSize", "MaxMessageSize", "AverageEnqueueTime"),
+    *("MaxEnqueueTime", "BlockedSends", "TotalBlockedTime", "ProducerFlowControl"),
+    *("PrioritizedMessages",),
+)
+
+
+def _chart(console: Console, row: DestinationRow, width: int, height: int) -> Chart:
+    key = f"{row.kind}://{row.name}"
+    return chart_of(console.rates.observe(key, row.enqueued, row.dequeued), width, height)
+
+
+async def _table(console: Console, request: Request, kind: str) -> Response:
+    sort, wanted = text(request, "sort") or "name", text(request, "filter").strip()
+    everything, descending = flag(request, "everything"), flag(request, "descending")
+    page = destination_page(
+        console.tree,
+        topics=kind == "topic",
+        text=wanted,
+        everything=everything,
+        sort=sort,
+        descending=descending,
+        number=number(request, "page"),
+        size=_PAGE_SIZE,
+    )
+    charts = [_chart(console, row, 120, 28) for row in page.items]
+    return console.page(
+        request,
+        "destinations.html",
+        title=f"{kind.title()}s",
+        kind=kind,
+        page=page,
+        rows=list(zip(page.items, charts, strict=True)),
+        text=wanted,
+        everything=everything,
+        sort=sort,
+        descending=descending,
+    )
+
+
+async def queues(console: Console, request: Request) -> Response:
+    """Show the queues with their actions."""
+    return await _table(console, request, "queue")
+
+
+async def topics(console: Console, request: Request) -> Response:
+    """Show the topics with their actions."""
+    return await _table(console, request, "topic")
+
+
+async def _one(console: Console, request: Request, kind: str) -> Response:
+    name = required(request, "name")
+    view = destination_view(console.management, kind, name)
+    found = find_destination(console.tree, kind, name)
+    assert found is not None, "it has a view"
+    row = row_of(found[1])
+    return console.page(
+        request,
+        "destination.html",
+        title=f"{kind.title()} {name}",
+        row=row,
+        chart=_chart(console, row, 600, 120),
+        details={each: view.get(each) for each in _DETAILS},
+        consumers=consumers_of(console.management, view.name),
+        producers=producers_of(console.management, view.name),
+    )
+
+
+async def queue(console: Console, request: Request) -> Response:
+    """Show a queue with its counters, consumers and producers."""
+    return await _one(console, request, "queue")
+
+
+async def topic(console: Console, request: Request) -> Response:
+    """Show a topic with its counters, consumers and producers."""
+    return await _one(console, request, "topic")
+
+
+# --- Pages for browsing, one message, dead letters, and the form for sending.
+
+_MESSAGES_PAGE_SIZE = 25
+
+
+async def _messages(
+    console: Console, request: Request, template: str, name: str, **values: object
+) -> Response:
+    """Show a page of a queue's messages, with errors of the selector beside its field."""
+    queue = queue_named(console.tree, name)
+    selector = text(request, "selector").strip()
+    error = None
+    try:
+        page = await browse_page(
+            console.tree, queue, selector, number(request, "page"), _MESSAGES_PAGE_SIZE
+        )
+    except JMSException as failure:
+        error = failure
+        page = Page([], 1, 1, has_next=False)
+    return console.page(
+        request,
+        template,
+        status=200 if error is None else 400,
+        queue=destination_row(queue),
+        page=page,
+        selector=selector,
+        error=error,
+        most=MOST_EXAMINED,
+        **values,
+    )
+
+
+async def browse(console: Console, request: Request) -> Response:
+    """Show the messages of a queue, page by page."""
+    name = required(request, "queue")
+    return await _messages(console, request, "browse.html", name, title=f"Browse {name}")
+
+
+async def dead_letters(console: Console, request: Request) -> Response:
+    """Show dead-letter queues, and the messages of one of them with their reasons."""
+    queues = dead_letter_queues(console.tree)
+    name = text(request, "queue") or (queues[0].name if queues else "")
+    if not name:
+        return console.page(
+            request, "dead_letters.html", title="Dead letters", queues=queues, queue=None
+        )
+    return await _messages(
+        console, request, "dead_letters.html", name, title="Dead letters", queues=queues
+    )
+
+
+async def message(console: Console, request: Request) -> Response:
+    """Show a message with its headers, properties and body."""
+    name, message_id = required(request, "queue"), required(request, "id")
+    queue = queue_named(console.tree, name)
+    found = whole_message(queue, message_id)
+    if found is None:
+        raise InstanceNotFoundException(
+            f"Queue {name} does not have the message {message_id[:200]}",
+            hint="it was consumed, moved, deleted, or it has expired",
+        )
+    return console.page(
+        request,
+        "message.html",
+        title=f"Message {message_id}",
+        queue=destination_row(queue),
+        message=found,
+        targets=_other_queues(console, name),
+    )
+
+
+def _other_queues(console: Console, name: str) -> list[str]:
+    names = (
+        each.physical_name
+        for each in console.tree.destinations()
+        if not each.is_topic and not each.is_temporary and each.physical_name != name
+    )
+    return sorted(names)[:200]
+
+
+async def send_page(console: Console, request: Request) -> Response:
+    """Show the form for sending messages."""
+    given = {name: text(request, name) for name in ("destination", "type") if text(request, name)}
+    return console.page(request, "send.html", title="Send", form={**DEFAULTS, **given}, error=None)
+
+
+# --- Pages of subscribers, connections, one connection, networks, and scheduled messages.
+
+_JOBS = 50
+
+
+async def subscribers_page(console: Console, request: Request) -> Response:
+    """Show durable subscriptions, active and offline, and the other consumers of topics."""
+    everything = flag(request, "everything")
+    found = subscribers(console.management, everything=everything)
+    return console.page(
+        request, "subscribers.html", title="Subscribers", found=found, everything=everything
+    )
+
+
+connections = page_of(
+    "connections.html",
+    "Connections",
+    connectors=lambda console: connectors(console.management),
+    network_connectors=lambda console: network_connectors(console.management),
+)
+"""The connectors with their connections, and the network connectors."""
+network = page_of(
+    "network.html",
+    "Network",
+    bridges=lambda console: bridges(console.management),
+    has_connectors=lambda console: bool(console.tree.host.networks.connectors),
+)
+"""The bridges to other brokers."""
+
+
+async def connection(console: Console, request: Request) -> Response:
+    """Show a connection with its sessions, and their consumers and producers."""
+    view = connection_view(console.management, required(request, "view"))
+    consumers = listed(console.management, names_of(view, "Consumers"), CONSUMER)
+    producers = listed(console.management, names_of(view, "Producers"), PRODUCER)
+    everything = sorted((*consumers, *producers), key=lambda values: int(values["SessionId"]))
+    sessions = [
+        (
+            number,
+            [each for each in members if "SubscriptionId" in each],
+            [each for each in members if "ProducerId" in each],
+        )
+        for number, found in groupby(everything, key=lambda values: int(values["SessionId"]))
+        for members in [list(found)]
+    ]
+    return console.page(
+        request,
+        "connection.html",
+        title=f"Connection {view.get('ClientId') or view.get('RemoteAddress')}",
+        values=values_of(
+            view,
+            (*CONNECTION, "NetworkConnection", "FaultTolerantConnection", "ActiveTransactionCount"),
+        ),
+        sessions=sessions,
+    )
+
+
+async def scheduled(console: Console, request: Request) -> Response:
+    """Show the scheduled messages."""
+    return console.page(
+        request,
+        "scheduled.html",
+        title="Scheduled",
+        page=job_page(console.tree, number(request, "page"), _JOBS),
+    )
+
+
+# --- Forms: confirmation questions, actions, and sending.
+
+_BACK: Final = re.compile(r"[a-z-]{0,30}(\?[!-~]{0,4000})?", re.ASCII)
+_MOST_FIELDS: Final = 100
+
+
+async def _fields(console: Console, request: Request) -> dict[str, str]:
+    """Return the fields of a form, after checking its token.
+
+    Raises:
+        WebError: the token is wrong (status 403).
+    """
+    async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    console.web.check_form(request, fields.pop("token", None))
+    return fields
+
+
+def _action(name: str) -> Action:
+    found = ACTIONS.get(name)
+    if found is None:
+        raise WebError(404, f"There is no action {name[:100]!r}", "use the forms of the console")
+    return found
+
+
+def _back(fields: dict[str, str], action: Action) -> str:
+    back = fields.get("back", "")
+    return back if back and _BACK.fullmatch(back) else action.after
+
+
+async def confirm(console: Console, request: Request) -> Response:
+    """Ask for confirmation of an action that cannot be undone."""
+    name = required(request, "action")
+    action = _action(name)
+    if action.ask is None:
+        raise WebError(
+            404, f"The action {name!r} needs no confirmation", "use the forms of the console"
+        )
+    query = dict(request.query_params)
+    return console.page(
+        request,
+        "confirm.html",
+        title="Confirm",
+        question=action.ask(Form(console.management, query)),
+        action=name,
+        fields={field: query[field] for field in action.fields if query.get(field)},
+        back=_back(query, action),
+    )
+
+
+async def act(console: Console, request: Request) -> Response:
+    """Execute the action of a form; the next page shows the result or the error."""
+    action = _action(request.path_params["action"])
+    fields = await _fields(console, request)
+    back = _back(fields, action)
+    try:
+        notice = Notice(await action.run(Form(console.management, fields)))
+    except JMSException as error:
+        notice = Notice(error.reason, error.hint or "", is_error=True)
+    return console.redirect(request, back, notice)
+
+
+async def send(console: Console, request: Request) -> Response:
+    """Send messages; after an error, show the form again with its values."""
+    fields = await _fields(console, request)
+    form = {**dict.fromkeys(DEFAULTS, ""), **fields}
+    try:
+        count, message_id = await send_messages(console.management, form)
+    except JMSException as error:
+        return console.page(request, "send.html", status=422, title="Send", form=form, error=error)
+    kind, name = form["type"], form["destination"].strip()
+    sent = f"{count:,} messages were sent" if count > 1 else f"The message {message_id} was sent"
+    page = link("send", destination=name, type=kind).removeprefix(link(""))
+    return console.redirect(request, page, Notice(f"{sent} to {kind} {name}."))
+
+
+# --- Logging in and out with a form; the session's cookie then identifies the user.
+
+_NEXT: Final = re.compile(re.escape(BASE) + r"/[a-z-]{0,30}", re.ASCII)
+"""The pages to which a login may redirect: only the console's."""
+
+
+async def login_form(console: Console, request: Request) -> Response:
+    """Show the form for user name and password."""
+    following = request.query_params.get("next", "")
+    return console.page(request, "login.html", title="Log in", next=following, name="", error=None)
+
+
+async def log_in(console: Console, request: Request) -> Response:
+    """Check user name and password, and begin a session."""
+    async with request.form(max_files=0, max_fields=10) as form:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    following = fields.get("next", "")
+    name = fields.get("name", "")
+    try:
+        await console.web.log_in(request, name, fields.get("password", ""))
+    except JMSException as error:
+        return console.page(
+            request,
+            "login.html",
+            status=401,
+            title="Log in",
+            next=following,
+            name=name,
+            error=error,
+        )
+    return RedirectResponse(following if _NEXT.fullmatch(following) else f"{BASE}/", 303)
+
+
+async def log_out(console: Console, request: Request) -> Response:
+    """End the session."""
+    async with request.form(max_files=0, max_fields=10) as form:
+        console.web.check_form(request, form.get("token"))
+    console.web.log_out(request)
+    return RedirectResponse(f"{BASE}/login", 303)

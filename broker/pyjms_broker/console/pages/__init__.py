@@ -1,1 +1,0 @@
-"""The pages, as coroutine functions of the console and a request."""

@@ -1,1 +1,0 @@
-"""The conversion tables: ActiveMQ's elements and attributes, and their counterparts."""

@@ -1,0 +1,1 @@
+"""Filters of the broker: what happens to a message between its connection and its destination."""

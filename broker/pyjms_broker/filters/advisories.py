@@ -1,0 +1,737 @@
+"""The filter that sends advisories about connections, destinations and clients.
+
+The current state is kept for consumers that subscribe later, and is replayed only to them
+(activemq-broker V-A2). Advisory topics and their consumers cause no advisories. Java clients need
+the advisories about temporary destinations: they do not send to one without an advisory.
+(activemq-broker 11; openwire-encoding 17)
+
+Advisories about messages, slow consumers, fast producers and full memory.
+
+They are sent if the policy of the message's destination says so; copies of a message for several
+destinations cause one advisory each. (activemq-broker 11)
+
+The demand for virtual destinations: consumers of the queues that they feed, or the queues.
+
+Networks of brokers need it to forward to a topic whose consumers all use queues. A consumer fed by
+several virtual destinations counts only for the first one. (activemq-broker 11)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pyjms.errors import JMSException
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
+from pyjms.jms.types import Long
+from pyjms.runtime.ids import IdGenerator
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.openwire import commands
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerId,
+    Command,
+    ConsumerId,
+    ConsumerInfo,
+    MessageId,
+    ProducerId,
+    RemoveInfo,
+)
+from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.broker import Broker, BrokerFilter, intercepted
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.message import copy_command, copy_for_destination
+from pyjms_broker.api.names import is_internal
+from pyjms_broker.filters import advisory_topics as topics
+from pyjms_broker.policy.entry import PolicyMap
+from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
+from pyjms_broker.region.topic_subscription import TopicSubscription
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.destination import BrokerDestination
+    from pyjms_broker.api.message import MessageReference
+    from pyjms_broker.api.subscription import Subscription
+    from pyjms_broker.api.usage import MemoryUsage
+    from pyjms_broker.region.region_broker import RegionBroker
+
+__all__ = ["AdvisoryBroker", "AdvisoryConsumers", "AdvisoryProducer"]
+
+# --- The consumers of advisories, since an advisory without a consumer is not created.
+
+_MAX_CACHED_TOPICS = 1000
+
+
+class AdvisoryConsumers:
+    """The consumers that may get advisories, on advisory topics or on topic patterns."""
+
+    def __init__(self, policies: PolicyMap) -> None:
+        """Create it with the policies that let topics keep messages for later consumers."""
+        self._policies = policies
+        self._destinations: dict[ConsumerId, tuple[Destination, ...]] = {}
+        self._cache: dict[str, bool] = {}
+
+    def add(self, info: ConsumerInfo) -> None:
+        """Add a consumer if it may get advisories."""
+        if info.destination is None or info.consumer_id is None:
+            return
+        subscribed = tuple(
+            member
+            for member in info.destination.composite_destinations
+            if member.is_topic
+            and (member.is_pattern or member.physical_name.startswith(ADVISORY_PREFIX))
+        )
+        if subscribed:
+            self._destinations[info.consumer_id] = subscribed
+            self._cache.clear()
+
+    def remove(self, consumer_id: ConsumerId | None) -> None:
+        """Remove a consumer; unknown ones are ignored."""
+        if consumer_id is not None and self._destinations.pop(consumer_id, None) is not None:
+            self._cache.clear()
+
+    def includes(self, topic: Topic) -> bool:
+        """Return whether a consumer, or a later one, may get a message sent to `topic`."""
+        found = self._cache.get(topic.physical_name)
+        if found is None:
+            found = any(
+                matches(subscribed, topic)
+                for destinations in self._destinations.values()
+                for subscribed in destinations
+            )
+            if not found:
+                policy = self._policies.entry_for(topic)
+                found = policy.subscription_recovery_policy is not None
+            if len(topic.physical_name) > MAX_CACHED_LENGTH:
+                return found
+            if len(self._cache) >= _MAX_CACHED_TOPICS:
+                self._cache.clear()
+            self._cache[topic.physical_name] = found
+        return found
+
+
+# --- Advisory messages and their producer. (openwire-encoding 17)
+
+
+class AdvisoryProducer:
+    """The broker's own producer of advisories: never flow-controlled, never in a transaction."""
+
+    def __init__(
+        self, broker_name: str, broker_id: BrokerId, broker_url: Callable[[], str]
+    ) -> None:
+        self.producer_id = ProducerId(IdGenerator().generate())
+        self._broker_name = broker_name
+        self._broker_id = broker_id
+        self._broker_url = broker_url
+        self._sequence = itertools.count(1)
+        context = ConnectionContext()
+        context.is_broker = True
+        context.producer_flow_control = False
+        self.context = context
+
+    def exchange(self) -> ProducerExchange:
+        """Return a new producer exchange."""
+        return ProducerExchange(self.context)
+
+    def message(
+        self,
+        topic: Topic,
+        about: Command | None,
+        target: ConsumerId | None,
+        properties: Mapping[str, object],
+    ) -> ActiveMQMessage:
+        """Create an advisory on `topic`, about `about` and only for `target`, if given."""
+        return ActiveMQMessage(
+            producer_id=self.producer_id,
+            destination=topic,
+            message_id=MessageId(None, self.producer_id, next(self._sequence)),
+            type=ADVISORY_TYPE,
+            marshalled_properties=encode_map(
+                {
+                    "originBrokerName": self._broker_name,
+                    "originBrokerId": str(self._broker_id),
+                    "originBrokerURL": self._broker_url(),
+                    **properties,
+                }
+            ),
+            data_structure=about,
+            target_consumer_id=target,
+        )
+
+
+logger = get_logger(__name__)
+
+_NOTHING: dict[str, object] = {}
+
+
+def _expiry(reference: MessageReference, _: Subscription | None) -> Mapping[str, object]:
+    return {"orignalMessageId": str(reference.message_id)}
+
+
+def _discarding(
+    reference: MessageReference, subscription: Subscription | None
+) -> Mapping[str, object]:
+    properties = _origin(reference)
+    if subscription is not None:
+        properties["consumerId"] = str(subscription.info.consumer_id)
+        if isinstance(subscription, TopicSubscription):
+            properties["discardedCount"] = subscription.discarded_count
+    return properties
+
+
+def _advised(
+    topic_for: Callable[[Destination], Topic],
+    properties: Callable[[MessageReference, Subscription | None], Mapping[str, object]],
+) -> Callable[[EventAdvisories, tuple[Any, ...], Callable[[], None]], None]:
+    """Return a handler that passes an event on, and then sends an advisory about its message."""
+
+    def handle(
+        self: EventAdvisories, arguments: tuple[Any, ...], proceed: Callable[[], None]
+    ) -> None:
+        proceed()
+        _, reference, subscription = arguments
+        self.advise_of_message(topic_for, reference, properties(reference, subscription))
+
+    return handle
+
+
+class EventAdvisories(BrokerFilter):
+    """Sends an advisory about each event that the region reports."""
+
+    def __init__(
+        self, next_broker: Broker, producer: AdvisoryProducer, policies: PolicyMap
+    ) -> None:
+        super().__init__(next_broker)
+        self._producer = producer
+        self._advisory_consumers = AdvisoryConsumers(policies)
+
+    # messages
+    message_expired = intercepted(Broker.message_expired, _advised(topics.expired_topic, _expiry))
+    message_discarded = intercepted(
+        Broker.message_discarded,
+        _advised(partial(topics.about, "MessageDiscarded"), _discarding),
+    )
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: commands.Throwable | None,
+    ) -> bool:
+        done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+        if done:
+            self.advise_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
+        return done
+
+    def message_delivered(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.next.message_delivered(context, reference)
+        self.advise_of_message(
+            partial(topics.about, "MessageDelivered"), reference, _origin(reference)
+        )
+
+    def message_dispatched(
+        self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
+    ) -> None:
+        self.next.message_dispatched(context, reference, subscription)
+        self.advise_of_message(
+            partial(topics.about, "MessageDispatched"),
+            reference,
+            {**_origin(reference), "consumerId": str(subscription.info.consumer_id)},
+        )
+
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.next.message_consumed(context, reference)
+        self.advise_of_message(
+            partial(topics.about, "MessageConsumed"), reference, _origin(reference)
+        )
+
+    def message_without_consumers(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> None:
+        """Send the message itself to the advisory topic, not an advisory about it."""
+        self.next.message_without_consumers(context, reference)
+        topic = topics.no_consumer_topic(reference.destination.destination)
+        if not self._advisory_consumers.includes(topic):
+            return
+        message = reference.message
+        is_forwarded = message.original_destination is not None
+        copy = copy_for_destination(message, topic, message.destination if is_forwarded else None)
+        copy.transaction_id = None
+        copy.response_required = False
+        copy.raw = None
+        self._send_message(copy)
+
+    # consumers, producers, memory
+    def slow_consumer(
+        self, context: ConnectionContext, destination: BrokerDestination, subscription: Subscription
+    ) -> None:
+        self.next.slow_consumer(context, destination, subscription)
+        properties = {"consumerId": str(subscription.info.consumer_id)}
+        self._advise_of_destination("SlowConsumer", destination, subscription.info, properties)
+
+    def fast_producer(
+        self,
+        context: ConnectionContext,
+        info: commands.ProducerInfo,
+        destination: BrokerDestination,
+    ) -> None:
+        self.next.fast_producer(context, info, destination)
+        properties = {"producerId": str(info.producer_id)}
+        self._advise_of_destination("FastProducer", destination, info, properties)
+
+    def destination_full(
+        self, context: ConnectionContext, destination: BrokerDestination, usage: MemoryUsage
+    ) -> None:
+        self.next.destination_full(context, destination, usage)
+        properties = {"usageName": usage.name, "usageCount": Long(usage.used)}
+        self._advise_of_destination("FULL", destination, None, properties)
+
+    # sending
+    def _advise_of_destination(
+        self,
+        event: str,
+        destination: BrokerDestination,
+        about: commands.Command | None,
+        properties: Mapping[str, object],
+    ) -> None:
+        if topics.is_advisory_topic(destination.destination):
+            return
+        topic = topics.about(event, destination.destination)
+        if self._advisory_consumers.includes(topic):
+            self._send(topic, about, None, properties)
+
+    def advise_of_message(
+        self,
+        topic_for: Callable[[Destination], Topic],
+        reference: MessageReference,
+        properties: Mapping[str, object],
+    ) -> None:
+        """Send an advisory about a message, with these properties, if its topic has consumers."""
+        base, message = reference.destination, reference.message
+        sent_to = message.destination
+        if sent_to is None or topics.is_advisory_topic(base.destination):
+            return
+        topic = topic_for(base.destination)
+        if self._advisory_consumers.includes(topic):
+            copy = copy_for_destination(message, sent_to, message.original_destination)
+            if not base.advisories_include_body:
+                copy.content = copy.raw = None
+            self._send(topic, copy, None, properties)
+
+    def _send(
+        self,
+        topic: Topic,
+        about: commands.Command | None,
+        target: commands.ConsumerId | None,
+        properties: Mapping[str, object],
+    ) -> None:
+        self._send_message(self._producer.message(topic, about, target, properties))
+
+    def _send_message(self, message: commands.ActiveMQMessage) -> None:
+        try:
+            self.next.send(self._producer.exchange(), message)
+        except JMSException:
+            logger.warning("Failed to send an advisory to %s", message.destination, exc_info=True)
+
+
+def _origin(reference: MessageReference) -> dict[str, object]:
+    """Return the origin of a message; the misspelt names are the official ones."""
+    return {
+        "orignalMessageId": str(reference.message_id),
+        "orignalDestination": reference.destination.destination.qualified_name,
+    }
+
+
+Advise = Callable[[Topic, Destination, Command, ConsumerId | None], None]
+"""Sends an advisory to a topic, with the number of consumers of a destination."""
+
+
+class VirtualSource(Protocol):
+    """A virtual destination whose demand is reported."""
+
+    @property
+    def virtual_destination(self) -> Destination:
+        """The name or pattern of the destination to which messages are sent."""
+
+    def demanded_by(self, destination: Destination) -> Destination | None:
+        """Return the destination or pattern that feeds `destination`; None if none does."""
+
+
+class _Demand(NamedTuple):
+    source: VirtualSource
+    info: ConsumerInfo
+
+
+class VirtualDemand:
+    """The consumers, and optionally the queues, fed by virtual destinations."""
+
+    def __init__(
+        self, sources: Sequence[VirtualSource], advise: Advise, *, of_queues: bool
+    ) -> None:
+        """Report the demand for `sources`; `of_queues`: including queues without consumers.
+
+        (ActiveMQ useVirtualDestSubs, useVirtualDestSubsOnCreation)
+        """
+        self._sources = tuple(sources)
+        self._advise = advise
+        self._of_queues = of_queues
+        self._by_consumer: dict[ConsumerId, _Demand] = {}
+        self._by_queue: dict[Destination, _Demand] = {}
+        self._connections = IdGenerator()
+        self._numbers = itertools.count(1)
+
+    def consumer_added(self, info: ConsumerInfo) -> None:
+        """Report a new consumer, if a virtual destination feeds its destination."""
+        if info.destination is not None and info.consumer_id is not None:
+            demand = self._demand(info.destination, info)
+            if demand is not None:
+                self._by_consumer.setdefault(info.consumer_id, demand)
+
+    def consumer_removed(self, info: ConsumerInfo) -> None:
+        """Report the end of a reported consumer."""
+        if info.consumer_id is not None and info.destination is not None:
+            self._end(self._by_consumer.pop(info.consumer_id, None), info.destination)
+
+    def destination_added(self, destination: Destination) -> None:
+        """Report a new queue as if it had a consumer, if a virtual destination feeds it."""
+        if not self._of_queues or not destination.is_queue or destination in self._by_queue:
+            return
+        number = next(self._numbers)
+        info = ConsumerInfo(ConsumerId(self._connections.generate(), number, number))
+        demand = self._demand(destination, info)
+        if demand is not None:
+            self._by_queue[destination] = demand
+
+    def destination_removed(self, destination: Destination) -> None:
+        """Report the removal of a reported queue."""
+        demand = self._by_queue.pop(destination, None)
+        if demand is not None and demand.info.destination is not None:
+            self._end(demand, demand.info.destination)
+
+    def replay(self, subscribed: Destination, target: ConsumerId) -> None:
+        """Report the current demand only to a new consumer of advisories."""
+        for demand in (*self._by_consumer.values(), *self._by_queue.values()):
+            about = demand.info.destination
+            if about is None:
+                continue
+            topic = topics.virtual_consumer_topic(about)
+            if matches(subscribed, topic):
+                self._advise(topic, about, demand.info, target)
+
+    def _demand(self, destination: Destination, info: ConsumerInfo) -> _Demand | None:
+        for source in self._sources:
+            demanded = source.demanded_by(destination)
+            if demanded is not None:
+                copy = copy_command(info)
+                copy.destination = demanded
+                self._advise(topics.virtual_consumer_topic(demanded), demanded, copy, None)
+                return _Demand(source, copy)
+        return None
+
+    def _end(self, demand: _Demand | None, counted: Destination) -> None:
+        if demand is not None and demand.info.consumer_id is not None:
+            topic = topics.virtual_consumer_topic(demand.source.virtual_destination)
+            self._advise(topic, counted, RemoveInfo(demand.info.consumer_id), None)
+
+
+_ADDED, _REMOVED = 0, 1
+_MASTER_BROKER = Topic(topics.MASTER_BROKER)
+_NETWORK_BRIDGE = Topic(topics.NETWORK_BRIDGE)
+_FORWARD_FAILURE = Topic(topics.FORWARD_FAILURE)
+
+
+class AdvisoryBroker(EventAdvisories):
+    """Sends advisory messages about each operation, after it has succeeded."""
+
+    def __init__(
+        self,
+        next_broker: Broker,
+        producer: AdvisoryProducer,
+        region: RegionBroker,
+        *,
+        anonymous_producers: bool = False,
+        virtual_sources: Sequence[VirtualSource] = (),
+        virtual_demand_of_queues: bool = False,
+    ) -> None:
+        super().__init__(next_broker, producer, region.policy_map)
+        self._region = region
+        self._anonymous_producers = anonymous_producers
+        self._connections: dict[commands.ConnectionId, commands.ConnectionInfo] = {}
+        self._destinations: dict[Destination, commands.DestinationInfo] = {}
+        self._consumers: dict[commands.ConsumerId, ConsumerInfo] = {}
+        self._producers: dict[
+            tuple[commands.ProducerId, Destination | None], commands.ProducerInfo
+        ] = {}
+        self._bridges: list[tuple[commands.BrokerInfo, bool, str]] = []
+        self._is_master = False
+        self._virtual_demand = VirtualDemand(
+            virtual_sources, self._advise_with_count, of_queues=virtual_demand_of_queues
+        )
+        self._durable: dict[tuple[str | None, str | None], Destination] = {}
+
+    # connections
+    def add_connection(self, context: ConnectionContext, info: commands.ConnectionInfo) -> None:
+        self.next.add_connection(context, info)
+        if info.connection_id is not None:
+            copy = copy_command(info)
+            copy.password = ""
+            self._connections[info.connection_id] = copy
+            self._advise(Topic(topics.CONNECTION), copy)
+
+    def remove_connection(
+        self, context: ConnectionContext, info: commands.ConnectionInfo, error: Exception | None
+    ) -> None:
+        self.next.remove_connection(context, info, error)
+        if info.connection_id is not None and info.connection_id in self._connections:
+            del self._connections[info.connection_id]
+            self._advise(Topic(topics.CONNECTION), _removal(info.connection_id, info))
+
+    # destinations
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        result = self.next.add_destination(context, destination, create_temporary)
+        if destination not in self._destinations:
+            self._destination_added(
+                commands.DestinationInfo(context.connection_id, destination, _ADDED)
+            )
+        return result
+
+    def add_destination_info(
+        self, context: ConnectionContext, info: commands.DestinationInfo
+    ) -> None:
+        self.next.add_destination_info(context, info)
+        self._destination_added(info)
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        self.next.remove_destination(context, destination, timeout)
+        self._destination_removed(context, destination)
+
+    def remove_destination_info(
+        self, context: ConnectionContext, info: commands.DestinationInfo
+    ) -> None:
+        self.next.remove_destination_info(context, info)
+        if info.destination is not None:
+            self._destination_removed(context, info.destination)
+
+    def _destination_added(self, info: commands.DestinationInfo) -> None:
+        destination = info.destination
+        if (
+            destination is None
+            or destination in self._destinations
+            or topics.is_advisory_topic(destination)
+            or is_internal(destination)
+        ):
+            return
+        self._destinations[destination] = info
+        self._virtual_demand.destination_added(destination)
+        self._advise(topics.destination_topic(destination), info)
+
+    def _destination_removed(self, context: ConnectionContext, destination: Destination) -> None:
+        info = self._destinations.pop(destination, None)
+        if info is None:
+            return
+        self._virtual_demand.destination_removed(destination)
+        removal = copy_command(info)
+        removal.operation_type = _REMOVED
+        self._advise(topics.destination_topic(destination), removal)
+        for topic in topics.topics_about(destination):
+            if self._region.destinations_matching(topic):
+                self.next.remove_destination(context, topic, -1)
+
+    # this broker
+    def now_master_broker(self) -> None:
+        """Send the advisory to its consumers, and to later ones when they subscribe."""
+        self.next.now_master_broker()
+        self._is_master = True
+        self._advise(_MASTER_BROKER, None)
+
+    # bridges to other brokers
+    def network_bridge_started(
+        self, info: commands.BrokerInfo, created_by_duplex: bool, remote_address: str
+    ) -> None:
+        self.next.network_bridge_started(info, created_by_duplex, remote_address)
+        self._bridges.append((info, created_by_duplex, remote_address))
+        self._advise_of_bridge(info, created_by_duplex, remote_address, None)
+
+    def network_bridge_stopped(self, info: commands.BrokerInfo) -> None:
+        self.next.network_bridge_stopped(info)
+        self._bridges = [each for each in self._bridges if each[0] is not info]
+        if self._advisory_consumers.includes(_NETWORK_BRIDGE):
+            self._send(_NETWORK_BRIDGE, info, None, {"started": False})
+
+    def _advise_of_bridge(
+        self,
+        info: commands.BrokerInfo,
+        created_by_duplex: bool,
+        remote_address: str,
+        target: commands.ConsumerId | None,
+    ) -> None:
+        if self._advisory_consumers.includes(_NETWORK_BRIDGE):
+            properties = {
+                "started": True,
+                "createdByDuplex": created_by_duplex,
+                "remoteIp": remote_address,
+            }
+            self._send(_NETWORK_BRIDGE, info, target, properties)
+
+    def network_forward_failed(self, message: commands.ActiveMQMessage, cause: Exception) -> None:
+        self.next.network_forward_failed(message, cause)
+        if self._advisory_consumers.includes(_FORWARD_FAILURE):
+            about = copy_command(message)
+            about.raw = None
+            self._send(_FORWARD_FAILURE, about, None, {"cause": str(cause)})
+
+    # consumers
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        subscription = self.next.add_consumer(context, info)
+        self._advisory_consumers.add(info)
+        destination = info.destination
+        if destination is None or info.consumer_id is None:
+            return subscription
+        if self._is_master and any(
+            matches(member, _MASTER_BROKER) for member in destination.composite_destinations
+        ):
+            self._send(_MASTER_BROKER, None, info.consumer_id, _NOTHING)
+        if topics.is_advisory_topic(destination):
+            for member in destination.composite_destinations:
+                self._replay(member, info.consumer_id)
+        else:
+            self._consumers[info.consumer_id] = info
+            if info.subscription_name is not None:
+                info.client_id = info.client_id or context.client_id  # old clients omit it
+                self._durable[context.client_id, info.subscription_name] = destination
+            self._virtual_demand.consumer_added(info)
+            self._advise_of_consumer(destination, info)
+        return subscription
+
+    def remove_consumer(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        self.next.remove_consumer(context, info, last_delivered_sequence_id)
+        self._advisory_consumers.remove(info.consumer_id)
+        destination, consumer_id = info.destination, info.consumer_id
+        if destination is None or consumer_id is None:
+            return
+        self._virtual_demand.consumer_removed(info)
+        if self._consumers.pop(consumer_id, None) is not None and self._is_reported_end(
+            destination
+        ):
+            self._advise_of_consumer(destination, _removal(consumer_id, info))
+
+    def remove_subscription(
+        self, context: ConnectionContext, info: commands.RemoveSubscriptionInfo
+    ) -> Completion:
+        result = self.next.remove_subscription(context, info)
+        durable_on = self._durable.pop((info.client_id, info.subscription_name), None)
+        if durable_on is not None:
+            self._advise_of_consumer(durable_on, info)
+        return result
+
+    # producers
+    def add_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
+        self.next.add_producer(context, info)
+        if info.producer_id is not None and self._is_reported(info):
+            self._producers[info.producer_id, info.destination] = info
+            self._advise_of_producer(info.destination, info)
+
+    def remove_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
+        self.next.remove_producer(context, info)
+        if info.producer_id is None or not self._is_reported(info):
+            return
+        self._producers.pop((info.producer_id, info.destination), None)
+        if info.destination is None or self._is_reported_end(info.destination):
+            self._advise_of_producer(info.destination, _removal(info.producer_id, info))
+
+    def _is_reported(self, info: commands.ProducerInfo) -> bool:
+        if info.destination is None:
+            return self._anonymous_producers
+        return not topics.is_advisory_topic(info.destination)
+
+    # sending
+    def _is_reported_end(self, destination: Destination) -> bool:
+        """Return whether the removal of a client of `destination` is reported.
+
+        It is not if a temporary destination was removed before. (activemq-broker V-A1)
+        """
+        return not destination.is_temporary or destination in self._destinations
+
+    def _advise_of_consumer(
+        self,
+        destination: Destination,
+        about: commands.Command,
+        target: commands.ConsumerId | None = None,
+    ) -> None:
+        self._advise_with_count(topics.consumer_topic(destination), destination, about, target)
+
+    def _advise_with_count(
+        self,
+        topic: Topic,
+        destination: Destination,
+        about: commands.Command,
+        target: commands.ConsumerId | None,
+    ) -> None:
+        if self._advisory_consumers.includes(topic):
+            matching = self._region.destinations_matching(destination)
+            count = sum(d.statistics.consumers for d in matching)
+            self._send(topic, about, target, {"consumerCount": count})
+
+    def _advise_of_producer(
+        self,
+        destination: Destination | None,
+        about: commands.Command,
+        target: commands.ConsumerId | None = None,
+    ) -> None:
+        topic = topics.producer_topic(destination)
+        if self._advisory_consumers.includes(topic):
+            matching = (
+                () if destination is None else self._region.destinations_matching(destination)
+            )
+            count = sum(d.statistics.producers for d in matching)
+            self._send(topic, about, target, {"producerCount": count})
+
+    def _advise(
+        self,
+        topic: Topic,
+        about: commands.Command | None,
+        target: commands.ConsumerId | None = None,
+    ) -> None:
+        if self._advisory_consumers.includes(topic):
+            self._send(topic, about, target, _NOTHING)
+
+    def _replay(self, topic: Destination, target: commands.ConsumerId) -> None:
+        """Send the current state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
+        name = topic.physical_name
+        if name == topics.CONNECTION:
+            for connection in self._connections.values():
+                self._advise(Topic(name), connection, target)
+        elif matches(topic, _NETWORK_BRIDGE):
+            for bridge in self._bridges:
+                self._advise_of_bridge(*bridge, target)
+        elif name in topics.DESTINATION_KINDS:
+            kind = topics.DESTINATION_KINDS[name]
+            for destination, added in list(self._destinations.items()):
+                if kind == destination.TYPE:
+                    self._advise(Topic(name), added, target)
+        elif name.startswith(topics.CONSUMER_PREFIX):
+            for consumer in list(self._consumers.values()):
+                if consumer.destination is not None and matches(
+                    topic, topics.consumer_topic(consumer.destination)
+                ):
+                    self._advise_of_consumer(consumer.destination, consumer, target)
+        elif name.startswith(topics.VIRTUAL_CONSUMER_PREFIX):
+            self._virtual_demand.replay(topic, target)
+        elif name.startswith(topics.PRODUCER_PREFIX):
+            for producer in list(self._producers.values()):
+                if matches(topic, topics.producer_topic(producer.destination)):
+                    self._advise_of_producer(producer.destination, producer, target)
+
+
+def _removal(object_id: commands.DataStructure, info: commands.Command) -> commands.RemoveInfo:
+    return commands.RemoveInfo(object_id, response_required=info.response_required)

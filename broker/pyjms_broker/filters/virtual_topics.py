@@ -1,0 +1,238 @@
+"""Virtual topics: each message sent to the topic is also sent to the queues named after it.
+
+`VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: each group of
+consumers has its own queue. Only existing queues get a copy. (activemq-broker V1 to V5)
+
+Interception by virtual destinations, which wrap a destination when it is created.
+
+A destination to which none of them applies is not wrapped, so its messages have no extra cost.
+(ActiveMQ DestinationInterceptor, VirtualDestinationInterceptor)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyjms.errors import JMSException, ResourceAllocationException
+from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.destination import Topic as DestinationTopic
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of
+from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
+from pyjms_broker.api.message import MessageReference, copy_for_destination
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.attribute import attribute, flag
+from pyjms_broker.filters.advisory_topics import is_advisory_topic
+from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.region.topic import Topic
+from pyjms_broker.store.api import StoreState
+
+__all__ = [
+    "Routes",
+    "VirtualDestination",
+    "VirtualDestinationInterceptor",
+    "VirtualTopic",
+    "VirtualTopicAttributes",
+]
+
+_MAX_FORWARDING_DEPTH = 32
+
+
+class Routes:
+    """Forwards messages of virtual destinations through the region, with a limited depth."""
+
+    def __init__(self, region: RegionBroker) -> None:
+        self.region = region
+        self._depth = 0
+
+    def forward(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        """Send `message` to the region, where virtual destinations may apply again.
+
+        Raises:
+            JMSException: the virtual destinations form a cycle.
+
+        """
+        if self._depth >= _MAX_FORWARDING_DEPTH:
+            raise JMSException(
+                f"Virtual destinations form a cycle at {message.destination}",
+                hint="remove the forward_to entry that leads back to its own destination",
+            )
+        self._depth += 1
+        try:
+            return self.region.send(exchange.for_forwarding(), message)
+        finally:
+            self._depth -= 1
+
+
+class VirtualDestination(ABC):
+    """A rule that forwards the messages sent to matching destinations."""
+
+    @property
+    @abstractmethod
+    def virtual_destination(self) -> Destination:
+        """The name or pattern of the destinations to which it applies."""
+
+    def demanded_by(self, destination: Destination) -> Destination | None:
+        """Return the destination or pattern that it forwards to `destination`; None if none."""
+        return None
+
+    @abstractmethod
+    def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
+        """Return `destination` itself, or a filter around it if this rule applies to it."""
+
+
+class VirtualDestinationInterceptor:
+    """Passes each new destination through the virtual destinations, in their order."""
+
+    def __init__(
+        self, region: RegionBroker, virtual_destinations: Sequence[VirtualDestination]
+    ) -> None:
+        self._routes = Routes(region)
+        self._virtual = tuple(virtual_destinations)
+
+    def __call__(self, destination: BrokerDestination) -> BrokerDestination:
+        for virtual in self._virtual:
+            destination = virtual.intercept(destination, self._routes)
+        return destination
+
+    def queue_consumer_added(self, subscription: Subscription) -> None:
+        """Send the messages kept by a queue's topics to its first consumer (activemq-broker V6).
+
+        Messages that the queue has already received are left out.
+        """
+        queue, region = subscription.requested, self._routes.region
+        if queue.is_pattern or queue.is_composite:
+            return
+        for virtual in self._virtual:
+            source = virtual.demanded_by(queue)
+            for topic in () if source is None else region.destinations_matching(source):
+                if all(found.consumers == [subscription] for found in subscription.destinations):
+                    self._send_kept(topic, subscription)
+
+    def _send_kept(self, topic: BrokerDestination, subscription: Subscription) -> None:
+        queue = subscription.requested
+        if not isinstance(topic.base, Topic):
+            return  # the source is a composite queue, which keeps no messages for later consumers
+        for reference in tuple(topic.base.kept_for(subscription)):
+            copy = copy_for_destination(reference.message, queue, topic.destination)
+            copy.transaction_id = None
+            copy.response_required = False
+            copy.raw = None
+            self._routes.forward(ProducerExchange(self._routes.region.context), copy)
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base class
+class VirtualTopicAttributes:
+    """The attributes of virtual topics, with the broker's default name and prefix."""
+
+    name: str = attribute("VirtualTopic.>", "Name or pattern of the topics.")
+    prefix: str = attribute("Consumer.*.", "Prefix of the queues' names, before the topic's name.")
+    postfix: str = attribute("", "Suffix of the queues' names, after the topic's name.")
+    selector_aware: bool = flag(
+        "Whether a queue gets only the messages that a connected consumer's selector matches."
+    )
+    local: bool = flag("Whether messages that came from another broker are not copied.")
+    drop_on_resource_limit: bool = flag(
+        "Whether a full queue is skipped instead of failing the send."
+    )
+    set_original_destination: bool = flag(
+        "Whether copies have the topic as their original destination.", default=True
+    )
+    """Whether copies have the queue as destination and the topic as original destination."""
+
+
+@dataclass(frozen=True)
+class VirtualTopic(VirtualTopicAttributes, VirtualDestination):
+    """Topics that `name` matches feed the queues `prefix` + topic + `postfix`.
+
+    Source: ActiveMQ VirtualTopic, with the broker's default name and prefix.
+    """
+
+    @property
+    def virtual_destination(self) -> DestinationTopic:
+        return DestinationTopic(self.name)
+
+    def demanded_by(self, destination: Destination) -> DestinationTopic | None:
+        """Return the topic that feeds a queue; for a pattern of queues, the pattern of topics."""
+        if not matches(Queue(f"{self.prefix}>"), destination):
+            return None
+        before, after = self.prefix.count("."), self.postfix.count(".")
+        path = destination.physical_name.split(".")
+        fed = path[before : len(path) - after]
+        return DestinationTopic(".".join(fed)) if fed else self.virtual_destination
+
+    def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
+        topic = destination.destination
+        if (
+            is_advisory_topic(topic)
+            or topic.is_temporary
+            or not matches(DestinationTopic(self.name), topic)
+        ):
+            return destination
+        return _VirtualTopicFilter(destination, self, routes)
+
+
+class _VirtualTopicFilter(DestinationFilter):
+    """One topic, and the pattern of its queues' names."""
+
+    def __init__(self, topic: BrokerDestination, settings: VirtualTopic, routes: Routes) -> None:
+        super().__init__(topic)
+        self._settings = settings
+        self._region = routes.region
+        self._pattern = Queue(
+            f"{settings.prefix}{topic.destination.physical_name}{settings.postfix}"
+        )
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        if self._settings.local and message.broker_path:
+            return self.next.send(exchange, message)
+        completions = [
+            self._send_copy(exchange, message, queue)
+            for queue in self._region.destinations_matching(self._pattern)
+            if not queue.disposed
+        ]
+        completions.append(self.next.send(exchange, message))
+        return all_of(completions)
+
+    def _send_copy(
+        self, exchange: ProducerExchange, message: ActiveMQMessage, queue: BrokerDestination
+    ) -> Completion:
+        settings = self._settings
+        if settings.set_original_destination:
+            copy = copy_for_destination(message, queue.destination, message.destination)
+        else:
+            copy = copy_for_destination(message, self.destination, message.original_destination)
+        if settings.selector_aware and not self._is_wanted(copy, queue):
+            return COMPLETED
+        if not settings.drop_on_resource_limit:
+            return queue.send(exchange, copy)
+        try:
+            completion = queue.send(exchange, copy)
+        except ResourceAllocationException:
+            if self._has_failed():
+                raise
+            return COMPLETED
+        return completion if completion is COMPLETED else self._ignoring_full_queue(completion)
+
+    def _ignoring_full_queue(self, completion: Completion) -> Completion:
+        result = Completion()
+
+        def pass_on(done: Completion) -> None:
+            is_full = isinstance(done.error, ResourceAllocationException)
+            result.complete(None if is_full and not self._has_failed() else done.error)
+
+        completion.then(pass_on)
+        return result
+
+    def _has_failed(self) -> bool:
+        """Return whether the store has failed, which raises the same exception as a full store."""
+        return self._region.store.state is StoreState.FAILED
+
+    def _is_wanted(self, copy: ActiveMQMessage, queue: BrokerDestination) -> bool:
+        reference = MessageReference(copy, queue)
+        matches = any(subscription.matches(reference) for subscription in queue.consumers)
+        return matches or self._region.root.is_awaited(reference)

@@ -1,1 +1,0 @@
-"""Dead letters, and their order in the store relative to the original messages."""

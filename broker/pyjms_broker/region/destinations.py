@@ -1,0 +1,461 @@
+"""The tables of destinations and subscriptions, and the matching between them.
+
+Subscriptions to patterns and composites attach to existing destinations and to later ones.
+(ActiveMQ AbstractRegion; activemq-broker D3, D5, D7)
+
+Removal of unused destinations, if their policies require it.
+
+A sweep marks destinations without consumers, producers and messages, and removes those that an
+earlier sweep marked at least `inactive_timeout_before_gc` ago and that nobody has used since.
+(ActiveMQ RegionBroker.purgeInactiveDestinations; activemq-broker D11)
+
+The periodic scan for expired messages, with one background task per period.
+
+(activemq-broker Q32, T24)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import anyio.lowlevel
+
+from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime.logging import get_logger
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
+from pyjms_broker.api.names import can_be_written, is_internal
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.policy.entry import PolicyMap
+from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
+from pyjms_broker.region.base_destination import BaseDestination
+from pyjms_broker.region.queue import Queue
+from pyjms_broker.region.slow_consumers import SlowConsumers
+from pyjms_broker.region.system_usage import CreatedDestinations, DestinationLimits
+from pyjms_broker.region.topic import AdvisoryTopic, Topic
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.services import RegionServices
+
+__all__ = [
+    "DestinationChanges",
+    "DestinationTable",
+    "ExpiryScanner",
+    "InactiveDestinations",
+    "SubscriptionIndex",
+    "check_removable",
+    "make_destination",
+]
+
+LONGEST_NAME = 8192
+"""The maximum length of a destination's name; members of composites count separately."""
+_CACHED_MATCHES = 4096
+
+
+class IdleMark(NamedTuple):
+    """The time since which a destination has been unused, and its number of enqueues then."""
+
+    since: float
+    enqueues: int
+
+
+class DestinationTable:
+    """Destinations by name, each with its entry point: the destination or its outermost filter."""
+
+    def __init__(self, limits: DestinationLimits) -> None:
+        self.removed_statistics = DestinationStatistics()
+        """The accumulated counters of removed destinations."""
+        self.limits = limits
+        self.created = CreatedDestinations(limits)
+        self.idle_marks: dict[Destination, IdleMark] = {}
+        """Destinations that a sweep found idle. (activemq-broker D11)"""
+        self._destinations: dict[Destination, BaseDestination] = {}
+        self._entry_points: dict[Destination, BrokerDestination] = {}
+        self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
+        self.version = 0
+        """A version number that changes with each removal and each change of an entry point."""
+
+    @property
+    def destinations(self) -> Collection[Destination]:
+        """A live view of the names of all destinations."""
+        return self._destinations.keys()
+
+    def get(self, destination: Destination) -> BaseDestination | None:
+        """Return the destination itself."""
+        return self._destinations.get(destination)
+
+    def entry_point(self, destination: Destination) -> BrokerDestination | None:
+        """Return the destination with its filters, where messages enter."""
+        return self._entry_points.get(destination)
+
+    def used(self, destination: Destination) -> None:
+        """Record that a consumer or producer of the destination was added or removed."""
+        self.idle_marks.pop(destination, None)
+
+    def check(self, context: ConnectionContext, destination: Destination) -> None:
+        """Check that a client may create the destination.
+
+        Raises:
+            InvalidDestinationException: its name is too long.
+            ResourceAllocationException: a maximum is reached.
+        """
+        length = len(destination.physical_name)
+        if length > LONGEST_NAME:
+            raise InvalidDestinationException(
+                f"The name of a destination has {length} characters; at most {LONGEST_NAME} are "
+                "allowed",
+                hint="use a shorter name",
+            )
+        self.created.check(context, destination, len(self._destinations))
+
+    def add(
+        self,
+        context: ConnectionContext,
+        destination: BaseDestination,
+        entry_point: BrokerDestination,
+    ) -> None:
+        """Add a destination created by the broker or a client."""
+        if not context.is_broker:
+            self.created.add(context, destination.destination)
+        self._destinations[destination.destination] = destination
+        self._entry_points[destination.destination] = entry_point
+        self._matches.clear()
+
+    def change_entry_point(self, destination: Destination, entry_point: BrokerDestination) -> None:
+        """Replace the entry point of a destination."""
+        self._entry_points[destination] = entry_point
+        self._matches.clear()
+        self.version += 1
+
+    def remove(self, destination: Destination) -> None:
+        """Remove a destination."""
+        removed = self._destinations.pop(destination, None)
+        if removed is not None:
+            self.removed_statistics.add_counters(removed.statistics)
+        self._entry_points.pop(destination, None)
+        self._matches.clear()
+        self.version += 1
+        self.idle_marks.pop(destination, None)
+        self.created.remove(destination)
+
+    def all(self) -> dict[Destination, BaseDestination]:
+        """Return a copy of the table."""
+        return dict(self._destinations)
+
+    def matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
+        """Return the entry points that a name, a pattern or a composite matches. Cached."""
+        found = self._matches.get(pattern)
+        if found is None:
+            if pattern.is_pattern or pattern.is_composite:
+                found = tuple(
+                    e
+                    for d, e in self._entry_points.items()
+                    if matches(pattern, d) and not is_internal(d)
+                )
+            else:
+                entry_point = self._entry_points.get(pattern)
+                found = () if entry_point is None else (entry_point,)
+            if len(pattern.physical_name) > MAX_CACHED_LENGTH:
+                return found
+            if len(self._matches) >= _CACHED_MATCHES:
+                self._matches.clear()
+            self._matches[pattern] = found
+        return found
+
+
+def check_removable(found: BaseDestination, timeout: float) -> None:
+    """Check that a permanent destination may be removed; see `remove_destination`.
+
+    Raises:
+        JMSException: it may not.
+    """
+    consumers = found.consumers
+    if consumers and timeout == 0:
+        raise JMSException(f"Destination: {found} still has an active subscription: {consumers[0]}")
+    if found.prepared_sends and timeout >= 0:
+        raise JMSException(
+            f"Destination: {found} still has messages of transactions that are prepared or being "
+            "committed",
+            hint="commit or roll back the prepared transactions, then try again",
+        )
+
+
+class SubscriptionIndex:
+    """Subscriptions by the destinations that they subscribe to."""
+
+    def __init__(self) -> None:
+        self._exact: dict[Destination, dict[Subscription, None]] = {}
+        self._patterns: dict[Subscription, None] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        """Add a subscription."""
+        requested = subscription.requested
+        if requested.is_pattern or requested.is_composite:
+            self._patterns[subscription] = None
+        else:
+            self._exact.setdefault(requested, {})[subscription] = None
+
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a subscription."""
+        self._patterns.pop(subscription, None)
+        exact = self._exact.get(subscription.requested)
+        if exact is not None:
+            exact.pop(subscription, None)
+            if not exact:
+                del self._exact[subscription.requested]
+
+    def matching(self, destination: Destination) -> list[Subscription]:
+        """Return the subscriptions that match a new destination."""
+        exact = list(self._exact.get(destination, ()))
+        if is_internal(destination):
+            return exact
+        return exact + [
+            subscription
+            for subscription in self._patterns
+            if subscription.requested.is_topic == destination.is_topic  # a composite may mix them
+            and matches(subscription.requested, destination)
+        ]
+
+
+logger = get_logger(__name__)
+
+_REMOVALS_PER_TURN: Final = 100
+"""The number of destinations that are removed before other tasks run."""
+
+
+class InactiveDestinations:
+    """Sweeps the table every `purge_period` seconds. Use it on the broker's event loop.
+
+    `remove(destination, timeout)` removes a destination through the whole filter chain. Temporary
+    destinations are swept only if `with_temporary` is set.
+    """
+
+    def __init__(
+        self,
+        table: DestinationTable,
+        remove: Callable[[Destination, float], None],
+        *,
+        with_temporary: bool,
+    ) -> None:
+        self._table = table
+        self._limits = table.limits
+        self._remove = remove
+        self._with_temporary = with_temporary
+        self._task: _wakeup.BackgroundTask | None = None
+
+    def start(self) -> None:
+        """Start sweeping if there is a period."""
+        if self._limits.purge_period > 0:
+            self._task = _wakeup.spawn(
+                self._sweep_periodically, name="purge of inactive destinations"
+            )
+
+    async def stop(self) -> None:
+        """Stop sweeping. Idempotent."""
+        task, self._task = self._task, None
+        await _wakeup.end_tasks(task)
+
+    async def _sweep_periodically(self) -> None:
+        while True:
+            await _clock.sleep(self._limits.purge_period)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Mark idle destinations, and remove those that have been idle for long enough."""
+        removed = 0
+        for number, found in enumerate(self._table.all().values()):
+            if number % _REMOVALS_PER_TURN == 0:
+                await anyio.lowlevel.checkpoint()
+            if self._is_due(found) and not found.disposed:
+                self._purge(found)
+                removed += 1
+                if removed == self._limits.purge_maximum:
+                    break
+
+    def _is_due(self, found: BaseDestination) -> bool:
+        policy, destination = found.policy, found.destination
+        timeout = policy.inactive_timeout_before_gc
+        if not policy.gc_inactive_destinations or timeout <= 0:
+            return False
+        if is_internal(destination) or (destination.is_temporary and not self._with_temporary):
+            return False
+        marks = self._table.idle_marks
+        if _is_active(found):
+            marks.pop(destination, None)
+            return False
+        mark = marks.get(destination)
+        if mark is None or mark.enqueues != found.statistics.enqueues:
+            marks[destination] = IdleMark(_clock.now(), found.statistics.enqueues)
+            return False
+        return _clock.now() - mark.since >= timeout
+
+    def _purge(self, found: BaseDestination) -> None:
+        timeout = found.policy.inactive_timeout_before_gc
+        logger.info("%s Inactive for longer than %d ms - removing ...", found, timeout * 1000)
+        try:
+            self._remove(found.destination, 1 if found.consumers else 0)
+        except JMSException as error:
+            logger.warning("%s is inactive, but cannot be removed: %s", found, error)
+
+
+def _is_active(found: BaseDestination) -> bool:
+    statistics = found.statistics
+    if statistics.producers or statistics.messages or found.prepared_sends or found.running_commits:
+        return True
+    if not statistics.consumers:
+        return False
+    return not found.policy.gc_with_network_consumers or not all(
+        subscription.info.network_subscription for subscription in found.consumers
+    )
+
+
+class ExpiryScanner:
+    """Calls `expire_messages` of each destination every `expire_messages_period` of its policy.
+
+    Scans are skipped while the store is not `ready()`: the disk may be full, and dead letters
+    would accumulate in memory.
+    """
+
+    def __init__(self, ready: Callable[[], bool]) -> None:
+        self._ready = ready
+        self._by_period: dict[float, dict[BaseDestination, None]] = {}
+        self._tasks: dict[float, _wakeup.BackgroundTask] = {}
+        self._is_running = False
+
+    def add(self, destination: BaseDestination) -> None:
+        """Scan a destination from now on, if its policy has a period."""
+        period = destination.policy.expire_messages_period
+        if period <= 0 or destination.is_advisory:
+            return
+        self._by_period.setdefault(period, {})[destination] = None
+        if self._is_running:
+            self._start_task(period)
+
+    def remove(self, destination: BaseDestination) -> None:
+        """Stop scanning a destination; with a period's last destination, its task ends."""
+        period = destination.policy.expire_messages_period
+        others = self._by_period.get(period, {})
+        others.pop(destination, None)
+        if not others:
+            self._by_period.pop(period, None)
+            task = self._tasks.pop(period, None)
+            if task is not None:
+                task.cancel()
+
+    def start(self) -> None:
+        """Start the tasks, on the broker's event loop."""
+        self._is_running = True
+        for period in self._by_period:
+            self._start_task(period)
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait for them."""
+        self._is_running = False
+        tasks, self._tasks = self._tasks, {}
+        await _wakeup.end_tasks(*tasks.values())
+
+    def _start_task(self, period: float) -> None:
+        if period not in self._tasks:
+            self._tasks[period] = _wakeup.spawn(
+                self._scan_periodically, period, name=f"expiry scan every {period} s"
+            )
+
+    async def _scan_periodically(self, period: float) -> None:
+        while True:
+            await _clock.sleep(period)
+            for destination in tuple(self._by_period.get(period, ())):
+                if not self._ready():
+                    break
+                try:
+                    destination.expire_messages()
+                except Exception:
+                    logger.exception("The expiry scan of %s failed", destination)
+
+
+# --- Creation of queues and topics with their message stores, and changes of their policies.
+
+
+def make_destination(
+    broker: RegionServices,
+    policy_map: PolicyMap,
+    existing_destinations: Collection[Destination],
+    destination: Destination,
+) -> BaseDestination:
+    """Create a queue or a topic, with the messages that are already in its store.
+
+    Raises:
+        IllegalStateException: the policy's maximum is reached (activemq-broker D12).
+        InvalidDestinationException: the name cannot be stored.
+    """
+    if not can_be_written(destination.physical_name):
+        raise InvalidDestinationException(
+            f"The name of {destination!r} cannot be encoded as UTF-8",
+            hint="it contains half of a surrogate pair; use another name",
+        )
+    policy = policy_map.entry_for(destination)
+    is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
+    target = policy.target
+    if policy.max_destinations >= 0 and not is_advisory:
+        existing = sum(target is None or matches(target, d) for d in existing_destinations)
+        if existing >= policy.max_destinations:
+            raise IllegalStateException(
+                "The maxmimum number of destinations allowed "
+                f"({policy.max_destinations}) for the policy "
+                f"{target or destination} has already been reached."
+            )
+    is_stored = not destination.is_temporary and not is_advisory
+    prioritized = policy.prioritized_messages
+    store = broker.store
+    if destination.is_queue:
+        queue_store = store.queue_message_store(destination, prioritized) if is_stored else None
+        return Queue(broker, destination, policy, queue_store)
+    if is_advisory:
+        return AdvisoryTopic(broker, destination, policy, None)
+    topic_store = store.topic_message_store(destination, prioritized) if is_stored else None
+    return Topic(broker, destination, policy, topic_store)
+
+
+@dataclass(eq=False, repr=False)
+class DestinationChanges:
+    """Changes the policies of existing destinations, and the filters around them.
+
+    Source: ActiveMQ PolicyEntry.update. (activemq-broker 1.1)
+    """
+
+    _table: DestinationTable
+    _policy_map: PolicyMap
+    _expiry: ExpiryScanner
+    _slow_consumers: SlowConsumers
+
+    def change_policies(self, policies: PolicyMap) -> dict[Destination, frozenset[str]]:
+        """Apply these policies to new and existing destinations.
+
+        A destination whose entry stays the same object keeps an operator's changes.
+
+        Returns:
+            By destination, the attributes that differ but take effect only for a new destination.
+        """
+        policy_map = self._policy_map
+        before = {name: policy_map.entry_for(name) for name in self._table.destinations}
+        policy_map.replace(policies)
+        kept: dict[Destination, frozenset[str]] = {}
+        for name, found in self._table.all().items():
+            entry = policy_map.entry_for(name)
+            if entry is before[name]:
+                continue
+            self._expiry.remove(found)
+            self._slow_consumers.remove(found)
+            kept[name] = found.change_policy(entry)
+            self._expiry.add(found)
+            self._slow_consumers.add(found)
+        return {name: attributes for name, attributes in kept.items() if attributes}
+
+    def change_filters(self, filtered: Callable[[BrokerDestination], BrokerDestination]) -> None:
+        """Replace the filters around all destinations; messages sent before are not affected."""
+        for name, found in self._table.all().items():
+            self._table.change_entry_point(name, filtered(found))

@@ -1,1 +1,0 @@
-"""Limits of memory and disk space, and sends that wait for space."""

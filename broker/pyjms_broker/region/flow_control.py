@@ -1,0 +1,251 @@
+"""Producer flow control: sends wait, or are refused, while memory or a store is full.
+
+Theory of operation
+-------------------
+
+`BaseDestination.send` calls `full_usage` before it accepts a message. The first usage without space
+decides: the memory of the destination (or of the broker above it), or else the store or temp store
+that the message would need. The limits are soft: a message is accepted if there is any space, so
+the last one may exceed the limit by its size.
+
+    state of a send     event                                       next state
+    ==================  ==========================================  =============================
+    (new)               nothing is full                             accepted
+    (new)               full; send_fail_if_no_space, and not from   refused: the send raises
+                        another broker
+    (new)               full otherwise                              waiting for that usage
+    waiting             that usage has space, nothing else is full  accepted
+    waiting             that usage has space, another is full       waiting for the other one
+    waiting             send_fail_if_no_space_after_timeout passed  failed
+    waiting             its connection is closed                    failed (`abort_blocked_sends`)
+    waiting             its transaction is rolled back              withdrawn
+    waiting             its destination is removed                  failed, when it is its turn
+    waiting             its time to live has passed                 expired, when it is its turn
+
+Invariants:
+
+- Waiting needs neither a thread nor a task: a waiting send is a callback in the usage and a
+  `Completion`, from which the connector makes the client's response. Only the timeout needs a task.
+- Sends that wait for one usage are admitted in the order in which they began to wait. Each checks
+  again whether there is space, because its predecessor may have used it up.
+- A waiting send of a transaction is pending work of the transaction: a commit waits until the send
+  was admitted or has failed. See `pyjms_broker.filters.transactions`.
+- Messages that the broker itself sends (dead letters, advisories) never wait: consuming a message,
+  which frees memory, may require sending one.
+- A failed store does not make sends wait: each send gets its error at once.
+
+Waiters are called when memory is released (`MemoryUsage.decrease`), so admission is immediate, and
+costs nothing while no send waits. The size of a store changes elsewhere (journal cleanup,
+checkpoints), so `DiskUsage` polls it once a second, but only while a send waits; ActiveMQ polls all
+usages. A new send does not overtake those that wait for memory: they are admitted within
+`decrease`, until none waits or memory is full again.
+
+(ActiveMQ BaseDestination.waitForSpace, Queue.sendMessage; activemq-broker M2, M3, M5, M7)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyjms.errors import JMSException, ResourceAllocationException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime.logging import get_logger
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.transaction import Transaction
+from pyjms_broker.api.usage import MemoryUsage
+from pyjms_broker.region.system_usage import DiskUsage, SystemUsage
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.base_destination import BaseDestination
+
+__all__ = ["FlowControl", "abort_blocked_sends"]
+
+logger = get_logger(__name__)
+
+
+class FlowControl:
+    """The flow control of one destination; see the module's docstring."""
+
+    def __init__(self, destination: BaseDestination, system_usage: SystemUsage) -> None:
+        self._destination = destination
+        self._system_usage = system_usage
+        self._last_warning: float | None = None
+
+    @property
+    def _fail_at_once(self) -> bool:
+        of_policy = self._destination.policy.send_fail_if_no_space
+        return self._system_usage.send_fail_if_no_space if of_policy is None else of_policy
+
+    @property
+    def _fail_after(self) -> float:
+        of_policy = self._destination.policy.send_fail_if_no_space_after_timeout
+        if of_policy is None:
+            return self._system_usage.send_fail_if_no_space_after_timeout
+        return of_policy
+
+    def wait_for_space(
+        self, exchange: ProducerExchange, reference: MessageReference, full: MemoryUsage | DiskUsage
+    ) -> Completion:
+        """Make the send wait for space in `full`; completed when it is accepted or has failed.
+
+        Raises:
+            ResourceAllocationException: `send_fail_if_no_space` is set.
+        """
+        destination = self._destination
+        destination.statistics.blocked_sends += 1
+        network = exchange.context.network_connection
+        if self._fail_at_once and not network:
+            raise self._no_space(reference, full)
+        self._warn(reference, full)
+        blocked = FlowControlledSend(destination, exchange, reference)
+        blocked.wait_for(full)
+        exchange.context.blocked_sends[blocked] = None
+        if blocked.transaction is not None:
+            blocked.transaction.add_pending(blocked)
+        if self._fail_after > 0 and not network:
+            blocked.timer = _wakeup.spawn(
+                blocked.fail_after,
+                self._fail_after,
+                self._no_space(reference, full),
+                name=f"timeout of a blocked send to {destination}",
+            )
+        return blocked.completion
+
+    def _no_space(
+        self, reference: MessageReference, full: MemoryUsage | DiskUsage
+    ) -> ResourceAllocationException:
+        return ResourceAllocationException(
+            f"{self._reason(full)}. "
+            f"Stopping producer ({reference.message.producer_id}) to prevent flooding "
+            f"{self._destination if isinstance(full, DiskUsage) else 'it'}.",
+            hint="consume faster, raise the limit, or set send_fail_if_no_space to false",
+        )
+
+    def _reason(self, full: MemoryUsage | DiskUsage) -> str:
+        if isinstance(full, DiskUsage):
+            return full.reason(self._destination.policy.store_usage_high_water_mark)
+        return f"MemoryUsage Manager Memory Limit reached on {self._destination}"
+
+    def _warn(self, reference: MessageReference, full: MemoryUsage | DiskUsage) -> None:
+        now = _clock.now()
+        last = self._last_warning
+        interval = self._destination.policy.blocked_producer_warning_interval
+        if not interval or (last is not None and now - last < interval):
+            return
+        self._last_warning = now
+        logger.warning(
+            "%s: producer %s to %s waits for space",
+            self._reason(full),
+            reference.message.producer_id,
+            self._destination,
+        )
+
+
+def abort_blocked_sends(context: ConnectionContext) -> None:
+    """Fail the waiting sends of a closed connection, whose responses nobody receives."""
+    for blocked in tuple(context.blocked_sends):
+        error = JMSException("Connection closed, send aborted.")
+        blocked.abort(error)
+        if (
+            blocked.transaction is not None
+        ):  # an XA transaction of another connection, which remains open
+            blocked.transaction.set_rollback_only(error)
+
+
+class FlowControlledSend:
+    """A send that waits for space. Its transaction cannot end before it is admitted."""
+
+    def __init__(
+        self, destination: BaseDestination, exchange: ProducerExchange, reference: MessageReference
+    ) -> None:
+        self.completion = Completion()
+        self.withdraw: Callable[[], None] | None = None
+        self.timer: _wakeup.BackgroundTask | None = None
+        self._destination = destination
+        self._exchange = exchange
+        self._context = exchange.context
+        self._producer = exchange.outer or exchange
+        self._producer.blocked_sends += 1
+        self._reference = reference
+        self.message = reference.message
+        self.is_admitted = False
+        self._since = _clock.now()
+        self.transaction: Transaction | None = exchange.transaction
+
+    def wait_for(self, full: MemoryUsage | DiskUsage) -> None:
+        """Wait until there is space in `full`."""
+        if isinstance(full, DiskUsage):
+            mark = self._destination.policy.store_usage_high_water_mark
+            self.withdraw = full.wait(self.admit, mark)
+        else:
+            self.withdraw = full.wait(self.admit)
+
+    async def fail_after(self, seconds: float, error: Exception) -> None:
+        """Fail with `error` after `seconds`."""
+        await _clock.sleep(seconds)
+        self.timer = None
+        self.abort(error)
+
+    def abort(self, error: Exception) -> None:
+        """Stop waiting, and fail with `error`."""
+        self._stop_waiting()
+        self._fail(error)
+
+    def transaction_rolled_back(self) -> None:
+        """Stop waiting, because of a rollback. A required response is an error response."""
+        self._stop_waiting()
+        error = JMSException("Send transaction completed while waiting for space")
+        self.completion.complete(error if self.message.response_required else None)
+
+    def _stop_waiting(self) -> None:
+        if self.withdraw is not None:
+            self.withdraw()
+        self._unregister()
+
+    def _fail(self, error: Exception) -> None:
+        self.completion.complete(error)
+        if self.transaction is not None:
+            self.transaction.pending_failed(self, error)
+
+    def _unregister(self) -> None:
+        if self._context.blocked_sends.pop(self, self) is None:
+            statistics = self._destination.statistics
+            waited = (_clock.now() - self._since) * 1000
+            statistics.blocked_time += waited
+            self._producer.blocked_time += waited
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def admit(self) -> None:
+        """Accept the message, because there is space; if another usage is full, wait for that."""
+        full = self._destination.full_usage(self._reference)
+        if full is not None and not self._destination.disposed:
+            self.wait_for(full)
+            return
+        self._unregister()
+        try:
+            stored = self._accept()
+        except Exception as error:
+            self._fail(error)
+            return
+        self.is_admitted = True
+        stored.then(lambda done: self.completion.complete(done.error))
+        if self.transaction is not None:
+            self.transaction.pending_finished(self)
+
+    def _accept(self) -> Completion:
+        destination, reference = self._destination, self._reference
+        if destination.disposed:
+            raise ResourceAllocationException(
+                f"{destination} was removed while a send waited for space",
+                hint="send again: the destination is created again",
+            )
+        if reference.is_expired():
+            destination.expired(self._context, reference, None)
+            return reference.dead_letter
+        return destination.accept(self._exchange, reference)

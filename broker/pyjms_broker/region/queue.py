@@ -1,0 +1,709 @@
+"""A queue, which handles messages from arrival to acknowledgement.
+
+`QueueContents` keeps the messages, in memory or paged out; `QueueDispatcher` dispatches them to
+consumers. The `owner` of a message is the consumer to which it is dispatched.
+(activemq-broker Q1 to Q4, Q22, Q29 to Q33; activemq-persistence K13, K14, S6)
+
+The messages of a queue, in memory or paged out to its store and the temp store.
+
+`references` are the messages in memory, in flight or waiting. Paged-out messages are counted by the
+cursor's sources and read page by page. For them, browsing and searching return new references,
+which are not added to `references`. (activemq-broker M8, Q31, Q32)
+
+The expiry scan of a queue, which removes expired messages that are not dispatched.
+
+(activemq-broker Q32)
+
+The interface of a range reader, which reads a queue by arrival numbers without consuming.
+
+It is implemented by `pyjms_broker.filters.ranges`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import MessageId
+from pyjms_broker.api.completion import COMPLETED, Completion, checked
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.message import (
+    NO_TRANSACTION,
+    MessageReference,
+    Position,
+    copy_command,
+)
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.cursor.memory import PendingCursor, pending_list
+from pyjms_broker.cursor.spilling import (
+    MOST_CACHED,
+    UNLIMITED,
+    MemorySource,
+    MessageSource,
+    PrioritizedSpillingCursor,
+    PrioritizedStoreSource,
+    SpillingCursor,
+    SpoolSource,
+    StoreSource,
+    never_short,
+)
+from pyjms_broker.policy.audit import MessageAudit
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.base_destination import ArrivalOrder, BaseDestination
+from pyjms_broker.region.bridge_filter import check_return
+from pyjms_broker.region.dead_letters import DeadLetterOrdering
+from pyjms_broker.region.queue_dispatcher import QueueDispatcher
+from pyjms_broker.region.queue_subscription import QueueSubscription
+from pyjms_broker.region.transaction_work import TransactedSend
+from pyjms_broker.store.api import MessageStore, OperationContext, StoredMessage, SubscriptionKey
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.services import RegionServices
+    from pyjms_broker.store.temp import SpooledMessage, TempStore
+
+__all__ = ["Queue", "QueueContents"]
+
+
+class QueueContents:
+    """The messages of one queue."""
+
+    def __init__(
+        self, queue: BaseDestination, store: MessageStore | None, temp_store: TempStore | None
+    ) -> None:
+        """Start with the store's messages; without a store all messages stay in memory."""
+        self.references: dict[MessageReference, None] = {}
+        self.excluded: set[Position] | None = None
+        """Positions that a prioritized source must not page in: those of `references` and of
+        `dead_letter_ordering`. None without priorities, where the last position that was read
+        is sufficient."""
+        self._queue = queue
+        self._store = store
+        self._store_source: StoreSource | None = None
+        self._unstored: SpoolSource | MemorySource | None = None
+        prioritized = queue.policy.prioritized_messages
+        if store is not None and prioritized:
+            self.excluded = set()
+        self.dead_letter_ordering = DeadLetterOrdering(self.excluded)
+        self.cursor: PendingCursor
+        if store is None:
+            self.cursor = pending_list(prioritized)
+        else:
+            self.cursor = self._make_cursor(store, temp_store, prioritized)
+
+    def _make_cursor(
+        self, store: MessageStore, temp_store: TempStore | None, prioritized: bool
+    ) -> PendingCursor:
+        queue = self._queue
+        recovered = store.message_count
+        queue.statistics.messages += recovered
+        if self.excluded is not None:
+            self._store_source = PrioritizedStoreSource(
+                store.next_messages, self._page_in, self.excluded, recovered
+            )
+        else:
+            self._store_source = StoreSource(
+                store.next_messages, self._page_in, recovered, self.dead_letter_ordering.positions
+            )
+        if temp_store is None:
+            self._unstored = MemorySource(prioritized)
+        else:
+            self._unstored = SpoolSource(
+                temp_store, str(queue), self._page_in_spooled, prioritized, self._on_lost
+            )
+        in_memory = queue.policy.pending_queue_policy == "vmQueueCursor"
+        cursor = (PrioritizedSpillingCursor if prioritized else SpillingCursor)(
+            str(queue),
+            self._source_of,
+            never_short if in_memory else queue.is_memory_short,
+            self._on_spilled,
+            queue.policy.max_page_size,
+            UNLIMITED if in_memory else MOST_CACHED,
+        )
+        cursor.add_source(self._store_source)
+        cursor.add_source(self._unstored)
+        if in_memory:
+            cursor.read_ahead(UNLIMITED)
+        return cursor
+
+    def _source_of(self, reference: MessageReference) -> MessageSource:
+        source = self._unstored if reference.position is None else self._store_source
+        assert source is not None, "only a spilling cursor needs a source"
+        return source
+
+    # into and out of memory
+    def add(self, reference: MessageReference) -> None:
+        """Add a message to those in memory; its size is already counted."""
+        self.references[reference] = None
+        ordering = self.dead_letter_ordering
+        if ordering.positions or self.excluded is not None:
+            ordering.entered_memory(reference.position)
+
+    def mark_visible(self, reference: MessageReference) -> None:
+        """Mark a message visible in the store: the queue counts it and has it in memory."""
+        if self._store is not None and self._store_source is not None and reference.position:
+            self._store.mark_visible(reference)
+            self._store_source.mark_visible(reference.position)
+
+    def remove(self, reference: MessageReference) -> None:
+        """Remove a message from memory; the caller subtracts its size."""
+        del self.references[reference]
+        if self.excluded is not None:
+            self.dead_letter_ordering.left_memory(reference.position)
+
+    def _on_lost(self, count: int) -> None:
+        self._queue.statistics.messages -= count
+
+    def _on_spilled(self, reference: MessageReference) -> None:
+        self.remove(reference)
+        self._queue.memory.decrease(reference.size)
+
+    def _page_in(self, stored: StoredMessage) -> MessageReference:
+        return self._add_paged_in(self._queue.reference_to(stored.message, stored.position))
+
+    def _page_in_spooled(self, spooled: SpooledMessage) -> MessageReference:
+        reference = self._queue.reference_to(spooled.message)
+        reference.redelivery_counter = spooled.redelivery_counter
+        return self._add_paged_in(reference)
+
+    def _add_paged_in(self, reference: MessageReference) -> MessageReference:
+        self._queue.memory.increase(reference.size)
+        self.add(reference)
+        return reference
+
+    # browsing and searching
+    def __iter__(self) -> Iterator[MessageReference]:
+        """Iterate over all messages, first those in memory; new ones may be missed."""
+        in_memory = tuple(self.references)
+        yield from in_memory
+        if self._store is not None and self._store_source is not None and len(self._store_source):
+            yield from self._browse_store(self._store, in_memory)
+        if isinstance(self._unstored, SpoolSource):
+            for _, spooled in self._unstored.browse(self._page_size):
+                yield self._queue.reference_to(spooled.message)
+
+    def _browse_store(
+        self, store: MessageStore, in_memory: tuple[MessageReference, ...]
+    ) -> Iterator[MessageReference]:
+        assert self._store_source is not None
+        after = self._store_source.first_after
+        skip = frozenset(self.dead_letter_ordering.positions)
+        if self.excluded is not None:
+            skip = skip.union(r.position for r in in_memory if r.position is not None)
+        while page := store.next_messages(after, self._page_size, skip):
+            for stored in page:
+                yield self._queue.reference_to(stored.message, stored.position)
+            after = page[-1].position
+
+    @property
+    def _page_size(self) -> int:
+        return self._queue.policy.max_page_size
+
+    def find(self, message_id: MessageId) -> MessageReference | None:
+        """Return the message with this id; None if there is none."""
+        for reference in self.references:
+            if reference.message_id == message_id:
+                return reference
+        if self._store is not None and self._store_source is not None and len(self._store_source):
+            stored = self._store.get_message(message_id)
+            if stored is not None and self._store_source.is_paged_out(stored.position):
+                return self._queue.reference_to(stored.message, stored.position)
+        if isinstance(self._unstored, SpoolSource):
+            for _, spooled in self._unstored.browse(self._page_size):
+                if spooled.message.message_id == message_id:
+                    return self._queue.reference_to(spooled.message)
+        return None
+
+    # paged-out messages
+    def in_memory(self, reference: MessageReference) -> MessageReference | None:
+        """Return the reference in memory to the same message; None if it is not in memory."""
+        if reference in self.references:
+            return reference
+        position, message_id = reference.position, reference.message_id
+        return next(
+            (r for r in self.references if r.message_id == message_id and r.position == position),
+            None,
+        )
+
+    def first_paged_out(self, limit: int) -> list[MessageReference]:
+        """Return new references to the first `limit` paged-out messages without removing them."""
+        found = self.first_stored(limit)
+        if isinstance(self._unstored, SpoolSource):
+            spooled = islice(self._unstored.browse(limit), limit - len(found))
+            found += [self._queue.reference_to(each.message) for _, each in spooled]
+        return found
+
+    def first_stored(self, limit: int) -> list[MessageReference]:
+        """Return new references to the first `limit` messages that only the store has."""
+        page = [] if self._store_source is None else self._store_source.first_paged_out(limit)
+        return [self._queue.reference_to(stored.message, stored.position) for stored in page]
+
+    def pop_spooled(self, limit: int) -> list[MessageReference]:
+        """Remove and return the first `limit` messages in the temp store."""
+        if not isinstance(self._unstored, SpoolSource):
+            return []
+        removed = self._unstored.pop(limit)
+        if isinstance(self.cursor, SpillingCursor):
+            self.cursor.end_spilling_if_empty()
+        return [self._queue.reference_to(spooled.message) for spooled in removed]
+
+    def move_spooled(self, accept: Callable[[MessageReference], None], page_size: int) -> None:
+        """Pass each message of the temp store to `accept`, then remove it from the temp store.
+
+        An exception of `accept` is propagated: that message and those behind it stay.
+        """
+        if not isinstance(self._unstored, SpoolSource):
+            return
+        for spool, spooled in self._unstored.browse(page_size):
+            reference = self._queue.reference_to(spooled.message)
+            reference.redelivery_counter = spooled.redelivery_counter
+            accept(reference)
+            if spool.remove(spooled):
+                self._queue.statistics.messages -= 1
+        if isinstance(self.cursor, SpillingCursor):
+            self.cursor.end_spilling_if_empty()
+
+    def may_be_paged_out(self, reference: MessageReference) -> bool:
+        """Return whether the message may be among the paged-out ones.
+
+        The result is exact for a stored message; only `remove_paged_out` finds a spooled one.
+        """
+        source, position = self._store_source, reference.position
+        if position is None or source is None:
+            return source is not None
+        return len(source) > 0 and source.is_paged_out(position)
+
+    def remove_paged_out(self, reference: MessageReference) -> bool:
+        """Remove a paged-out message, except from the store; return whether it was there."""
+        return isinstance(self.cursor, SpillingCursor) and self.cursor.remove_paged_out(reference)
+
+    @property
+    def paged_out_count(self) -> int:
+        """Return the number of paged-out messages."""
+        return self.cursor.paged_out_count if isinstance(self.cursor, SpillingCursor) else 0
+
+
+def expire_waiting_messages(queue: Queue) -> None:
+    """Expire the expired among the first `max_expire_page_size` undispatched messages."""
+    page = queue.policy.max_expire_page_size
+    scanned = [reference for reference, _ in zip(queue.references, range(page), strict=False)]
+    for reference in scanned:
+        if (
+            reference.owner is None
+            and not reference.dropped
+            and not reference.acked
+            and _may_expire(queue, reference)
+        ):
+            queue.dispatcher.remove(reference)
+            queue.expire(reference)
+    for reference in queue.contents.first_paged_out(page - len(scanned)):
+        if _may_expire(queue, reference) and queue.contents.may_be_paged_out(reference):
+            queue.count_expired(reference)
+            queue.remove_paged_out(reference)
+    queue.dispatcher.iterate()
+
+
+def _may_expire(queue: Queue, reference: MessageReference) -> bool:
+    reader = queue.reader
+    return reference.is_expired() and not (reader is not None and reader.keeps(reference))
+
+
+class QueueReader(Protocol):
+    """Is notified by a queue of its messages, during a lease and afterwards. No call blocks."""
+
+    is_leased: bool
+    """Whether a lease is active, during which every message is stored, becomes visible only
+    once it is stored, and is removed only by the reader."""
+
+    def arrived(self, reference: MessageReference) -> None:
+        """Record a message that has become visible, in the order of the arrival numbers."""
+
+    def keeps(self, reference: MessageReference) -> bool:
+        """Return whether the message must not expire, because it may be read again."""
+
+    def may_purge(self) -> bool:
+        """Return whether all messages may be removed; then earlier ranges cannot be read again."""
+
+
+class Queue(BaseDestination):
+    """A queue of the broker, permanent or temporary."""
+
+    FIXED = (
+        "prioritized_messages",
+        "pending_queue_policy",
+        "strict_order_dispatch",
+        "use_consumer_priority",
+        "all_consumers_exclusive_by_default",
+        "message_group_map_factory_type",
+        "consumers_before_dispatch_starts",
+        "time_before_dispatch_starts",
+        "enable_audit",
+        "max_producers_to_audit",
+        "max_queue_audit_depth",
+    )
+
+    def __init__(
+        self,
+        broker: RegionServices,
+        destination: Destination,
+        policy: PolicyEntry,
+        store: MessageStore | None,
+    ) -> None:
+        """Create a queue with the messages of `store`, which is None for temporary queues."""
+        super().__init__(broker, destination, policy)
+        self.store = store
+        self._is_paged = store is not None and not broker.store_capabilities.is_volatile
+        self.contents = QueueContents(self, store if self._is_paged else None, broker.temp_store)
+        self.references = self.contents.references
+        """The messages in memory."""
+        self._tracks_positions = self.contents.excluded is not None
+        self.dispatcher = QueueDispatcher(self, policy, self.contents.cursor)
+        self._audit: MessageAudit | None = (
+            MessageAudit(policy.max_queue_audit_depth, policy.max_producers_to_audit)
+            if policy.enable_audit
+            else None
+        )
+        self._browsers: dict[Subscription, None] = {}
+        self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_queues
+        self._arrivals = ArrivalOrder(self._enqueue, self._discard)
+        self._unstored = self._arrivals.messages
+        """Messages that become visible only once they are stored, and those behind them."""
+        self.marks_redelivered = policy.persist_jms_redelivered and store is not None
+        self.needs_disk = self._is_paged
+        self.reader: QueueReader | None = None
+        """The range reader (`pyjms_broker.filters.ranges`) that has or had a lease of the queue."""
+
+    @property
+    def consumers(self) -> list[Subscription]:
+        return [*self.dispatcher.ring.candidates, *self._browsers]
+
+    def change_policy(self, policy: PolicyEntry) -> frozenset[str]:
+        kept = super().change_policy(policy)
+        self.dispatcher.change_policy(self.policy)
+        self.marks_redelivered = policy.persist_jms_redelivered and self.store is not None
+        return kept
+
+    def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
+        context, transaction = exchange.context, exchange.transaction
+        audit = self._audit
+        if audit is not None and audit.is_duplicate(reference.message_id):
+            check_return(self.broker.own_path, self.references, reference)
+            return COMPLETED
+        self.memory.increase(reference.size)
+        stored: Completion = COMPLETED
+        if is_leased := self.reader is not None and self.reader.is_leased:
+            reference.persistent = True
+        store = self.store if reference.persistent else None
+        if store is not None:
+            try:
+                stored = store.add_message(
+                    NO_TRANSACTION if transaction is None else OperationContext(transaction.xid),
+                    reference,
+                )
+                if stored is not COMPLETED:
+                    checked(stored, store, "add_message")
+            except Exception:
+                self._discard(reference)
+                raise
+        if transaction is not None:
+            transaction.add(TransactedSend(transaction, reference, self._committed, self._discard))
+            return stored
+        # messages numbered by the store wait for those with lower numbers
+        must_wait = stored is not COMPLETED and (
+            is_leased or self.running_commits or self._unstored
+        )
+        if store is not None and reference.position is None:
+            self._drop_duplicate(reference)
+        elif stored is COMPLETED and not self._unstored:
+            self._enqueue(reference)
+        elif stored is not COMPLETED and self._is_concurrent and not must_wait:
+            stored.then(lambda done: self._remove_if_unstored(context, reference, done))
+            self._enqueue(reference)
+        else:
+            if stored is not COMPLETED:
+                stored.then(lambda done: self.report_lost(context, reference, done))
+            self._arrivals.append(reference, stored)
+        return stored if reference.message.response_required else COMPLETED
+
+    def _remove_if_unstored(
+        self, context: ConnectionContext, reference: MessageReference, stored: Completion
+    ) -> None:
+        """Remove a message that could not be stored, unless it was already dispatched."""
+        if stored.error is None:
+            return
+        self.report_lost(context, reference, stored)
+        self.forget_duplicate(reference)
+        in_memory = None if reference.dropped else self.contents.in_memory(reference)
+        if in_memory is not None and in_memory.owner is None:
+            self.dispatcher.remove(in_memory)
+            self.drop(in_memory)
+
+    def _committed(self, reference: MessageReference) -> None:
+        if reference.position is None and reference.persistent and self.store is not None:
+            self._drop_duplicate(reference)
+        else:
+            self._enqueue(reference)
+
+    def _drop_duplicate(self, reference: MessageReference) -> None:
+        self.memory.decrease(reference.size)
+        check_return(self.broker.own_path, self.references, reference)
+        self.log_duplicate(reference)
+
+    def publish(self, reference: MessageReference) -> None:
+        self.memory.increase(reference.size)
+        self._enqueue(reference)
+
+    def _enqueue(self, reference: MessageReference) -> None:
+        if self.disposed:
+            self.memory.decrease(reference.size)
+            return
+        statistics = self.statistics
+        statistics.enqueues += 1
+        statistics.total_size += reference.size
+        if not statistics.min_size <= reference.size <= statistics.max_size:
+            statistics.new_extreme_size(reference.size)
+        statistics.messages += 1
+        if self._is_paged and reference.position is not None:
+            self.contents.mark_visible(reference)
+        if self._tracks_positions:
+            self.contents.add(reference)
+        else:
+            self.references[reference] = None
+        self.dispatcher.arrived(reference)
+        if self.reader is not None:
+            self.reader.arrived(reference)
+        if self.reports_arrivals:
+            self.report_delivered(reference)
+            if not self.consumers:
+                self.report_no_consumer(reference)
+        if self.watchers:
+            self.changed()
+
+    def _discard(self, reference: MessageReference, _error: Exception | None = None) -> None:
+        self.memory.decrease(reference.size)
+        self.forget_duplicate(reference)
+
+    def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
+        reference = self.reference_to(stored.message, stored.position)
+        self.contents.remove_paged_out(reference)
+        self.memory.increase(reference.size)
+        self.contents.add(reference)
+        reference.acked = True
+        return reference
+
+    def forget_hidden(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        self.drop(reference)
+
+    def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        reference.acked = False
+        if not reference.dropped:
+            self.contents.mark_visible(reference)
+            self.dispatcher.arrived(reference)
+
+    def count_dispatch(self, reference: MessageReference, owner: Subscription) -> None:
+        """Set the owner of the message, and count the message as dispatched."""
+        reference.owner = owner
+        self.statistics.dispatched += 1
+        self.statistics.inflight += 1
+
+    def mark_redelivered(self, reference: MessageReference) -> Completion:
+        """Record in the store, if necessary, that the message may have been delivered."""
+        is_marked = reference.position is None or reference.redelivery_counter
+        if self.store is None or not self.marks_redelivered or is_marked:
+            return COMPLETED
+        marked = copy_command(reference.message)
+        marked.redelivery_counter = 1
+        copy = self.reference_to(marked, reference.position)
+        return checked(self.store.update_message(copy), self.store, "update_message")
+
+    def store_acknowledgement(
+        self, context: OperationContext, reference: MessageReference, key: SubscriptionKey | None
+    ) -> Completion:
+        store = self.store
+        if store is None or not reference.persistent:
+            return COMPLETED
+        removed = store.remove_message(context, reference)
+        return removed if removed is COMPLETED else checked(removed, store, "remove_message")
+
+    def _dead_letter_ordering(self, key: SubscriptionKey | None) -> DeadLetterOrdering | None:
+        return None if self.store is None else self.contents.dead_letter_ordering
+
+    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.drop(reference)
+        if self.reports_consumed:
+            self.report_consumed(context, reference)
+
+    def drop(self, reference: MessageReference) -> None:
+        """Remove a message that was consumed, expired or removed from memory."""
+        if reference.dropped:
+            return
+        reference.dropped = True
+        statistics = self.statistics
+        if reference.owner is not None:
+            reference.owner = None
+            statistics.inflight -= 1
+        statistics.dequeues += 1
+        statistics.messages -= 1
+        if self._tracks_positions:
+            self.contents.remove(reference)
+        else:
+            del self.references[reference]
+        self.memory.decrease(reference.size)
+        if self.watchers:
+            self.changed()
+
+    def undo_consumed(self, reference: MessageReference) -> None:
+        if self.disposed or not reference.dropped:
+            return
+        reference.dropped = False
+        reference.redelivery_counter += 1
+        self.statistics.dequeues -= 1
+        self.statistics.messages += 1
+        self.memory.increase(reference.size)
+        self.contents.add(reference)
+        self.dispatcher.redeliver([reference], at_head=False)
+        if self.watchers:
+            self.changed()
+
+    def requeue(self, references: list[MessageReference]) -> None:
+        """Return messages of a consumer that left, to be dispatched before all others."""
+        returned = []
+        for reference in references:
+            if reference.dropped:
+                continue
+            if reference.owner is not None:
+                reference.owner = None
+                self.statistics.inflight -= 1
+            returned.append(reference)
+        if not returned or self.disposed:
+            return
+        first = next(iter(self.dispatcher.redelivered), None)
+        self.dispatcher.redeliver(
+            returned,
+            at_head=self.policy.strict_order_dispatch
+            and not len(self.dispatcher.ring)
+            and first is not None
+            and returned[-1].broker_sequence_id < first.broker_sequence_id,
+        )
+
+    def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
+        self.statistics.consumers += 1
+        if isinstance(subscription, QueueSubscription):
+            subscription.attach(self, self.dispatcher.add_consumer(subscription))
+            self.dispatcher.iterate()
+        else:
+            self._browsers[subscription] = None
+            subscription.destinations.append(self)
+
+    def _has_subscription(self, subscription: Subscription) -> bool:
+        return subscription in self.dispatcher.ring.candidates or subscription in self._browsers
+
+    def _detach(self, subscription: Subscription, last_delivered_sequence_id: int) -> None:
+        if isinstance(subscription, QueueSubscription):
+            self.dispatcher.remove_consumer(subscription)
+            subscription.detach(self, last_delivered_sequence_id)
+            self.dispatcher.iterate()
+        else:
+            self._browsers.pop(subscription, None)
+            subscription.destination_removed(self)
+
+    def messages(self) -> Iterator[MessageReference]:
+        for reference in self.contents:  # mypyc evaluates a generator expression eagerly
+            if not reference.acked:
+                yield reference
+
+    def get_message(self, message_id: MessageId) -> MessageReference | None:
+        """Return the message with this id; None if there is none."""
+        return self.contents.find(message_id)
+
+    def remove_message(self, context: ConnectionContext, reference: MessageReference) -> bool:
+        """Remove a message that is not dispatched; return whether it was removed.
+
+        Nothing is removed while the queue is leased to a range reader.
+        """
+        if self.reader is not None and self.reader.is_leased:
+            return False
+        return self.remove_for_reader(context, reference)
+
+    def remove_for_reader(self, context: ConnectionContext, reference: MessageReference) -> bool:
+        """Remove a message like `remove_message`, even while the queue is leased."""
+        in_memory = self.contents.in_memory(reference)
+        if in_memory is None:
+            return self.remove_paged_out(reference)
+        if in_memory.owner is not None or in_memory.acked:
+            return False
+        self.dispatcher.remove(in_memory)
+        self.store_dead_lettered(NO_TRANSACTION, in_memory, None)
+        self.drop(in_memory)
+        return True
+
+    def remove_paged_out(self, reference: MessageReference) -> bool:
+        """Remove a paged-out message; return whether it was there."""
+        if reference.dropped or not self.contents.may_be_paged_out(reference):
+            return False
+        is_dead_lettered = reference.dead_letter is not COMPLETED
+        if not is_dead_lettered:
+            self.store_acknowledgement(NO_TRANSACTION, reference, None)
+        removed = self.contents.remove_paged_out(reference) and self._count_removed(reference)
+        if is_dead_lettered:
+            self.store_dead_lettered(NO_TRANSACTION, reference, None)
+        return removed
+
+    def _count_removed(self, reference: MessageReference) -> bool:
+        reference.dropped = True
+        self.statistics.dequeues += 1
+        self.statistics.messages -= 1
+        if self.watchers:
+            self.changed()
+        return True
+
+    def purge(self, context: ConnectionContext) -> int:
+        """Remove all messages that are not dispatched; return their number."""
+        if self.reader is not None and not self.reader.may_purge():
+            return 0
+        removed = sum(self.remove_message(context, r) for r in tuple(self.references))
+        page = self.policy.max_page_size
+        while count := sum(map(self.remove_paged_out, self.contents.first_stored(page))):
+            removed += count
+        while spooled := self.contents.pop_spooled(page):
+            removed += sum(map(self._count_removed, spooled))
+        return removed
+
+    def expire(self, reference: MessageReference) -> None:
+        """Expire a message that is neither dispatched nor in a list of the dispatcher."""
+        self.count_expired(reference)
+        self.store_dead_lettered(NO_TRANSACTION, reference, None)
+        self.drop(reference)
+
+    def count_expired(self, reference: MessageReference) -> None:
+        """Count a message as expired and dead-letter it, without removing it from the store."""
+        self.expired(self.broker.context, reference, None)
+        self.forget_duplicate(reference)
+
+    def expire_messages(self) -> None:
+        """Expire the expired among the first `max_expire_page_size` messages."""
+        if not self.dispatcher.is_paused:
+            expire_waiting_messages(self)
+
+    def pause(self) -> None:
+        """Stop dispatching and expiry scans; messages are still accepted (activemq-broker Q22)."""
+        self.dispatcher.pause()
+
+    def resume(self) -> None:
+        """Resume dispatching and expiry scans."""
+        self.dispatcher.resume()
+
+    def stop(self) -> None:
+        self.dispatcher.stop()
+
+    def dispose(self, context: ConnectionContext) -> None:
+        self.disposed = True
+        self.dispatcher.stop()
+        for reference in tuple(self.references):
+            self.drop(reference)
+        self.statistics.messages -= self.contents.paged_out_count
+        self.contents.cursor.clear()
+        if self.store is not None:
+            self.store.remove_all_messages(NO_TRANSACTION)
+        self.memory.close()

@@ -1,1 +1,0 @@
-"""Queues: contents, dispatcher, consumers, browsers, message groups."""

@@ -1,1 +1,0 @@
-"""The common part of subscriptions: prefetch window, acknowledgements, redelivery marking."""

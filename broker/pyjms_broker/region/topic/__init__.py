@@ -1,1 +1,0 @@
-"""Topics, their subscriptions, and the backlog of durable subscriptions."""

@@ -1,1 +1,0 @@
-"""Detect changes of a running broker's configuration file, and apply them."""

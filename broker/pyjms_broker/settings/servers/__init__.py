@@ -1,1 +1,0 @@
-"""Connectors and the web server in broker.yaml."""

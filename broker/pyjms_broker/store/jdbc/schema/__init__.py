@@ -1,1 +1,0 @@
-"""The database schema: table definitions, statements, and column formats."""

@@ -1,1 +1,0 @@
-"""The sqlite3 database that holds the index on disk."""

@@ -1,0 +1,481 @@
+"""Background tasks of an open store: checkpoints, cleanups, and the check of its lock.
+
+    checkpoint   every `checkpoint_interval`, and as soon as 20,000 changes are in memory
+    cleanup      every `cleanup_interval`, when senders wait for store space
+                 (`reclaim_soon`), and with the last checkpoint (`cleanup_on_stop`)
+    lock         every `lock_keep_alive_period`
+
+A failed checkpoint is logged and retried. While checkpoints fail and more than 20,000 changes
+wait, the store is SUSPENDED; a damaged index makes it FAILED. (activemq-persistence K16, H2)
+
+Index checkpoints, which write the index changes in memory to the database.
+
+The order makes them safe. The changes up to the last appended record are collected on the loop;
+then the journal is synced; only then a worker thread writes the changes in one database
+transaction. The index on disk is therefore never ahead of the journal. A failed checkpoint is kept
+and written before the next one begins. (activemq-persistence K16)
+
+Deletion of journal segments that are no longer needed.
+
+Theory of operation
+-------------------
+
+The journal is never rewritten; space is reclaimed by deleting whole segments. A segment is needed
+if
+
+- it is current: the last one, or the last one that the index on disk covers;
+- it holds a message that has not been removed (`DestinationIndex.files` counts them);
+- it holds the record of a durable subscription;
+- it lies between the first and the last record of an open transaction; or
+- it refers to another needed segment (`SegmentReferences`): it removes or ends something that a
+  replay without it would restore. This is applied transitively.
+
+A cleanup has these steps:
+
+1. Reclaim the backlogs of deleted subscriptions, and write a checkpoint, so that the index on disk
+needs no old segment.
+2. Rewrite the records of idle subscriptions (nothing pending) at the end of the journal if only
+they keep the oldest segment.
+3. Determine the segments that are not needed. If there are none, as in some cleanups before,
+compact acknowledgements: `AckCompaction` frees one more segment.
+4. Rewrite the duplicate ids whose records are about to be deleted, and write a second, synced
+checkpoint: neither the journal nor the index may need the segments after a power failure.
+5. Delete the segments, oldest first: each one only after all segments to which it refers.
+(activemq-persistence K17, K18)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from typing import Final, NamedTuple
+
+import anyio
+import anyio.to_thread
+
+from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
+from pyjms.wire.kahadb.frames import from_kaha_destination
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.files import SharedFileLock
+from pyjms_broker.store.kahadb.ack_compaction import AckCompaction
+from pyjms_broker.store.kahadb.index import (
+    IndexCheckpoint,
+    StoreIndex,
+    SubscriptionIndex,
+    TopicIndex,
+)
+from pyjms_broker.store.kahadb.index.destination import DestinationIndex
+from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
+from pyjms_broker.store.kahadb.recovery import record_digest
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
+from pyjms_broker.store.periodic import run_logged
+
+__all__ = ["Checkpoint", "Cleanup", "Maintenance", "SegmentReport", "segment_reports"]
+
+logger = get_logger(__name__)
+
+
+class Checkpoint:
+    """Writes checkpoints, one at a time. Use it on the loop."""
+
+    def __init__(self, db: MessageDatabase) -> None:
+        self.db = db
+        self._lock = anyio.Lock()
+        self._pending: IndexCheckpoint | None = None
+        self._done = (-1, -1)
+
+    async def write(self, *, sync: bool = False) -> None:
+        """Write all changes so far; with `sync` they survive a power failure.
+
+        Raises:
+            OSError: the index cannot be written; the next call retries.
+            ResourceAllocationException: the journal has failed.
+        """
+        async with self._lock:
+            if self._pending is not None:
+                await self._write(self._pending, sync)
+            db = self.db
+            db.journal.write_late()
+            last = db.last
+            if last is None or (last <= self._done and not db.index.dirty and not sync):
+                return
+            if db.before_checkpoint is not None:
+                db.before_checkpoint()
+            digest = record_digest(db.journal.read_unchecked(last))
+            self._pending = db.index.begin_checkpoint(last, digest)
+            await self._write(self._pending, sync)
+            self._done = last
+
+    async def _write(self, checkpoint: IndexCheckpoint, sync: bool) -> None:
+        await wait_for(self.db.journal.barrier(sync=True))
+        with anyio.CancelScope(shield=True):  # a worker thread cannot be cancelled
+            index = self.db.index
+            await anyio.to_thread.run_sync(lambda: index.write_checkpoint(checkpoint, sync=sync))
+            index.complete_checkpoint(checkpoint)
+            self._pending = None
+
+    async def reclaim(self) -> None:
+        """Remove the backlogs of deleted subscriptions in increments."""
+        for topic in self.db.index.destinations():
+            while isinstance(topic, TopicIndex) and topic.is_reclaiming:
+                topic.reclaim()
+                await anyio.lowlevel.checkpoint()
+
+
+class SegmentKeeper(NamedTuple):
+    """A destination with messages in a segment.
+
+    Args:
+        messages: the number of messages.
+        oldest: the id of the first one; None if it is far behind the destination's first message.
+    """
+
+    destination: Destination
+    messages: int
+    oldest: str | None
+
+
+class SegmentReport(NamedTuple):
+    """The reasons for which a segment is kept; if all fields are empty it can be deleted."""
+
+    file_id: int
+    current: bool
+    """Whether it is being written, or the index on disk ends in it."""
+    messages: int
+    subscriptions: list[str]
+    transactions: bool
+    refers_to: list[int]
+    """The needed segments to which it refers, because it removes or ends something in them."""
+    keepers: Sequence[SegmentKeeper] = ()
+    """The destinations with the most messages in it; only for the oldest segments."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether it must not be deleted."""
+        return bool(
+            self.current
+            or self.messages
+            or self.subscriptions
+            or self.transactions
+            or self.refers_to
+        )
+
+
+def segment_reports(
+    index: StoreIndex,
+    segments: Iterable[int],
+    last: int,
+    open_files: Container[int],
+    *,
+    idle_subscriptions: bool = True,
+) -> list[SegmentReport]:
+    """Return for each segment the reasons for which it is kept.
+
+    `last` is the segment being written; `open_files` are those with records of open transactions.
+    """
+    messages = index.segments.message_counts()
+    subscriptions: dict[int, list[str]] = {}
+    for topic, subscription in _subscriptions(index):
+        if idle_subscriptions or subscription.pending_count:
+            name = f"{topic.destination.name}/{subscription.key}"
+            subscriptions.setdefault(subscription.file_id, []).append(name)
+    reports = [
+        SegmentReport(
+            file_id,
+            file_id >= last,
+            messages.get(file_id, 0),
+            subscriptions.get(file_id, []),
+            file_id in open_files,
+            [],
+        )
+        for file_id in segments
+    ]
+    kept = _with_referring(index, {r.file_id for r in reports if r.needed}, reports)
+    targets = index.segments.targets
+    return [r._replace(refers_to=sorted(targets(r.file_id) & kept)) for r in reports]
+
+
+def _with_referring(index: StoreIndex, kept: set[int], reports: list[SegmentReport]) -> set[int]:
+    """Add the segments that refer to kept ones, transitively."""
+    targets = index.segments.targets
+    rest = [r.file_id for r in reports if r.file_id not in kept]
+    while True:
+        more = {file_id for file_id in rest if not kept.isdisjoint(targets(file_id))}
+        if not more:
+            return kept
+        kept |= more
+        rest = [file_id for file_id in rest if file_id not in more]
+
+
+def _subscriptions(index: StoreIndex) -> list[tuple[TopicIndex, SubscriptionIndex]]:
+    return [
+        (topic, subscription)
+        for topic in index.destinations()
+        if isinstance(topic, TopicIndex)
+        for subscription in topic.subscriptions.values()
+    ]
+
+
+class Cleanup:
+    """Deletes segments that are no longer needed. Use it on the loop."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        transactions: KahaDBTransactionStore,
+        settings: KahaDBSettings,
+    ) -> None:
+        self._db = db = checkpoint.db
+        self._transactions = transactions
+        self._checkpoint = checkpoint
+        self._compaction = AckCompaction(db, settings)
+
+    async def run(self, *, is_space_wanted: bool = False) -> list[int]:
+        """Delete the segments that are not needed, and return their numbers.
+
+        If there are none, `is_space_wanted` makes it compact acknowledgements at once.
+
+        Raises:
+            OSError: the index cannot be written.
+            ResourceAllocationException: the journal has failed.
+        """
+        await self._checkpoint.reclaim()
+        await self._checkpoint.write(sync=True)
+        self._move_idle_subscriptions()
+        segments = [report.file_id for report in self.report() if not report.needed]
+        if not segments and self._compaction.is_due(is_space_wanted=is_space_wanted):
+            moved = await self._compaction.run(self._ack_only())
+            segments = [] if moved is None else [moved]
+        if segments:
+            self._rewrite_duplicate_ids(segments)
+            # make the rewritten records durable, and an index that needs none of the segments
+            await self._checkpoint.write(sync=True)
+            await self._delete(segments)
+        self._compaction.note(freed=bool(segments))
+        return segments
+
+    def report(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
+        """Return the reasons for which each segment is kept, oldest segment first."""
+        db = self._db
+        last = db.journal.written.file_id if db.last is None else db.last.file_id
+        return segment_reports(
+            db.index,
+            db.journal.segments(),
+            last,
+            self._transactions.open_segments(),
+            idle_subscriptions=idle_subscriptions,
+        )
+
+    def _ack_only(self) -> list[int]:
+        """Return the segments that are kept only by their references to others."""
+        return [
+            r.file_id
+            for r in self.report()
+            if r.refers_to and not (r.current or r.messages or r.subscriptions or r.transactions)
+        ]
+
+    def _move_idle_subscriptions(self) -> None:
+        """Rewrite the records of idle subscriptions if only they keep the oldest segment."""
+        free = [r.file_id for r in self.report(idle_subscriptions=False) if not r.needed]
+        if not free:
+            return
+        db = self._db
+        for topic, subscription in _subscriptions(db.index):
+            if subscription.file_id == free[0]:
+                info = subscription.info
+                command = KahaSubscriptionCommand(
+                    topic.destination, subscription.key, retroactive=False, subscription_info=info
+                )
+                location = db.append(encode_command(command), lazy=True)
+                db.updater.subscribe(topic, subscription.key, info, False, location)
+
+    def _rewrite_duplicate_ids(self, segments: list[int]) -> None:
+        for destination in self._db.index.destinations():
+            files = destination.duplicates.counts_by_segment().keys() & set(segments)
+            for file_id in sorted(files):
+                self._db.append_duplicate_ids(
+                    destination, destination.duplicates.recorded_in(file_id)
+                )
+
+    async def _delete(self, segments: list[int]) -> None:
+        await wait_for(self._db.journal.barrier(sync=True))
+        for file_id in segments:  # oldest first: each one after all segments to which it refers
+            await self._db.journal.delete(file_id)
+            self._db.index.segments.remove(file_id)
+        logger.debug("Deleted segments: %s", segments)
+
+
+# --- The destinations whose messages keep journal segments, and each one's oldest message.
+
+_SEGMENTS: Final = 50
+"""The number of segments examined: the oldest ones, which matter when a disk is full."""
+_DESTINATIONS: Final = 5
+"""The maximum number of destinations listed for each segment."""
+_EXAMINED: Final = 1000
+"""The number of a destination's messages searched for the oldest one in a segment."""
+
+
+def with_keepers(index: StoreIndex, reports: Iterable[SegmentReport]) -> list[SegmentReport]:
+    """Add to the reports of the oldest segments the destinations with the most messages."""
+    found = list(reports)
+    needed = [report.file_id for report in found if report.messages][:_SEGMENTS]
+    by_segment: dict[int, list[DestinationIndex]] = {file_id: [] for file_id in needed}
+    for destination in index.destinations():
+        for file_id in by_segment.keys() & destination.files.keys():
+            by_segment[file_id].append(destination)
+    firsts: dict[int, dict[int, str]] = {}
+    return [
+        report._replace(keepers=_keepers(report.file_id, by_segment[report.file_id], firsts))
+        if report.file_id in by_segment
+        else report
+        for report in found
+    ]
+
+
+def _keepers(
+    file_id: int, destinations: list[DestinationIndex], firsts: dict[int, dict[int, str]]
+) -> list[SegmentKeeper]:
+    destinations.sort(key=lambda each: (-each.files[file_id], each.destination.name))
+    keepers = []
+    for each in destinations[:_DESTINATIONS]:
+        if each.number not in firsts:
+            firsts[each.number] = _firsts(each)
+        name = from_kaha_destination(each.destination)
+        oldest = firsts[each.number].get(file_id)
+        keepers.append(SegmentKeeper(name, each.files[file_id], oldest))
+    return keepers
+
+
+def _firsts(destination: DestinationIndex) -> dict[int, str]:
+    """Return the first message in each segment, from the destination's first messages."""
+    found: dict[int, str] = {}
+    for entry in destination.page(None, _EXAMINED):
+        found.setdefault(entry.file_id, entry.message_id)
+    return found
+
+
+class Maintenance:
+    """The tasks of an open store."""
+
+    def __init__(
+        self,
+        db: MessageDatabase,
+        transactions: KahaDBTransactionStore,
+        settings: KahaDBSettings,
+        lock: SharedFileLock,
+        on_lock_lost: Callable[[], None],
+        on_index_error: Callable[[Exception | None], None],
+    ) -> None:
+        """Prepare the tasks.
+
+        `on_index_error` is called with the error that makes checkpoints fail, and with None when
+        they succeed again.
+        """
+        self._db = db
+        self._settings = settings
+        self._store_lock = lock
+        self._on_lock_lost = on_lock_lost
+        self._on_index_error = on_index_error
+        self._checkpoint = Checkpoint(db)
+        self._cleanup = Cleanup(self._checkpoint, transactions, settings)
+        self._cleaning = anyio.Lock()
+        self._tasks: list[BackgroundTask] = []
+        self._dirty = anyio.Event()
+        self._space_wanted = anyio.Event()
+
+    def start(self) -> None:
+        """Start the tasks. On the loop."""
+        settings = self._settings
+        self._db.on_dirty = self._request_checkpoint
+        self._spawn(self._checkpoint_when_dirty, "dirty")
+        if settings.checkpoint_interval:
+            self._spawn(self._checkpoint_periodically, "checkpoint")
+        if settings.cleanup_interval:
+            self._spawn(self._clean_up_periodically, "cleanup")
+        if settings.use_lock and settings.lock_keep_alive_period:
+            self._spawn(self._keep_alive, "lock")
+
+    async def stop(self) -> None:
+        """Stop the tasks and write the last checkpoint, with a cleanup if so configured."""
+        self._db.on_dirty = None
+        await end_tasks(*self._tasks)
+        journal = self._db.journal
+        journal.fail_fast()  # a full disk must not keep the store from stopping
+        if journal.state is not StoreState.FAILED:
+            with anyio.CancelScope(shield=True):
+                await self._attempt(
+                    self.clean_up if self._settings.cleanup_on_stop else self._checkpoint.write
+                )
+
+    async def clean_up(self) -> None:
+        """Write a checkpoint and delete segments that are no longer needed.
+
+        Raises:
+            OSError: the index cannot be written.
+            ResourceAllocationException: the journal has failed.
+        """
+        async with self._cleaning:
+            is_space_wanted = self._space_wanted.is_set()
+            if is_space_wanted:
+                self._space_wanted = anyio.Event()
+            await self._cleanup.run(is_space_wanted=is_space_wanted)
+
+    def reclaim_soon(self) -> None:
+        """Clean up soon, and compact acknowledgements if nothing else frees a segment.
+
+        Without a `cleanup_interval` it has no effect.
+        """
+        self._space_wanted.set()
+
+    def report(self) -> list[SegmentReport]:
+        """Return the reasons for which each segment is kept."""
+        return with_keepers(self._db.index, self._cleanup.report())
+
+    def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+        self._tasks.append(spawn(function, name=f"pyjms kahadb {name}"))
+
+    def _request_checkpoint(self) -> None:
+        self._dirty.set()
+
+    async def _checkpoint_when_dirty(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty = anyio.Event()
+            if not await self._attempt(self._checkpoint.write):
+                await _clock.sleep(self._settings.journal.resume_check_sleep_period)
+                self._dirty.set()
+
+    async def _checkpoint_periodically(self) -> None:
+        while True:
+            await _clock.sleep(self._settings.checkpoint_interval)
+            await self._attempt(self._checkpoint.write)
+
+    async def _clean_up_periodically(self) -> None:
+        while True:
+            with _clock.timeout(self._settings.cleanup_interval):
+                await self._space_wanted.wait()
+            await self._attempt(self.clean_up)
+
+    async def _keep_alive(self) -> None:
+        while self._store_lock.keep_alive():
+            await _clock.sleep(self._settings.lock_keep_alive_period)
+        logger.error("Lost the lock %s: another broker has taken it", self._store_lock.path)
+        self._on_lock_lost()
+
+    async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Run `work`; log a failure and return False."""
+        if self._db.journal.state is StoreState.FAILED:
+            return True
+        error = await run_logged(work, f"A checkpoint of {self._db.journal.directory}")
+        index = self._db.index
+        if index.damage is not None:
+            self._on_index_error(index.damage)
+        elif error is None or index.dirty >= DIRTY_LIMIT:
+            self._on_index_error(error)
+        return error is None

@@ -1,1 +1,0 @@
-"""Background work of an open store: checkpoints, cleanup, acknowledgement compaction."""

@@ -1,1 +1,0 @@
-"""The message stores of a KahaDB store: one for each queue and topic."""

@@ -1,0 +1,593 @@
+"""The open transactions of a KahaDB store, up to their commit or rollback.
+
+Theory of operation
+-------------------
+
+A transaction's operations are kept in memory (`OpenTransaction`) and appended to the journal,
+with the transaction's id in each record, at the latest by its prepare or commit:
+
+    open       4 MiB of messages          -> open, its operations so far are in the journal
+    open       prepare                    -> prepared: all operations and the prepare, synced
+    open       commit                     -> committed: all operations and the commit, synced
+    open       rollback                   -> removed; a rollback record only if it has records
+    prepared   commit, rollback           -> its record, synced
+    prepared   restart                    -> prepared and `recovered`
+    open       restart                    -> rolled back
+
+A commit thus costs one sync regardless of the number of messages, and a transaction that is rolled
+back early leaves nothing in the journal.
+
+Nothing is applied to the index before the commit record is appended. Then all operations are
+applied in the order of the calls, and the messages get their arrival numbers. Messages that a
+prepared transaction has acknowledged are hidden in the index until it ends.
+
+Duplicates are also detected at the end, by comparison with the messages stored at that time.
+Duplicate additions that are not in the journal yet are simply omitted. Those that are in the
+journal are listed in a trace record before the commit, so that a replay drops them as well. The
+trace record also has the number of messages in each segment, for a replay after some of these
+segments were deleted.
+
+`OpenTransaction.first` determines where a recovery must begin to read: a checkpoint stores the
+oldest one in the index. (activemq-persistence K13, K15, K22, S6)
+
+The operations of a transaction, which are applied at its commit.
+
+See `KahaDBTransactionStore` for when they are appended and applied. (activemq-persistence K15)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.commands import KahaDestination
+from pyjms.wire.kahadb.frames import decode_subscription_info, from_kaha_destination
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, TransactionId, XATransactionId
+from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.message import Position, StoredMessage, SubscriptionKey
+from pyjms_broker.store.api import RecoveredTransaction
+from pyjms_broker.store.kahadb.index import DestinationIndex, TopicIndex
+from pyjms_broker.store.kahadb.message_database import IndexUpdater, MessageDatabase
+from pyjms_broker.store.kahadb.records import (
+    TRANSACTION,
+    MessageMetadata,
+    RecordFormat,
+    add_record,
+    destination_field,
+    remove_record,
+    trace_record,
+    transaction_field,
+)
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = [
+    "KahaDBTransactionStore",
+    "OpenTransaction",
+    "Operation",
+    "OperationKind",
+    "apply_operations",
+]
+
+
+class OperationKind(Enum):
+    """The kinds of operations."""
+
+    ADD = "add"
+    REMOVE = "remove"
+    ACKNOWLEDGE = "acknowledge"
+
+
+_ADD: Final = OperationKind.ADD
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Operation:
+    """One addition, removal or acknowledgement; `location` is None until it is journalled."""
+
+    kind: OperationKind
+    destination: KahaDestination
+    message_id: str
+    _: KW_ONLY
+    metadata: MessageMetadata | None = None
+    key: str | None = None
+    prioritized: bool = False
+    reference: MessageReference | None = None
+    location: Location | None = None
+    destination_removed: bool = field(default=False, init=False)
+    """Whether its destination was removed, so that the commit drops it."""
+    dropped: bool = field(default=False, init=False)
+    """Whether it has no effect: it is a duplicate, or its destination was removed."""
+
+    def encode(
+        self,
+        record_format: RecordFormat,
+        part: bytes,
+        transaction: bytes,
+        xid: XATransactionId | None,
+    ) -> bytes:
+        """Return its record's payload; with `xid`, including the MessageAck that ActiveMQ needs.
+
+        `part` and `transaction` are the encoded destination and transaction fields.
+        """
+        reference = self.reference
+        assert reference is not None, "only operations without a record are encoded"
+        if self.kind is _ADD:
+            message = reference.message
+            frame = record_format.message_frame(message)
+            reference.raw_is_numbered = True
+            return add_record(
+                part, self.message_id, frame, message.priority, self.prioritized, transaction
+            )
+        ack = None
+        if xid is not None:
+            where = reference.destination.destination
+            ack = record_format.prepared_ack(where, reference.message, xid)
+        return remove_record(part, self.message_id, self.key, transaction, ack)
+
+
+class OpenTransaction:
+    """A transaction that has not ended."""
+
+    __slots__ = ("counts", "files", "first", "journalled", "last", "operations", "prepared", "size")
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.journalled = 0
+        """The number of leading operations that have a record."""
+        self.size = 0
+        """The size of messages without a record, in bytes."""
+        self.files: set[int] = set()
+        """The segments that contain its records."""
+        self.first: Location | None = None
+        self.last: Location | None = None
+        self.prepared = False
+        self.counts: dict[str, list[list[int]]] = {}
+        """Message counts by destination and segment, from a trace record, for a replay."""
+
+    def note_record(self, location: Location) -> None:
+        """Add the location of one of its records."""
+        self.files.add(location.file_id)
+        if self.first is None:
+            self.first = location
+        self.last = location
+
+    def has_journalled(self, key: str) -> bool:
+        """Return whether one of its records concerns a destination."""
+        return any(each.destination.key == key for each in self.operations[: self.journalled])
+
+    def discard_destination(self, key: str, location: Location) -> None:
+        """Drop the operations on a destination that the record at `location` removed.
+
+        That record is kept as long as the records that it invalidates.
+        """
+        written, waiting = self.operations[: self.journalled], self.operations[self.journalled :]
+        if self.has_journalled(key):
+            self.note_record(location)
+            for operation in written:
+                operation.destination_removed |= operation.destination.key == key
+        waiting = [each for each in waiting if each.destination.key != key]
+        self.operations = written + waiting
+        self.size = sum([each.metadata.size for each in waiting if each.metadata is not None])
+
+
+def apply_operations(
+    updater: IndexUpdater, transaction: OpenTransaction, end: Location, *, hidden: bool
+) -> None:
+    """Apply a transaction's operations; its commit record is at `end`."""
+    updater.end_transaction(end, transaction.files)
+    numbers = _Numbers(updater, transaction.counts)
+    destinations: dict[tuple[int, bool], DestinationIndex] = {}
+    for operation in transaction.operations:
+        if not operation.dropped:
+            where = (id(operation.destination), operation.prioritized)
+            destination = destinations.get(where)
+            if destination is None:
+                destination = _destination(updater, operation)
+                if destination is None:
+                    continue
+                destinations[where] = destination
+            _apply(updater, operation, destination, numbers, hidden)
+    numbers.finish()
+
+
+def _destination(updater: IndexUpdater, operation: Operation) -> DestinationIndex | None:
+    """Return the index of an operation's destination; only additions create one."""
+    if operation.kind is _ADD:
+        return updater.index.destination(operation.destination, operation.prioritized)
+    return updater.index.lookup(operation.destination)
+
+
+def _apply(
+    updater: IndexUpdater,
+    operation: Operation,
+    destination: DestinationIndex,
+    numbers: _Numbers,
+    hidden: bool,
+) -> None:
+    location = operation.location
+    assert location is not None, "an operation has a record before it is applied"
+    if operation.kind is _ADD:
+        metadata = operation.metadata
+        assert metadata is not None, "an addition has metadata"
+        arrival = numbers.next(destination, location[0])
+        entry = updater.add(destination, metadata, location, hidden=hidden, arrival=arrival)
+        if operation.reference is not None:
+            unneeded = Position(metadata.level, 0)
+            operation.reference.position = unneeded if entry is None else entry.position
+    elif operation.key is None:
+        reference = operation.reference
+        position = None if reference is None else reference.position
+        updater.remove(destination, operation.message_id, location, position)
+    else:
+        assert isinstance(destination, TopicIndex), "only topics have subscriptions"
+        known = destination.find(operation.message_id)
+        if known is not None:
+            updater.acknowledge(destination, operation.key, known, location)
+
+
+class _Numbers:
+    """The arrival numbers of a transaction, some of whose segments may have been deleted."""
+
+    def __init__(self, updater: IndexUpdater, counts: dict[str, list[list[int]]]) -> None:
+        self._starts: dict[tuple[str, int], int] = {}
+        self._ends: list[tuple[DestinationIndex, int]] = []
+        by_key = {d.key: d for d in updater.index.destinations()} if counts else {}
+        for key, files in counts.items():
+            destination = by_key.get(key)
+            if destination is None:
+                continue
+            number = destination.last_arrival + 1
+            for file_id, count in files:
+                self._starts[key, file_id] = number
+                number += count
+            self._ends.append((destination, number - 1))
+
+    def next(self, destination: DestinationIndex, file_id: int) -> int | None:
+        """Return the number of the next message from this segment; None: the next one in order."""
+        if not self._starts:
+            return None
+        key = (destination.key, file_id)
+        number = self._starts.get(key)
+        if number is not None:
+            self._starts[key] = number + 1
+        return number
+
+    def finish(self) -> None:
+        """Continue numbering behind the whole transaction."""
+        for destination, last in self._ends:
+            if last > destination.last_arrival:
+                destination.begin(destination.epoch, last)
+
+
+_SPILL: Final = 4 << 20
+"""The size of a transaction's messages, in bytes, above which they are journaled early."""
+
+
+class _DestinationIds:
+    """The ids that a transaction adds to one destination, for the detection of duplicates."""
+
+    __slots__ = ("duplicate_ids", "ids", "index", "is_unneeded")
+
+    def __init__(self, index: DestinationIndex | None) -> None:
+        self.index = index
+        self.ids: set[str] = set()
+        self.duplicate_ids: set[str | None] = set()
+        self.is_unneeded = isinstance(index, TopicIndex) and not index.subscriptions
+
+
+class KahaDBTransactionStore:
+    """The transaction store of an adapter. Use it on the loop."""
+
+    def __init__(self, db: MessageDatabase) -> None:
+        self._db = db
+        db.before_checkpoint = self._publish_oldest_record
+        self._open: dict[TransactionId, OpenTransaction] = {}
+        self._recovered: dict[TransactionId, OpenTransaction] = {}
+        self._positions: dict[tuple[Destination, str], Position] = {}
+        """Positions of the messages of committed, recovered transactions, until requested."""
+
+    # -- TransactionStore
+
+    def prepare(self, xid: TransactionId) -> Completion:
+        """Append all operations and the prepare record, synced."""
+        transaction = self._open.get(xid)
+        if transaction is None:
+            return COMPLETED
+        self._db.journal.write_late()
+        self._drop_duplicates(transaction)
+        self._journal(xid, transaction)
+        waiter = Completion()
+        transaction.note_record(self._db.append(self._db.format.prepare(xid), waiter, sync=True))
+        transaction.prepared = True
+        self.hide(transaction)
+        return waiter
+
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
+        """Append the remaining operations and the commit record, synced; set the positions."""
+        transaction = self._open.pop(xid, None)
+        is_recovered = self._recovered.pop(xid, None) is not None
+        if transaction is None:
+            return COMPLETED
+        db = self._db
+        db.journal.write_late()
+        self._drop_duplicates(transaction)
+        self._journal(xid, transaction)
+        if not transaction.files:
+            return db.journal.barrier()  # all were duplicates: wait until the originals are durable
+        self._make_destinations(transaction)
+        self._append_transaction_trace(xid, transaction)
+        waiter = Completion()
+        end = db.append(db.format.commit(xid), waiter, sync=True)
+        if transaction.prepared:
+            self._unhide(transaction)
+        apply_operations(db.updater, transaction, end, hidden=True)
+        if transaction.files != {end.file_id}:
+            # The segments of its additions, with the numbers, may be deleted before this one.
+            db.append_arrivals(_added_to(db, transaction))
+        if is_recovered:
+            self._note_positions(transaction)
+        return waiter
+
+    def rollback(self, xid: TransactionId) -> Completion:
+        """Drop the transaction; append a record only if the journal has operations of it."""
+        transaction = self._open.pop(xid, None)
+        self._recovered.pop(xid, None)
+        if transaction is None or not transaction.files:
+            return COMPLETED
+        db = self._db
+        waiter = Completion() if transaction.prepared else COMPLETED
+        end = db.append(
+            db.format.rollback(xid),
+            waiter,
+            sync=transaction.prepared,
+            lazy=not transaction.prepared,
+        )
+        db.updater.end_transaction(end, transaction.files)
+        if transaction.prepared:
+            self._unhide(transaction)
+        return waiter
+
+    def recovered(self) -> list[RecoveredTransaction]:
+        """Return the prepared transactions found at the start. Blocks on reads."""
+        return [
+            self._describe(xid, transaction)
+            for xid, transaction in self._recovered.items()
+            if isinstance(xid, XATransactionId)
+        ]
+
+    def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
+        """See TransactionStore."""
+        return self._positions.pop((destination, str(message_id)), None)
+
+    def _note_positions(self, transaction: OpenTransaction) -> None:
+        """Store the positions of its messages; dropped messages have none."""
+        for operation in transaction.operations:
+            metadata, where = operation.metadata, operation.destination
+            if metadata is None or operation.dropped:
+                continue
+            index = self._db.index.lookup(where)
+            entry = None if index is None else index.find(metadata.message_id)
+            position = Position(metadata.level, 0) if entry is None else entry.position
+            self._positions[from_kaha_destination(where), metadata.message_id] = position
+
+    # -- for the store
+
+    def add(self, xid: TransactionId, operation: Operation) -> None:
+        """Add an operation to the transaction `xid`."""
+        transaction = self._open.get(xid)
+        if transaction is None:
+            transaction = self._open[xid] = OpenTransaction()
+        transaction.operations.append(operation)
+        if operation.metadata is not None:
+            transaction.size += operation.metadata.size
+            if transaction.size > _SPILL:
+                self._journal(xid, transaction)
+
+    def discard_destination(self, destination: KahaDestination, location: Location) -> None:
+        """Drop the operations on a destination that the record at `location` removed."""
+        for transaction in self._open.values():
+            transaction.discard_destination(destination.key, location)
+
+    def has_journalled(self, destination: KahaDestination) -> bool:
+        """Return whether the journal has operations of an open transaction on a destination."""
+        return any(each.has_journalled(destination.key) for each in self._open.values())
+
+    def recover(self, found: dict[TransactionId, OpenTransaction]) -> None:
+        """Take over recovered transactions: keep prepared ones, roll back the others.
+
+        (activemq-persistence K22)
+        """
+        for xid, transaction in found.items():
+            self._open[xid] = transaction
+            if transaction.prepared:
+                self._recovered[xid] = transaction
+                self.hide(transaction)
+        for xid in [xid for xid in found if xid not in self._recovered]:
+            self.rollback(xid)
+
+    def open_segments(self) -> set[int]:
+        """Return the segments from the first to the last record of each open transaction.
+
+        (activemq-persistence K17)
+        """
+        files: set[int] = set()
+        for transaction in self._open.values():
+            if transaction.first is not None and transaction.last is not None:
+                files.update(range(transaction.first.file_id, transaction.last.file_id + 1))
+        return files
+
+    def hide(self, transaction: OpenTransaction) -> None:
+        """Hide the messages that a prepared transaction has acknowledged."""
+        self._change_acknowledged(transaction, DestinationIndex.hide, TopicIndex.hide_from)
+
+    def _unhide(self, transaction: OpenTransaction) -> None:
+        self._change_acknowledged(
+            transaction, DestinationIndex.mark_visible, TopicIndex.mark_visible_to
+        )
+
+    def _change_acknowledged(
+        self,
+        transaction: OpenTransaction,
+        change: Callable[[DestinationIndex, Position], object],
+        change_for: Callable[[TopicIndex, str, Position], object],
+    ) -> None:
+        """Change the messages that a transaction has acknowledged, for a queue or a subscriber."""
+        for index, position, key in self._acknowledged(transaction):
+            if key is None:
+                change(index, position)
+            elif isinstance(index, TopicIndex):
+                change_for(index, key, position)
+
+    def _acknowledged(
+        self, transaction: OpenTransaction
+    ) -> Iterable[tuple[DestinationIndex, Position, str | None]]:
+        for operation in transaction.operations:
+            if operation.kind is not OperationKind.ADD and not operation.destination_removed:
+                index = self._db.index.lookup(operation.destination)
+                entry = None if index is None else index.find(operation.message_id)
+                if index is not None and entry is not None:
+                    yield index, entry.position, operation.key
+
+    def _journal(self, xid: TransactionId, transaction: OpenTransaction) -> None:
+        operations = transaction.operations
+        if transaction.journalled == len(operations):
+            return
+        db = self._db
+        inside = transaction_field(xid)
+        branch = xid if isinstance(xid, XATransactionId) else None
+        parts: dict[int, bytes] = {}
+        for operation in operations[transaction.journalled :]:
+            where = operation.destination
+            part = parts.get(id(where))
+            if part is None:
+                part = parts[id(where)] = destination_field(where)
+            payload = operation.encode(db.format, part, inside, branch)
+            operation.location = location = db.append(payload, lazy=True)
+            transaction.note_record(location)
+        transaction.journalled = len(operations)
+        transaction.size = 0
+
+    def _drop_duplicates(self, transaction: OpenTransaction) -> None:
+        """Drop duplicates and additions that no subscription needs."""
+        by_object: dict[int, _DestinationIds] = {}
+        by_key: dict[str, _DestinationIds] = {}
+        kept: list[Operation] = []
+        for number, operation in enumerate(transaction.operations):
+            if operation.kind is _ADD:
+                where = operation.destination
+                ids = by_object.get(id(where))
+                if ids is None:
+                    ids = by_key.get(where.key) or _DestinationIds(self._db.index.lookup(where))
+                    by_object[id(where)] = by_key[where.key] = ids
+                operation.dropped = operation.destination_removed or self._is_duplicate(
+                    operation, ids
+                )
+                if number >= transaction.journalled:
+                    if operation.dropped:
+                        continue
+                    if ids.is_unneeded:
+                        _unneeded(operation)
+                        continue
+            else:
+                operation.dropped = operation.destination_removed
+            kept.append(operation)
+        transaction.operations = kept
+
+    def _is_duplicate(self, operation: Operation, ids: _DestinationIds) -> bool:
+        metadata = operation.metadata
+        assert metadata is not None, "an addition has metadata"
+        message_id, duplicate_id = metadata.message_id, metadata.duplicate_id
+        if message_id in ids.ids or duplicate_id in ids.duplicate_ids:
+            return True
+        if ids.index is not None and self._db.updater.is_duplicate(ids.index, metadata):
+            return True
+        ids.ids.add(message_id)
+        if duplicate_id is not None:
+            ids.duplicate_ids.add(duplicate_id)
+        return False
+
+    def _make_destinations(self, transaction: OpenTransaction) -> None:
+        made = set()
+        for operation in transaction.operations:
+            if operation.kind is _ADD and not operation.dropped:
+                where = (id(operation.destination), operation.prioritized)
+                if where not in made:
+                    made.add(where)
+                    self._db.destination(operation.destination, operation.prioritized)
+
+    def _append_transaction_trace(self, xid: TransactionId, transaction: OpenTransaction) -> None:
+        """Append the data that other records lack: dropped additions, and counts by segment."""
+        operations = transaction.operations
+        dropped = [[*each.location] for each in operations if each.dropped and each.location]
+        if not dropped and len(transaction.files) == 1:
+            return
+        counts: dict[str, dict[int, int]] = {}
+        for operation in operations:
+            location = operation.location
+            if operation.kind is _ADD and not operation.dropped and location is not None:
+                files = counts.setdefault(operation.destination.key, {})
+                files[location.file_id] = files.get(location.file_id, 0) + 1
+        if not dropped and all(len(files) < 2 for files in counts.values()):
+            return
+        rows = {key: [[f, n] for f, n in files.items()] for key, files in counts.items()}
+        trace = trace_record(TRANSACTION, [str(xid), dropped, rows])
+        location = self._db.append(trace, lazy=True)
+        self._db.updater.end_transaction(location, transaction.files)
+        transaction.note_record(location)
+
+    def _publish_oldest_record(self) -> None:
+        """Store the location from which a recovery must read in the index."""
+        first = [t.first for t in self._open.values() if t.first is not None]
+        self._db.index.open_transactions = min(first, default=None)
+
+    def _describe(self, xid: XATransactionId, transaction: OpenTransaction) -> RecoveredTransaction:
+        db = self._db
+        added: list[tuple[Destination, ActiveMQMessage]] = []
+        removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]] = []
+        for operation in transaction.operations:
+            if operation.kind is OperationKind.ADD and not operation.destination_removed:
+                assert operation.location is not None, "a recovered operation has a record"
+                message = db.read_or_quarantine(
+                    operation.destination, operation.message_id, operation.location
+                )
+                if message is not None:
+                    added.append((from_kaha_destination(operation.destination), message))
+        for index, position, key in self._acknowledged(transaction):
+            entry = index.get(position)
+            for stored in [] if entry is None else db.read_entries(index, [entry]):
+                subscriber = None if key is None else self._subscription(index, key)
+                removed.append((from_kaha_destination(index.destination), subscriber, stored))
+        return RecoveredTransaction(xid, added, removed)
+
+    def _subscription(self, index: DestinationIndex, key: str) -> SubscriptionKey:
+        known = index.subscriptions.get(key) if isinstance(index, TopicIndex) else None
+        if known is not None:
+            info = decode_subscription_info(known.info, self._db.format.version)
+            return SubscriptionKey(info.client_id or "", info.subscription_name or "")
+        client_id, _, name = key.rpartition(":")
+        return SubscriptionKey(client_id, name)
+
+
+def _unneeded(operation: Operation) -> None:
+    """Set the position of a message that no durable subscription needs.
+
+    (activemq-persistence K11)
+    """
+    metadata, reference = operation.metadata, operation.reference
+    if metadata is not None and reference is not None:
+        reference.position = Position(metadata.level, 0)
+
+
+def _added_to(db: MessageDatabase, transaction: OpenTransaction) -> list[DestinationIndex]:
+    found = {
+        operation.destination: db.index.lookup(operation.destination)
+        for operation in transaction.operations
+        if operation.kind is OperationKind.ADD
+    }
+    return [index for index in found.values() if index is not None]

@@ -1,1 +1,0 @@
-"""Transactions of a KahaDB store, from their first operation to commit or rollback."""

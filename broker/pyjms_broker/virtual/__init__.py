@@ -1,1 +1,0 @@
-"""Virtual destinations: virtual topics, composite queues and topics, mirrored queues."""

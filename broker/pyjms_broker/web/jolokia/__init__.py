@@ -1,1 +1,0 @@
-"""Jolokia's protocol on the management model: `/api/jolokia`. (activemq-edges JX3)"""

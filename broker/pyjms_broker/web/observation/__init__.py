@@ -1,1 +1,0 @@
-"""Monitoring of the broker: metrics and events."""

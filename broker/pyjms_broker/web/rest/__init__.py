@@ -1,1 +1,0 @@
-"""Messages over HTTP, like ActiveMQ's MessageServlet: `/api/message`. (activemq-edges W6, W7)"""

@@ -1,1 +1,0 @@
-"""Decorators and markers for handlers: their destinations, their parameters, their replies."""

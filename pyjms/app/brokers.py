@@ -1,0 +1,240 @@
+"""The factories of an application: listener container factories and connection factories.
+
+Keeps the embedded broker of an application running as long as the application.
+
+A broker that a `vm://` URL creates stops with its last connection, and loses the messages that it
+keeps in memory. An application may have no connections at times: while all its listeners are
+paused, or between two sends of a template without a cache. So it keeps one connection open for this
+purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from pyjms.client.factory import ConnectionFactory as FactoryConnectionFactory
+from pyjms.client.options import RedeliveryPolicy
+from pyjms.connection.pool import PooledConnectionFactory
+from pyjms.errors import ConfigurationException, nearest_name
+from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory, JmsListenerEndpoint
+from pyjms.listener.registry import JmsListenerEndpointRegistrar
+from pyjms.settings import PyjmsSettings
+
+__all__ = [
+    "ByBroker",
+    "ContainerFactories",
+    "EmbeddedBrokerHold",
+    "close_all",
+    "probed_factories",
+    "redelivery_policy_of",
+    "start_pools",
+    "unknown_broker",
+]
+
+# --- One object for each of the additional brokers (`brokers` in the settings), by name.
+
+T = TypeVar("T")
+
+
+class ByBroker(Mapping[str, T]):
+    """A mapping from the names of `brokers` to objects, each created when it is first requested.
+
+    So a broker whose settings are wrong affects only the objects that use that broker. Use it on
+    the loop, or before the loop runs.
+    """
+
+    def __init__(self, names: Iterable[str], create: Callable[[str], T]) -> None:
+        self._names = tuple(names)
+        self._create = create
+        self._created: dict[str, T] = {}
+
+    @property
+    def created(self) -> tuple[T, ...]:
+        """The objects that have been requested."""
+        return tuple(self._created.values())
+
+    def __getitem__(self, name: str) -> T:
+        """Return the object of this broker.
+
+        Raises:
+            KeyError: `brokers` has no such name.
+            ConfigurationException: the broker's settings cannot work.
+        """
+        if name not in self._created:
+            if name not in self._names:
+                raise KeyError(unknown_broker(name, self._names))
+            self._created[name] = self._create(name)
+        return self._created[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def unknown_broker(name: str, known: Iterable[str]) -> str:
+    """Return the text for a name that `brokers` does not have."""
+    known = tuple(known)
+    near = nearest_name(name, known)
+    hint = f"did you mean {near!r}?" if near else f"it has {', '.join(known) or 'none'}"
+    return f"`brokers` has no {name!r}; {hint}"
+
+
+_DEFAULT_FACTORY = "jms_listener_container_factory"
+
+
+class ContainerFactories:
+    """The container factory of each endpoint; a provider is called once for each endpoint."""
+
+    def __init__(self, container: Any, settings: PyjmsSettings) -> None:
+        self._container = container
+        self._settings = settings
+        self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
+        self._found: list[tuple[JmsListenerEndpoint, Any]] = []
+        self._used: dict[int, Any] = {}
+        self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
+        """The registrar, whose factory is the default of endpoints that name none."""
+
+    @property
+    def used(self) -> tuple[Any, ...]:
+        """The factories that have been used for containers."""
+        return tuple(self._used.values())
+
+    def start_again(self, registrar: JmsListenerEndpointRegistrar) -> None:
+        """Forget the factories of endpoints, which are then determined again."""
+        self._found.clear()
+        self.registrar = registrar
+
+    def put(self, endpoint: JmsListenerEndpoint, factory: Any) -> None:
+        """Set the factory of an endpoint."""
+        self._found.append((endpoint, factory))
+
+    def use(self, endpoint: JmsListenerEndpoint) -> Any:
+        """Return the factory of an endpoint, whose connections are closed by `close_all`."""
+        factory = self.of(endpoint)
+        self._used[id(factory)] = factory
+        return factory
+
+    def of(self, endpoint: JmsListenerEndpoint) -> Any:
+        """Return the factory of an endpoint.
+
+        Raises:
+            ConfigurationException: it names a factory that does not exist.
+        """
+        found = next((made for known, made in self._found if known is endpoint), None)
+        if found is None:
+            found = self._new(endpoint)
+            self._found.append((endpoint, found))
+        return found
+
+    def _new(self, endpoint: JmsListenerEndpoint) -> Any:
+        registrar = self.registrar
+        if endpoint.container_factory is None and registrar.container_factory is not None:
+            return registrar.container_factory
+        name = endpoint.container_factory or registrar.container_factory_name or _DEFAULT_FACTORY
+        if name in self._settings.brokers:
+            return self._of_broker(name)
+        provider = getattr(self._container, name, None)
+        if provider is None:
+            raise ConfigurationException(
+                f"Listener {endpoint.id or endpoint.destination!r}: there is no container factory "
+                f"{name!r}",
+                hint="add a provider of that name, or a broker of that name under `brokers`",
+            )
+        return provider()
+
+    def _of_broker(self, name: str) -> DefaultJmsListenerContainerFactory:
+        found = self._named.get(name)
+        if found is None:
+            default = self._container.jms_listener_container_factory()
+            pooled = self._settings.brokers[name].pool.enabled
+            kind = "connection_factories" if pooled else "native_connection_factories"
+            factory = getattr(self._container, kind)()[name]
+            found = DefaultJmsListenerContainerFactory(factory, **default.options)
+            self._named[name] = found
+        return found
+
+
+def _kept_factories(container: Any) -> list[Any]:
+    """Return the templates' connection factories; of additional brokers, only those in use."""
+    by_broker = container.connection_factories()
+    kept = by_broker.created if isinstance(by_broker, ByBroker) else by_broker.values()
+    return [*kept, container.connection_factory()]
+
+
+def redelivery_policy_of(container_factory: Any) -> RedeliveryPolicy:
+    """Return the default redelivery policy of a container factory's connections, pooled or not."""
+    factory = container_factory.connection_factory
+    native = getattr(factory, "target_connection_factory", factory)
+    policy: RedeliveryPolicy = getattr(native, "redelivery_policy", RedeliveryPolicy())
+    return policy
+
+
+def probed_factories(container: Any, settings: PyjmsSettings) -> dict[str, ConnectionFactory]:
+    """Return the templates' connection factories by broker, except those of embedded brokers."""
+    found: dict[str, ConnectionFactory] = {}
+    if not settings.activemq.is_embedded:
+        found["activemq"] = container.connection_factory()
+    by_broker = container.connection_factories()
+    for name, broker in settings.brokers.items():
+        if not broker.is_embedded:
+            found[name] = by_broker[name]
+    return found
+
+
+async def start_pools(container: Any) -> None:
+    """Allow the use of the pools, and open their first connections; failures are logged."""
+    for factory in _kept_factories(container):
+        if isinstance(factory, PooledConnectionFactory):
+            await factory.start()
+
+
+async def close_all(container: Any, further: Iterable[Any]) -> None:
+    """Close the connections kept by the container's connection factories and by `further` ones."""
+    for factory in (*further, *_kept_factories(container)):
+        destroy = getattr(factory, "destroy", None)
+        if destroy is not None:
+            await destroy()
+
+
+class EmbeddedBrokerHold:
+    """The connection that keeps the main broker of an application alive, if it is embedded."""
+
+    def __init__(self, container: Any) -> None:
+        self._container = container
+        self._connection: Any = None
+
+    async def begin(self) -> None:
+        """Create the broker, unless it runs, and stay connected; do nothing for other brokers.
+
+        Raises:
+            JMSException: the broker cannot be created.
+        """
+        native = self._container.native_connection_factory()
+        if self._connection is not None or type(native) is not FactoryConnectionFactory:
+            return
+        uri = native.uri
+        if uri.scheme != "vm" or uri.options.get("create") == "false":
+            return  # a broker of another process, or one that this process manages elsewhere
+        factory = FactoryConnectionFactory(
+            uri.with_secrets(), user_name=native.user_name, password=native.password
+        )
+        connection = await factory.create_connection()
+        try:
+            await connection.start()
+        except BaseException:
+            await connection.close()
+            raise
+        self._connection = connection
+
+    async def end(self) -> None:
+        """Close the connection. Idempotent."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()

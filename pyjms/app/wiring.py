@@ -1,0 +1,401 @@
+"""Wiring of marked functions: finds handlers and hooks, checks them, injects services.
+
+All problems of an application's handlers are found before anything starts and are reported
+together, in one ConfigurationException with a line for each problem.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, Unpack
+
+from pyjms.app import brokers as kept_connections
+from pyjms.app import endpoints as deliveries
+from pyjms.app.brokers import EmbeddedBrokerHold
+from pyjms.app.checks import (
+    add_container_problems,
+    add_repeated_ids,
+    add_settings_problems,
+    add_text_problems,
+    add_unknown_overrides,
+    check_reply_destination,
+    repeated_subscriptions,
+)
+from pyjms.app.container import Injection
+from pyjms.app.endpoints import HandlerProblems, Schedules, resolved_schedule
+from pyjms.app.factories import spread_attempts
+from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
+from pyjms.app.lifecycle import hook_kind
+from pyjms.app.targets import (
+    bound_to_instance,
+    configured_registrar,
+    functions,
+    hook_call,
+    is_work,
+    marked,
+    missing_instances,
+    nothing_to_run,
+    with_provided_instances,
+)
+from pyjms.configuration import Problems
+from pyjms.errors import ConfigurationException
+from pyjms.jms.api import ConnectionFactory
+from pyjms.jms.destination import Destination
+from pyjms.listener.annotation import JmsListenerMark, ListenerOptions, send_to_destination
+from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
+from pyjms.listener.handler import CallPlan
+from pyjms.listener.outages import Outages
+from pyjms.listener.properties import ErrorHandler
+from pyjms.listener.registry import (
+    JmsListenerEndpointRegistrar,
+    JmsListenerEndpointRegistry,
+    mark_of,
+)
+from pyjms.listener.reply import ReplySender
+from pyjms.runtime.logging import get_logger
+from pyjms.settings import PyjmsSettings
+from pyjms.support.converter import DefaultMessageConverter
+from pyjms.support.destination import SimpleDestinationResolver
+from pyjms.support.headers import SimpleJmsHeaderMapper
+from pyjms.template.template import JmsTemplate
+
+__all__ = ["Wiring"]
+
+logger: Final = get_logger(__name__)
+
+Hook = tuple[str, str, Callable[[], Any]]
+
+
+class Wiring:
+    """Turns an application's targets into endpoints, hooks and containers."""
+
+    def __init__(
+        self,
+        container: Any,
+        settings: PyjmsSettings,
+        interceptors: ApplicationInterceptors,
+        error_handler: ErrorHandler | None = None,
+    ) -> None:
+        self._container = container
+        self._settings = settings
+        self._interceptors = interceptors
+        self._error_handler = error_handler
+        self.outages: Outages = Outages(settings.lifecycle.startup_timeout)
+        """The outages of the listeners' brokers."""
+        self.schedules: Schedules = Schedules(
+            self.outages, settings.lifecycle.startup_timeout, self._template_for
+        )
+        """The jobs of @jms_scheduled."""
+        self._factories = kept_connections.ContainerFactories(container, settings)
+        self._hold = EmbeddedBrokerHold(container)
+        self._injection = Injection(container, settings)
+        self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
+        """The settings and endpoints of the configurers."""
+        self._is_partial = False
+        """Whether only checks that do not depend on the settings are made: they are not valid."""
+        self._read_headers = SimpleJmsHeaderMapper().to_headers
+
+    def check(self, targets: Iterable[object]) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
+        """Return the endpoints and the hooks, if they and the settings are valid.
+
+        Raises:
+            ConfigurationException: there are problems; a line for each.
+        """
+        targets = list(targets)
+        problems = Problems()
+        found = self.find(targets, problems)
+        problems.raise_all()
+        for hint in missing_instances(with_provided_instances(targets, self._container)):
+            logger.warning("%s", hint)
+        return found
+
+    def find(
+        self, targets: Iterable[object], problems: Problems
+    ) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
+        """Return the valid endpoints and hooks; add the problems of the others and the settings.
+
+        If the settings are not valid, checks that depend on them are skipped.
+        """
+        targets = list(targets)
+        add_settings_problems(self._container, self._settings, problems)
+        self._is_partial = self._settings.is_incomplete or bool(problems)
+        self._injection.is_partial = self._is_partial
+        if self._is_partial:
+            problems.unchecked.append(
+                "container factories, client ids and durable subscriptions of listeners, and "
+                "placeholders that are unknown: they depend on the settings"
+            )
+        endpoints: list[JmsListenerEndpoint] = []
+        hooks: list[Hook] = []
+        with problems.caught():
+            targets = with_provided_instances(targets, self._container)
+            endpoints = self._valid_endpoints(targets, problems)
+            hooks = self._valid_hooks(targets, problems)
+        return endpoints, hooks
+
+    def check_settings(self) -> None:
+        """Check the settings; raise one ConfigurationException that lists all problems."""
+        problems = Problems()
+        self.find_settings_problems(problems)
+        problems.raise_all()
+
+    def find_settings_problems(self, problems: Problems) -> None:
+        """Add all problems of the settings."""
+        add_settings_problems(self._container, self._settings, problems)
+
+    def require_work(self, targets: Iterable[object]) -> None:
+        """Refuse targets that have neither listeners nor hooks.
+
+        Raises:
+            ConfigurationException: they have none; the text says what was searched for.
+        """
+        targets = with_provided_instances(targets, self._container)
+        if not any(is_work(function) for function in functions(targets)):
+            raise nothing_to_run(targets)
+
+    def endpoints(self, targets: Iterable[object]) -> list[JmsListenerEndpoint]:
+        """Return the endpoints of all marks, with `listeners.<id>` of the YAML applied.
+
+        Raises:
+            ConfigurationException: handlers cannot work; a line for each.
+        """
+        problems = Problems()
+        targets = with_provided_instances(targets, self._container)
+        endpoints = self._valid_endpoints(targets, problems)
+        problems.raise_all()
+        return endpoints
+
+    def _valid_endpoints(
+        self, targets: Iterable[object], problems: Problems
+    ) -> list[JmsListenerEndpoint]:
+        endpoints: list[JmsListenerEndpoint] = []
+        ids: set[str] = set()
+        targets = list(targets)
+        self.registrar = configured_registrar(targets, self._injection, problems)
+        self._factories.start_again(self.registrar)
+        for handler, mark in (*marked(targets), *self.registrar.handlers):
+            found = HandlerProblems(handler, problems, is_partial=self._is_partial)
+            endpoint = None
+            with suppress(ConfigurationException):  # reported with the other texts
+                ids.add(self._settings.resolve_placeholders(mark.id or ""))
+            with found.caught():
+                endpoint = self._endpoint(handler, mark, found)
+            if endpoint is not None:
+                endpoints.append(endpoint)
+        for endpoint, factory in self.registrar.endpoints:
+            ids.add(endpoint.id)
+            endpoints.append(endpoint)
+            with problems.caught():
+                self._apply_settings(endpoint, factory, problems)
+        add_unknown_overrides(self._settings, ids, problems)
+        add_repeated_ids(endpoints, problems)
+        if not problems:
+            for line in repeated_subscriptions((e, self._factories.of(e)) for e in endpoints):
+                problems.add(ConfigurationException(line))
+        return endpoints
+
+    def _valid_hooks(self, targets: Iterable[object], problems: Problems) -> list[Hook]:
+        """Return the start-up and shutdown hooks: kind, name, function without arguments."""
+        hooks: list[Hook] = []
+        for function in functions(targets):
+            kind = hook_kind(function)
+            if kind is not None:
+                with HandlerProblems(function, problems, is_partial=self._is_partial).caught():
+                    call = hook_call(function, self._injection.injector(function))
+                    hooks.append((kind, function.__qualname__, call))
+        return hooks
+
+    def make_container(self, endpoint: JmsListenerEndpoint) -> AbstractMessageListenerContainer:
+        """Create the endpoint's container with the factory that it names."""
+        factory = self._factories.use(endpoint)
+        container: AbstractMessageListenerContainer = factory.create_listener_container(endpoint)
+        if container.error_handler is None:
+            container.error_handler = self._error_handler
+        if not isinstance(endpoint, MethodJmsListenerEndpoint):
+            container.interceptors = self._interceptors.chain_of(container)
+        self._interceptors.complete(container)
+        if isinstance(container, DefaultMessageListenerContainer):
+            container.outages = self.outages
+            spread_attempts(container)
+        return container
+
+    def _template_for(self, factory: ConnectionFactory) -> JmsTemplate:
+        """Return a copy of the application's template for another connection factory."""
+        template: JmsTemplate = copy.copy(self._container.jms_template())
+        template.connection_factory = factory
+        return template
+
+    def watch_virtual_topics(
+        self, containers: Callable[[], Iterable[AbstractMessageListenerContainer]]
+    ) -> None:
+        """Make the application's resolver warn if virtual topics are used as queues."""
+        resolver = self._container.destination_resolver()
+        if isinstance(resolver, SimpleDestinationResolver):
+            resolver.queues_of_listeners = lambda: {
+                container.bean_name or container.destination_description: (
+                    container.destination_description
+                )
+                for container in containers()
+                if not container.pub_sub_domain
+            }
+
+    async def start_pools(self) -> None:
+        """Allow the use of the pools, and open their first connections; failures are logged."""
+        self._interceptors.add_to_templates(self._container)
+        await self._hold.begin()
+        await kept_connections.start_pools(self._container)
+
+    async def close_factories(self) -> None:
+        """Close the connections kept by connection factories and container factories."""
+        await kept_connections.close_all(self._container, self._factories.used)
+        await self._hold.end()
+
+    def describe_brokers(self, containers: Iterable[AbstractMessageListenerContainer]) -> str:
+        """Return the URLs of the main broker and the containers' brokers, without credentials."""
+        main = self._container.native_connection_factory()
+        used = {self.outages.of(each.require_connection_factory()).broker for each in containers}
+        return ", ".join([str(main), *sorted(used - {self.outages.of(main).broker})])
+
+    def _endpoint(
+        self, handler: Callable[..., Any], mark: JmsListenerMark, found: HandlerProblems
+    ) -> JmsListenerEndpoint | None:
+        """Return a handler's endpoint; None if its texts cannot be resolved."""
+        resolve = self._settings.resolve_placeholders
+        size = deliveries.wanted_batch_size(mark, self._settings)
+        with found.caught():
+            self._plan(handler, None, size)
+        with found.caught():
+            deliveries.refuse_replies(handler, size)
+        with found.caught():
+            reply_destination = send_to_destination(handler)
+            if reply_destination is not None:
+                check_reply_destination(resolve(reply_destination), handler)
+        texts = found.resolved(mark, resolve)
+        if texts is None:
+            return None
+        endpoint = MethodJmsListenerEndpoint(
+            **texts,
+            durable=mark.durable,
+            prefetch=mark.prefetch,
+            batch_size=mark.batch_size,
+            batch_timeout=mark.batch_timeout,
+            retry=mark.retry,
+            unreadable_messages=mark.unreadable_messages,
+            auto_startup=mark.auto_startup,
+            handler=handler,
+            make_listener=self._listener,
+        )
+        own = self._settings.listeners.get(endpoint.id)
+        changes = {} if own is None else own.endpoint_settings()
+        interceptors = changes.pop("interceptors", mark.interceptors)
+        add_text_problems(endpoint, changes, found)
+        endpoint.override(**changes)
+        with found.caught(f"Listener {endpoint.id!r}: "):
+            endpoint.schedule = resolved_schedule(mark.schedule, own, resolve)
+        for name, provider in ({} if own is None else own.provided()).items():
+            with found.caught(f"Listener {endpoint.id!r}, {name}: "):
+                endpoint.provided[name] = self._injection.named(provider)
+        with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: "):
+            endpoint.interceptors = named_interceptors(interceptors or ())
+        if not self._is_partial:
+            factory = self._factories.of(endpoint)
+            with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: retry: "):
+                endpoint.retry = deliveries.wanted_retry(endpoint, factory, own, self._settings)
+            if own is not None and own.redelivery is not None:
+                endpoint.redelivery_policy = own.redelivery.apply(
+                    kept_connections.redelivery_policy_of(factory)
+                )
+            add_container_problems(endpoint, factory, found)
+        return endpoint
+
+    def _apply_settings(
+        self, endpoint: JmsListenerEndpoint, factory: Any | None, problems: Problems
+    ) -> None:
+        """Apply `listeners.<id>` to an endpoint that a configurer has added."""
+        own = self._settings.listeners.get(endpoint.id)
+        if own is not None:
+            changes = own.endpoint_settings()
+            endpoint.interceptors = named_interceptors(changes.pop("interceptors", ()))
+            endpoint.override(**changes)
+            for name, provider in own.provided().items():
+                endpoint.provided[name] = self._injection.named(provider)
+        if self._is_partial:
+            return
+        if factory is not None and (own is None or own.container_factory is None):
+            self._factories.put(endpoint, factory)
+        made = self._factories.of(endpoint)
+        endpoint.retry = deliveries.wanted_retry(endpoint, made, own, self._settings)
+        if own is not None and own.redelivery is not None:
+            endpoint.redelivery_policy = own.redelivery.apply(
+                kept_connections.redelivery_policy_of(made)
+            )
+        add_container_problems(
+            endpoint, made, HandlerProblems(endpoint.configure, problems, is_partial=False)
+        )
+
+    async def add_listener(
+        self,
+        handler: Callable[..., object],
+        *destinations: str | Destination,
+        **options: Unpack[ListenerOptions],
+    ) -> AbstractMessageListenerContainer:
+        """Add a listener for a handler as if it had a mark with these arguments, and start it.
+
+        Raises:
+            ConfigurationException: the handler cannot work.
+            IllegalStateException: the id is in use.
+        """
+        problems = Problems()
+        found = HandlerProblems(handler, problems, is_partial=False)
+        endpoint = None
+        with found.caught():
+            endpoint = self._endpoint(handler, mark_of(*destinations, **options), found)
+        problems.raise_all()
+        assert endpoint is not None
+        registry: JmsListenerEndpointRegistry = self._container.listener_registry()
+        return await registry.register_and_start(endpoint, self.make_container)
+
+    def _listener(
+        self, endpoint: MethodJmsListenerEndpoint, container: AbstractMessageListenerContainer
+    ) -> Callable[..., Any]:
+        converter = container.message_converter or self._container.message_converter()
+        destination = send_to_destination(endpoint.handler)
+        replies = ReplySender(
+            converter,
+            default_destination=(
+                None if destination is None else self._settings.resolve_placeholders(destination)
+            ),
+            pub_sub_domain=container.reply_pub_sub_domain,
+            qos=container.reply_qos_settings,
+            send_chain=self._interceptors.chain_of_replies(self._container),
+        )
+        size = container.batch_size
+        plan = self._plan(bound_to_instance(endpoint.handler), converter, size)
+        chain = self._interceptors.chain_of(container)
+        container.interceptors = ()  # the adapter calls them, around the handler
+        return deliveries.adapter_type(plan)(plan, replies, endpoint.id, chain)
+
+    def call_plan(self, endpoint: MethodJmsListenerEndpoint) -> CallPlan:
+        """Return the call plan of an endpoint's handler."""
+        return self._plan(endpoint.handler, None, endpoint.batch_size)
+
+    def _plan(self, handler: Callable[..., Any], converter: Any, size: int | None) -> CallPlan:
+        return deliveries.make_plan(
+            handler,
+            size,
+            converter=converter or self._converter(),
+            read_headers=self._read_headers,
+            injector=self._injection.injector(handler),
+            session_types=deliveries.session_types(handler),
+            resolvers=self.registrar.argument_resolvers,
+        )
+
+    def _converter(self) -> Any:
+        # in a partial check, the application's converter may be what cannot be created
+        return (
+            DefaultMessageConverter() if self._is_partial else self._container.message_converter()
+        )

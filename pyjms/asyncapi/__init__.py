@@ -1,1 +1,0 @@
-"""The AsyncAPI 3 document of an application, and its page. Guide: docs/asyncapi.md."""

@@ -1,1 +1,0 @@
-"""`pyjms send`, `receive` and `browse`: messages of any broker that supports OpenWire."""

@@ -1,1 +1,0 @@
-"""`pyjms run --workers N` and `--reload`: an application in supervised worker processes."""

@@ -1,0 +1,268 @@
+"""Redelivery by the client: messages that were rolled back are delivered again, or refused.
+
+As in ActiveMQ, redelivery is the client's task: it works with every broker, costs the broker
+nothing, and keeps the order of messages. The broker sees a REDELIVERED acknowledgement, which
+changes nothing there, and a POISON acknowledgement when the policy's maximum is exceeded; then
+its dead-letter strategy applies.
+
+Triggers: rollback of a transaction, `recover()`, closing a session with an open transaction, and
+a listener that raises in AUTO, DUPS_OK and INDIVIDUAL. In CLIENT and TRANSACTED sessions a
+listener that raises does not trigger it: the next message follows. (activemq-broker R2)
+
+One rollback, step by step:
+
+    1. All messages delivered and not settled leave the ledger, oldest first.
+    2. The redelivery counter of each is incremented, and the duplicate audit forgets it.
+    3. If the listener raised a PoisonMessageException: POISON for each such message.
+    4. If the counter is above the maximum: POISON for all others, end. (activemq-broker R4)
+    5. Otherwise REDELIVERED, except for the first redelivery, as in ActiveMQ.
+    6. The messages return to the front of the buffer in their old order, after a delay:
+
+        delay 0                 at once
+        blocking (default)      the consumer is paused, so nothing overtakes them
+        non_blocking            they wait in `waiting` while later messages are delivered
+
+The counter of a group of messages is that of the last one, as in ActiveMQ: they fail together. The
+delay follows the policy: first the initial delay, then fixed or exponential. (activemq-broker R1) A
+listener that raises Retry sets another delay for its message, which does not count in that series.
+
+The counters are not reported to the broker. When the consumer ends, the broker counts one failed
+delivery for every message up to the last one delivered, however often the client has tried, so
+`last_delivered_sequence_id` includes the messages that wait here. (activemq-broker R6)
+
+A transacted consumer also refuses a message whose counter exceeds the maximum on arrival, before
+any delivery: other consumers have failed to handle it. Messages that the broker redelivers on
+purpose (its redelivery plug-in) are exempt. (activemq-broker R5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from pyjms.client.acknowledgement import AckLedger
+from pyjms.client.interfaces import ClientSession
+from pyjms.client.messages import from_command
+from pyjms.client.options import RedeliveryPolicy
+from pyjms.errors import PoisonMessageException, Retry
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask
+from pyjms.runtime.logging import error_text, one_line, shortened
+from pyjms.wire.openwire.commands import ConsumerId, MessageDispatch, Throwable
+
+__all__ = ["Redeliverer", "is_poison"]
+
+_BROKER_DELAY = "redeliveryDelay"  # the broker's redelivery plug-in sets this property
+
+_LONGEST_TEXT: Final = 2048
+"""Maximum characters of an error's text in a dead letter."""
+
+
+class _Consumer(Protocol):
+    """The consumer as used by redelivery."""
+
+    session: ClientSession
+    consumer_id: ConsumerId
+    redelivery_policy: RedeliveryPolicy
+    is_closed: bool
+
+    @property
+    def ledger(self) -> AckLedger: ...
+    def forget(self, dispatch: MessageDispatch) -> None:
+        """Remove `dispatch` from the duplicate audit."""
+
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        """Return messages to the front of the buffer."""
+
+    def pause(self, paused: bool) -> None:
+        """Stop or resume delivery from the buffer."""
+
+
+class Redeliverer:
+    """The redelivery of one consumer."""
+
+    def __init__(self, consumer: _Consumer) -> None:
+        self._consumer = consumer
+        self._delay: float | None = None
+        self._timers: list[BackgroundTask] = []
+        self.waiting: list[MessageDispatch] = []
+        """Messages that wait outside the buffer (non_blocking_redelivery)."""
+
+    def roll_back(self) -> None:
+        """Count a failed delivery of all unsettled messages; redeliver or refuse them."""
+        consumer = self._consumer
+        for dispatch in consumer.ledger.pop_stale():
+            consumer.forget(dispatch)
+        copies = consumer.ledger.pop_copies()
+        self.redeliver(consumer.ledger.pop_delivered())
+        if copies:
+            consumer.requeue(copies)
+
+    def redeliver(self, unsettled: list[MessageDispatch]) -> None:
+        """Count a failed delivery of these messages, oldest first; redeliver or refuse them."""
+        consumer = self._consumer
+        for dispatch in unsettled:
+            dispatch.redelivery_counter += 1
+            consumer.forget(dispatch)
+        failed = [dispatch for dispatch in unsettled if not self._refuse_poison(dispatch)]
+        if not failed:
+            return
+        delay = _wanted_delay(failed)
+        cause = _pop_cause(failed)
+        redeliveries = failed[-1].redelivery_counter - 1
+        if consumer.redelivery_policy.is_exceeded(redeliveries + 1):
+            self._delay = None
+            when = f"after delivery {redeliveries + 1}"
+            self._poison(failed, _exceeded(consumer, redeliveries + 1, cause), when, cause)
+            return
+        if redeliveries > 0:
+            consumer.ledger.acknowledge_redelivered(failed)
+        if consumer.is_closed:
+            return
+        if delay is None:
+            previous = None if redeliveries == 0 else self._delay or 0.0
+            delay = self._delay = consumer.redelivery_policy.next_delay(previous)
+        self._redeliver(failed, delay)
+
+    def pop_waiting(self) -> list[MessageDispatch]:
+        """Return the messages that wait outside the buffer, and cancel their redelivery."""
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+    def is_exceeded(self, dispatch: MessageDispatch) -> bool:
+        """Return whether a transacted consumer refuses it on arrival. (activemq-broker R5)"""
+        consumer = self._consumer
+        policy = consumer.redelivery_policy
+        return (
+            consumer.session.transacted
+            and policy.pre_dispatch_check
+            and policy.is_exceeded(dispatch.redelivery_counter)
+            and not _is_delayed_by_broker(dispatch)
+        )
+
+    def refuse(self, dispatch: MessageDispatch) -> None:
+        """Refuse a message on arrival, because other consumers failed to handle it too often."""
+        when = f"before delivery {dispatch.redelivery_counter + 1}"
+        self._poison([dispatch], _exceeded_on_arrival(self._consumer, dispatch), when, None)
+
+    def close(self) -> None:
+        """Cancel all pending redeliveries."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _refuse_poison(self, dispatch: MessageDispatch) -> bool:
+        """Refuse a message at once if its listener requested that; return whether it did."""
+        if not is_poison(dispatch.rollback_cause):
+            return False
+        self._delay = None
+        cause = _pop_cause([dispatch])
+        assert cause is not None
+        self._poison([dispatch], cause, f"at delivery {dispatch.redelivery_counter}", cause)
+        return True
+
+    def _poison(
+        self, failed: list[MessageDispatch], refusal: Throwable, when: str, cause: Throwable | None
+    ) -> None:
+        for dispatch in failed:
+            command = dispatch.message
+            assert command is not None
+            assert dispatch.destination is not None
+            kept = "" if command.persistent else ", if the broker keeps non-persistent dead letters"
+            session = self._consumer.session
+            session.connection.refusals.report(
+                f"Message {command.message_id} of {dispatch.destination} is refused {when} and "
+                f"becomes a dead letter{kept}"
+                f"{'' if cause is None else f'. Cause: {one_line(_text_of(cause))}'}",
+                str(command.message_id),
+                dispatch.destination,
+                session.tasks.spawn,
+            )
+        self._consumer.ledger.acknowledge_poison(failed, refusal)
+
+    def _redeliver(self, failed: list[MessageDispatch], delay: float) -> None:
+        consumer = self._consumer
+        if delay <= 0:
+            consumer.requeue(failed)
+        elif consumer.session.connection.options.non_blocking_redelivery:
+            self.waiting.extend(failed)
+            self._later(self._requeue, failed, delay)
+        else:
+            self.close()
+            consumer.pause(True)
+            consumer.requeue(failed)
+            self._later(self._resume, delay)
+
+    def _later(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
+        self._timers = [timer for timer in self._timers if not timer.done]
+        self._timers.append(self._consumer.session.tasks.spawn(function, *args))
+
+    async def _resume(self, delay: float) -> None:
+        await _clock.sleep(delay)
+        self._consumer.pause(False)
+
+    async def _requeue(self, failed: list[MessageDispatch], delay: float) -> None:
+        await _clock.sleep(delay)
+        ready, waiting = set(map(id, failed)), self.waiting
+        self.waiting = [dispatch for dispatch in waiting if id(dispatch) not in ready]
+        self._consumer.requeue([dispatch for dispatch in waiting if id(dispatch) in ready])
+
+
+def _is_delayed_by_broker(dispatch: MessageDispatch) -> bool:
+    """Return whether the broker's redelivery plug-in sent it, so that its counter is exempt."""
+    assert dispatch.message is not None
+    return _BROKER_DELAY in from_command(dispatch.message).properties
+
+
+def _exceeded_on_arrival(consumer: _Consumer, dispatch: MessageDispatch) -> Throwable:
+    return Throwable(
+        "java.lang.Throwable",
+        f"Dispatch[{dispatch.redelivery_counter}] to {consumer.consumer_id}"
+        f" exceeds redelivery policy limit:{consumer.redelivery_policy}",
+    )
+
+
+def _exceeded(consumer: _Consumer, deliveries: int, cause: Throwable | None) -> Throwable:
+    return Throwable(
+        "java.lang.Throwable",
+        f"Delivery[{deliveries}] exceeds redelivery policy limit:{consumer.redelivery_policy},"
+        f" cause:{'null' if cause is None else _text_of(cause)}",
+        (),
+        cause,
+    )
+
+
+def _text_of(cause: Throwable) -> str:
+    return f"{cause.class_name}: {cause.message}" if cause.message else f"{cause.class_name}"
+
+
+def _wanted_delay(failed: list[MessageDispatch]) -> float | None:
+    """Return the longest delay that listeners requested for these messages; None: the policy's."""
+    causes = (dispatch.rollback_cause for dispatch in failed)
+    wanted = [c.delay for c in causes if isinstance(c, Retry) and c.delay is not None]
+    return max(wanted, default=None)
+
+
+def _pop_cause(failed: list[MessageDispatch]) -> Throwable | None:
+    """Return why the last message failed, and drop the errors of all messages."""
+    cause = None
+    for dispatch in failed:
+        error, dispatch.rollback_cause = dispatch.rollback_cause, None
+        if error is not None:
+            cause = _as_throwable(error)
+    return cause
+
+
+def is_poison(error: BaseException | None) -> bool:
+    """Return whether a listener's error makes its message a dead letter without redelivery."""
+    return isinstance(error, PoisonMessageException)
+
+
+def _as_throwable(error: BaseException) -> Throwable:
+    while isinstance(error, (PoisonMessageException, Retry)) and error.__cause__ is not None:
+        error = error.__cause__
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ != "builtins":
+        name = f"{kind.__module__}.{name}"
+    return Throwable(name, shortened(error_text(error), _LONGEST_TEXT))

@@ -1,0 +1,249 @@
+"""Encrypted values of configuration files: `ENC(...)`. (activemq-edges SE3)
+
+`pyjms broker encrypt` creates them: AES-256 in GCM mode, with a key that scrypt derives from the
+password. Values created by ActiveMQ's `activemq encrypt` (Jasypt: PBEWithMD5AndDES, and
+PBEWithHmacSHA256AndAES_256 with a random IV) can be decrypted as well. The password comes from the
+environment.
+
+Jasypt's encryption, compatible with ActiveMQ's `activemq encrypt` in both directions.
+
+PBEWithMD5AndDES is ActiveMQ's default. DES is weak; it is supported because brokers need it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import secrets
+import unicodedata
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final
+
+from pyjms.errors import ConfigurationException
+from pyjms.runtime.distribution import install_command
+
+__all__ = ["PASSWORD_VARIABLES", "Algorithm", "ciphers", "decrypted", "encrypted", "is_encrypted"]
+
+# --- The package cryptography, imported only when a value is encrypted or decrypted.
+
+
+class Ciphers:
+    """The imported classes of the package cryptography."""
+
+    def __init__(self) -> None:
+        # an optional dependency, and slow to import
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+        from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers import (  # noqa: PLC0415
+            Cipher,
+            aead,
+            algorithms,
+            modes,
+        )
+
+        self.InvalidTag = InvalidTag
+        self.TripleDES = TripleDES
+        self.Cipher: Any = Cipher
+        self.aead = aead
+        self.algorithms = algorithms
+        self.modes = modes
+
+
+@lru_cache(maxsize=1)
+def ciphers() -> Ciphers:
+    """Return the classes of the package cryptography.
+
+    Raises:
+        ConfigurationException: the package is not installed.
+    """
+    try:
+        return Ciphers()
+    except ImportError as error:
+        raise ConfigurationException(
+            "Encrypted values, ENC(...), need the package cryptography",
+            hint=install_command("encryption"),
+        ) from error
+
+
+# --- The names of the algorithms of Jasypt's encryption, for the command line.
+
+
+class Algorithm(StrEnum):
+    """An algorithm of `activemq encrypt`, by its name there."""
+
+    MD5_DES = "PBEWithMD5AndDES"
+    SHA256_AES = "PBEWithHmacSHA256AndAES_256"
+
+
+_ITERATIONS: Final = 1000
+"""Jasypt's default."""
+_DES_SALT: Final = 8
+_AES_SALT: Final = 16
+_AES_IV: Final = 16
+
+
+def jasypt_encrypted(text: str, password: str, algorithm: Algorithm) -> bytes:
+    """Return the concatenation of salt, IV (AES only) and ciphertext.
+
+    Raises:
+        ConfigurationException: the package cryptography is not installed.
+    """
+    if algorithm is Algorithm.MD5_DES:
+        head = secrets.token_bytes(_DES_SALT)
+        return head + _encrypted(text.encode(), 8, _des(password, head))
+    head = secrets.token_bytes(_AES_SALT + _AES_IV)
+    return head + _encrypted(text.encode(), 16, _aes(password, head))
+
+
+def jasypt_decrypted(data: bytes, password: str, algorithm: Algorithm) -> str | None:
+    """Return the text; None: the data was encrypted otherwise, or with another password.
+
+    Raises:
+        ConfigurationException: the package cryptography is not installed.
+    """
+    if algorithm is Algorithm.MD5_DES:
+        head, content = data[:_DES_SALT], data[_DES_SALT:]
+        return _decrypted(content, 8, lambda: _des(password, head))
+    head, content = data[: _AES_SALT + _AES_IV], data[_AES_SALT + _AES_IV :]
+    return _decrypted(content, 16, lambda: _aes(password, head))
+
+
+def _aes(password: str, head: bytes) -> Any:
+    """Return the AES cipher for Jasypt's RandomIvGenerator."""
+    modules = ciphers()
+    salt, iv = head[:_AES_SALT], head[_AES_SALT:]
+    key = hashlib.pbkdf2_hmac("sha256", _normalised(password), salt, _ITERATIONS, 32)
+    return modules.Cipher(modules.algorithms.AES(key), modules.modes.CBC(iv))
+
+
+def _des(password: str, salt: bytes) -> Any:
+    modules = ciphers()
+    digest = _normalised(password) + salt
+    for _ in range(_ITERATIONS):
+        digest = hashlib.md5(digest, usedforsecurity=False).digest()
+    key = digest[:8] * 3  # DES is triple DES with three times the same key
+    return modules.Cipher(modules.TripleDES(key), modules.modes.CBC(digest[8:]))
+
+
+def _encrypted(plain: bytes, block: int, cipher: Any) -> bytes:
+    padding = block - len(plain) % block
+    encryptor = cipher.encryptor()
+    return bytes(encryptor.update(plain + bytes([padding]) * padding) + encryptor.finalize())
+
+
+def _decrypted(content: bytes, block: int, cipher: Callable[[], Any]) -> str | None:
+    if not content or len(content) % block:
+        return None
+    decryptor = cipher().decryptor()
+    padded = decryptor.update(content) + decryptor.finalize()
+    padding = padded[-1]
+    if not 1 <= padding <= block or padded[-padding:] != bytes([padding]) * padding:
+        return None
+    try:
+        text = str(padded[:-padding], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
+
+
+def _normalised(password: str) -> bytes:
+    return unicodedata.normalize("NFC", password).encode()
+
+
+PASSWORD_VARIABLES: Final = ("PYJMS_ENCRYPTION_PASSWORD", "ACTIVEMQ_ENCRYPTION_PASSWORD")
+"""The environment variables for the password; the first one that is set is used."""
+_PREFIX: Final = "v1:"
+"""The prefix of our own format; values of Jasypt have no colon."""
+_SALT: Final = 16
+_NONCE: Final = 12
+_MAXIMUM: Final = 65_536
+"""The maximum number of characters of a value."""
+
+
+def is_encrypted(value: str) -> bool:
+    """Return whether a text is an encrypted value."""
+    return value.startswith("ENC(") and value.endswith(")")
+
+
+def encrypted(text: str, password: str, algorithm: Algorithm | None = None) -> str:
+    """Return `ENC(...)` of a text. Takes about 0.1 s.
+
+    Args:
+        text: the text to encrypt.
+        password: the password from which the key is derived.
+        algorithm: an algorithm of ActiveMQ, for its files; None: our own.
+
+    Raises:
+        ConfigurationException: the package cryptography is not installed.
+    """
+    if algorithm is not None:
+        return f"ENC({base64.b64encode(jasypt_encrypted(text, password, algorithm)).decode()})"
+    salt, nonce = secrets.token_bytes(_SALT), secrets.token_bytes(_NONCE)
+    cipher = ciphers().aead.AESGCM(_scrypt_key(password, salt))
+    data = salt + nonce + cipher.encrypt(nonce, text.encode(), None)
+    return f"ENC({_PREFIX}{base64.b64encode(data).decode()})"
+
+
+def decrypted(value: str, environ: Mapping[str, str], algorithm: Algorithm | None = None) -> str:
+    """Return the text of an encrypted value. Takes about 0.1 s; no error contains the text.
+
+    Args:
+        value: `ENC(...)`, or the text between the parentheses.
+        environ: the environment, with the password in one of PASSWORD_VARIABLES.
+        algorithm: the only algorithm of ActiveMQ to try; None: our own and all of ActiveMQ.
+
+    Raises:
+        ConfigurationException: the password is missing or wrong, or the package cryptography is not
+            installed.
+    """
+    password = next((environ[name] for name in PASSWORD_VARIABLES if environ.get(name)), None)
+    if password is None:
+        raise ConfigurationException(
+            "A value is encrypted, ENC(...), and there is no password to decrypt it",
+            hint=f"set the environment variable {PASSWORD_VARIABLES[0]}",
+        )
+    inner = value.removeprefix("ENC(").removesuffix(")")
+    if len(inner) > _MAXIMUM:
+        raise ConfigurationException(f"An encrypted value has more than {_MAXIMUM} characters")
+    try:
+        data = base64.b64decode(inner.removeprefix(_PREFIX), validate=True)
+    except binascii.Error:
+        raise ConfigurationException("An encrypted value, ENC(...), is damaged") from None
+    if inner.startswith(_PREFIX):
+        found = [_gcm(data, password)] if algorithm is None else []
+    else:
+        ways = (Algorithm.SHA256_AES, Algorithm.MD5_DES) if algorithm is None else (algorithm,)
+        found = [jasypt_decrypted(data, password, way) for way in ways]
+    for text in found:
+        if text is not None:
+            return text
+    raise ConfigurationException(
+        "An encrypted value, ENC(...), cannot be decrypted",
+        hint="the password is wrong, or the algorithm is not one of "
+        f"{' and '.join((algorithm,) if algorithm else Algorithm)}; "
+        "encrypt it again with pyjms broker encrypt",
+    )
+
+
+def _gcm(data: bytes, password: str) -> str | None:
+    if len(data) < _SALT + _NONCE:
+        return None
+    salt, nonce = data[:_SALT], data[_SALT : _SALT + _NONCE]
+    modules = ciphers()
+    try:
+        plain = modules.aead.AESGCM(_scrypt_key(password, salt)).decrypt(
+            nonce, data[_SALT + _NONCE :], None
+        )
+    except modules.InvalidTag:
+        return None
+    return bytes(plain).decode()
+
+
+@lru_cache(maxsize=64)
+def _scrypt_key(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(
+        password.encode(), salt=salt, n=1 << 15, r=8, p=1, maxmem=64 << 20, dklen=32
+    )

@@ -1,1 +1,0 @@
-"""The application container: the objects of an application, created from its settings."""

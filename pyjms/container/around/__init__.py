@@ -1,1 +1,0 @@
-"""Interceptors and instrumentation of an application, its embedded broker, and its health."""

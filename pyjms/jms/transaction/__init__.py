@@ -1,1 +1,0 @@
-"""Transactions beyond `commit` and `rollback`: XA, synchronizations, redelivery delays."""

@@ -1,0 +1,486 @@
+"""Execution of a batch: receive more messages, call the listener, send the dead letters.
+
+A batch is complete when it has `batch_size` messages, or when `batch_timeout` seconds have passed
+since its first message. With a timeout of 0, the default, it contains the messages that have
+arrived already: a single message is handled at once, and under load the batches become larger. A
+stop also completes the batch: its messages are handled, unlike a single message that arrives while
+the container stops.
+
+The batch is one delivery: its session's transaction is committed once, or rolled back as a whole.
+Rejected messages are sent to the dead-letter destination in that transaction (`dead_letters`).
+
+The call plan of a batch handler: arguments are resolved per message and collected in columns.
+
+A parameter of a batch handler is one of
+
+    list[Order], Batch[Order]           the payloads, each converted to Order
+    list[Message], list[TextMessage]    the messages
+    Annotated[list[str], Header(...)]   a header of each message; Annotated[list[dict], Headers()]
+    Batch, Batch[Order]                 the batch, to reject messages; also beside such a list
+    Session, Provide[...]               once for the batch, as in other handlers
+
+The lists are in the order of the messages and equally long: a message that cannot be converted to
+one of the arguments is in none of them. It is rejected, without an effect on the others. If no
+message remains, the handler is not called.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Protocol, TypeVar, cast, get_args, get_origin, overload
+
+from pyjms.errors import ConfigurationException, PoisonMessageException, UnreadableMessageException
+from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, parse_destination
+from pyjms.jms.message import Message
+from pyjms.listener.annotation import MISSING, Header, Headers
+from pyjms.listener.delivery import ACKNOWLEDGED_FOR_THE_LISTENER, Delivery, ListenerExecution
+from pyjms.listener.handler import (
+    CallPlan,
+    HandlerAdapter,
+    HandlerParameter,
+    read_parameters,
+    split_annotation,
+)
+from pyjms.listener.message_listener import ListenerCall
+from pyjms.listener.properties import ContainerProperties
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger, one_line
+from pyjms.support.retry import send_dead_letter
+from pyjms.template.interceptors import HandlerInvocation
+from pyjms.template.workers import Worker
+
+__all__ = [
+    "Batch",
+    "BatchDelivery",
+    "BatchExecution",
+    "BatchHandlerAdapter",
+    "BatchPlan",
+    "collect",
+]
+
+# --- The batch that is passed to a listener, and its rejected messages.
+
+T = TypeVar("T")
+
+
+class Batch(Sequence[T]):
+    """The messages that a batch listener handles in one transaction: a sequence of payloads.
+
+    A handler gets it as a parameter of type `Batch[Order]`, instead of or in addition to
+    `list[Order]`. A message listener (a container's `message_listener`) gets it with the messages
+    themselves as items. Use it only in the task or thread that handles the batch, until the handler
+    has returned; nothing here blocks.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        *,
+        refuses_unreadable: bool = True,
+        rejected: Mapping[int, BaseException] | None = None,
+    ) -> None:
+        """Make a batch whose items are the messages.
+
+        Args:
+            messages: what was received, oldest first.
+            refuses_unreadable: whether a message that cannot be converted to an argument is
+                rejected alone; otherwise it fails the batch.
+            rejected: the reasons of the messages that are rejected from the start, by position;
+                these messages are not among the items.
+        """
+        self.received: tuple[Message, ...] = tuple(messages)
+        """All messages of the transaction, also those that could not be read."""
+        self.refuses_unreadable = refuses_unreadable
+        self._rejections = dict(rejected or {})
+        self._positions = self._remaining()
+        self._items: Sequence[Any] = self.messages
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages of the items, in the same order."""
+        return tuple(self.received[position] for position in self._positions)
+
+    @property
+    def rejections(self) -> Mapping[int, BaseException]:
+        """The reasons of the rejected messages, by their positions in `received`."""
+        return self._rejections
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def reject(self, item: T | Message, reason: str | BaseException = "") -> None:
+        """Make the message of `item` a dead letter, in the transaction that commits the others.
+
+        Args:
+            item: one of the items, or its message. Of several equal items, the first that is not
+                rejected is meant.
+            reason: a text, or the exception that is the reason; the dead letter has it in its
+                properties.
+
+        Raises:
+            ValueError: it is not an item of this batch, or it is rejected already.
+        """
+        self.reject_at(self._index_of(item), reason)
+
+    def reject_at(self, index: int, reason: str | BaseException = "") -> None:
+        """Make the message of the item at `index` a dead letter, as `reject` does.
+
+        Raises:
+            IndexError: there is no such item.
+            ValueError: it is rejected already.
+        """
+        position = self._positions[index]
+        if position in self._rejections:
+            raise ValueError(f"Item {index} of the batch is rejected already")
+        if not isinstance(reason, BaseException):
+            reason = PoisonMessageException(reason or "rejected by the listener")
+        self._rejections[position] = reason
+
+    def fill(self, items: Sequence[T], unreadable: Mapping[int, BaseException]) -> None:
+        """Replace the items by the payloads of all readable messages; reject the unreadable ones.
+
+        Called by the code that converts the messages.
+        """
+        self._rejections.update(unreadable)
+        self._positions = self._remaining()
+        self._items = items
+
+    def _remaining(self) -> list[int]:
+        """Return the positions of the messages that are not rejected."""
+        return [n for n in range(len(self.received)) if n not in self._rejections]
+
+    def _index_of(self, item: object) -> int:
+        positions = self._positions
+        open_ones = [n for n, at in enumerate(positions) if at not in self._rejections]
+        for number in open_ones:
+            if self._items[number] is item or self.received[positions[number]] is item:
+                return number
+        for number in open_ones:
+            if self._items[number] == item:
+                return number
+        raise ValueError(
+            "The item to reject is not one of this batch, or it is rejected already: pass the item "
+            "itself, its message, or call reject_at with its index"
+        )
+
+    def __repr__(self) -> str:
+        rejected = f", {len(self._rejections)} rejected" if self._rejections else ""
+        return f"<Batch of {len(self.received)} messages{rejected}>"
+
+
+logger: Final = get_logger(__name__)
+
+_QUOTED: Final = 3
+"""The number of rejected messages that a log line names."""
+
+
+class _Invoker(Protocol):
+    """The part of an invoker that is needed to collect a batch."""
+
+    waiting: bool
+
+    def shield(self) -> AbstractContextManager[object]:
+        """Return a separate cancel scope, which a stop cancels to end the wait."""
+
+
+class BatchDelivery(Delivery):
+    """The messages of one batch; `message` is the last, which decides about their redelivery."""
+
+    is_accepted: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        batch: Batch[Message],
+        session: Session,
+        connection: Connection,
+        consumer: MessageConsumer,
+        worker: Worker,
+    ) -> None:
+        super().__init__(batch.received[-1], session, connection, consumer, worker)
+        self.batch = batch
+
+    @property
+    def subject(self) -> str:
+        """The messages, described for a log line."""
+        received = self.batch.received
+        first, last = received[0].message_id, received[-1].message_id
+        return f"batch of {len(received)} messages from {first} to {last}"
+
+
+async def collect(
+    invoker: _Invoker,
+    consumer: MessageConsumer,
+    first: Message,
+    properties: ContainerProperties,
+    reason_to_give_up: Callable[[Message, MessageConsumer], BaseException | None],
+) -> Batch[Message]:
+    """Return a batch that begins with `first`, a message that `consumer` has received.
+
+    A stop of the container ends the wait for more messages. Messages for which `reason_to_give_up`
+    returns a reason are rejected.
+    """
+    size, seconds = properties.batch_size or 1, properties.batch_timeout
+    deadline = _clock.now() + seconds
+    messages = [first]
+    given_up: dict[int, BaseException] = {}
+    with invoker.shield():
+        invoker.waiting = True
+        while len(messages) < size:
+            left = max(deadline - _clock.now(), 0.0) if seconds else 0.0
+            message = await consumer.receive(left)
+            if message is None:
+                break
+            reason = reason_to_give_up(message, consumer)
+            if reason is not None:
+                given_up[len(messages)] = reason
+            messages.append(message)
+    invoker.waiting = False
+    refuses = properties.unreadable_messages == "dead_letter"
+    return Batch(messages, refuses_unreadable=refuses, rejected=given_up)
+
+
+class BatchExecution(ListenerExecution):
+    """Executes the batches of one container."""
+
+    async def _call_listener(self, delivery: Delivery) -> None:
+        batch = _batch_of(delivery)
+        if delivery.session.acknowledge_mode not in ACKNOWLEDGED_FOR_THE_LISTENER:
+            for message in batch.received[:-1]:
+                delivery.let_worker_acknowledge(message)
+        await super()._call_listener(delivery)
+        if batch.rejections:
+            await self._send_dead_letters(delivery, batch)
+
+    def _invocation(self, call: ListenerCall, delivery: Delivery) -> HandlerInvocation:
+        invocation = super()._invocation(call, delivery)
+        invocation.messages = _batch_of(delivery).received
+        return invocation
+
+    def _argument(self, delivery: Delivery) -> Batch[Message]:
+        return _batch_of(delivery)
+
+    def _record(self, delivery: Delivery, error: Exception) -> None:
+        for message in _batch_of(delivery).received:
+            self._retries.record(delivery, error, message)
+
+    def reason_to_give_up(
+        self, message: Message, consumer: MessageConsumer
+    ) -> BaseException | None:
+        """Return None: messages to give up were already rejected when they were received."""
+        return None
+
+    async def _send_dead_letters(self, delivery: Delivery, batch: Batch[Message]) -> None:
+        name = self._properties.dead_letter or DEFAULT_DEAD_LETTER_QUEUE
+        destination = parse_destination(name)
+        for position, reason in sorted(batch.rejections.items()):
+            await send_dead_letter(delivery.session, destination, batch.received[position], reason)
+        _log_rejections(self._properties, batch, name)
+
+
+def _batch_of(delivery: Delivery) -> Batch[Message]:
+    assert isinstance(delivery, BatchDelivery)
+    return delivery.batch
+
+
+def _log_rejections(properties: ContainerProperties, batch: Batch[Message], name: str) -> None:
+    rejected: Sequence[tuple[int, BaseException]] = sorted(batch.rejections.items())
+    quoted = "; ".join(
+        f"{batch.received[position].message_id}: {type(reason).__name__}: {one_line(str(reason))}"
+        for position, reason in rejected[:_QUOTED]
+    )
+    more = len(rejected) - _QUOTED
+    logger.warning(
+        "Listener %s rejects %d of %d messages of a batch from %s; they become dead letters on %s. "
+        "%s%s",
+        properties.bean_name or properties.destination_description,
+        len(rejected),
+        len(batch.received),
+        properties.destination_description,
+        name,
+        quoted,
+        f"; and {more} more" if more > 0 else "",
+        extra={
+            "listener_id": properties.bean_name,
+            "destination": properties.destination_description,
+        },
+    )
+
+
+_COLUMNS: Final = (list, Batch)
+"""The types of a parameter that collects one value per message."""
+
+
+class BatchPlan(CallPlan):
+    """The plan by which a batch handler is called; its `call` takes a Batch instead of a message.
+
+    Raises:
+        ConfigurationException: a parameter cannot be supplied or must be a list, or the handler
+            has a result.
+    """
+
+    def __init__(self, handler: Callable[..., Any], **options: Any) -> None:
+        self._columns: dict[str, type] = {}
+        self._batches: set[str] = set()
+        super().__init__(handler, **options)
+        self._each = [name in self._columns for name in self._names]
+
+    def call(self, message: Any, session: Session | None) -> Any:
+        """Call the handler with a Batch; return None if none of its messages can be read.
+
+        Raises:
+            UnreadableMessageException: a message cannot be converted to a parameter, and unreadable
+                messages are not rejected alone.
+            ListenerExecutionFailedException: a parameter cannot be supplied now.
+            Exception: the handler's own.
+        """
+        batch = cast("Batch[Any]", message)
+        rows: list[list[object]] = []
+        unreadable: dict[int, BaseException] = {}
+        suppliers = [s for s, each in zip(self._suppliers, self._each, strict=True) if each]
+        for position, received in enumerate(batch.received):
+            if position in batch.rejections:
+                continue
+            try:
+                rows.append([supply(received, session) for supply in suppliers])
+            except Exception as error:
+                failure = self._not_invoked(error, received)
+                failure.__cause__ = error
+                is_refused = isinstance(failure, UnreadableMessageException)
+                if not is_refused or not batch.refuses_unreadable:
+                    raise failure from error
+                unreadable[position] = error
+        if not rows:
+            batch.fill([], unreadable)
+            return _nothing() if self.is_coroutine else None
+        return self._call_with(self._values(batch, rows, unreadable, session))
+
+    def _values(
+        self,
+        batch: Batch[Any],
+        rows: list[list[object]],
+        unreadable: Mapping[int, BaseException],
+        session: Session | None,
+    ) -> list[object]:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        names = [name for name in self._names if name in self._columns]
+        by_name = dict(zip(names, columns, strict=True))
+        items = by_name.get(self._items_of) if self._items_of else None
+        if items is None:
+            left_out = {*unreadable, *batch.rejections}
+            items = [m for n, m in enumerate(batch.received) if n not in left_out]
+        batch.fill(items, unreadable)
+        last = batch.received[-1]
+        values: list[object] = []
+        for name, supply in zip(self._names, self._suppliers, strict=True):
+            if name in self._columns:
+                values.append(batch if self._columns[name] is Batch else by_name[name])
+            elif name in self._batches:
+                values.append(batch)
+            else:
+                try:
+                    values.append(supply(last, session))
+                except Exception as error:
+                    raise self._not_invoked(error, last) from error.__cause__ or error
+        return values
+
+    def _read_parameters(self, handler: Callable[..., Any]) -> list[HandlerParameter]:
+        result = inspect.signature(handler).return_annotation
+        if result not in (None, "None", inspect.Signature.empty):
+            raise ConfigurationException(
+                f"Handler {self.name}: the result of a batch handler is not sent anywhere",
+                hint="annotate it with `-> None`, and send replies with a template",
+            )
+        found = [self._of_one(parameter) for parameter in read_parameters(handler, self.name)]
+        has_list = any(self._is_list_of_payloads(parameter) for parameter in found)
+        for parameter in found:
+            if has_list and self._columns.get(parameter.name) is Batch:
+                del self._columns[parameter.name]
+                self._batches.add(parameter.name)
+        return found
+
+    def _is_list_of_payloads(self, parameter: HandlerParameter) -> bool:
+        is_list = self._columns.get(parameter.name) is list
+        return is_list and not self._is_not_payload(parameter)
+
+    def _of_one(self, parameter: HandlerParameter) -> HandlerParameter:
+        """Return the parameter as it would be for a single message; note its column."""
+        hint, name = parameter.hint, parameter.name
+        if hint is Batch:
+            self._batches.add(name)
+            return parameter
+        marked = parameter.marker(Header) or parameter.marker(Headers)
+        if parameter.injection is not None or (
+            isinstance(hint, type) and hint in self._session_types
+        ):
+            return parameter
+        if parameter.keeps_default and marked is None and not _is_column(hint):
+            return parameter
+        if hint in (Any, object) and marked is None:
+            self._columns[name] = list
+            return replace(parameter, default=MISSING)
+        if not _is_column(hint):
+            raise self._not_a_list(parameter, marked)
+        kind = get_origin(hint) or hint
+        arguments = get_args(hint)
+        inner, further = split_annotation(arguments[0]) if arguments else (Any, ())
+        self._columns[name] = kind
+        markers = (*parameter.markers, *further)
+        return replace(parameter, hint=inner, markers=markers, default=MISSING)
+
+    def _not_a_list(self, parameter: HandlerParameter, marked: object) -> ConfigurationException:
+        shown = getattr(parameter.hint, "__name__", str(parameter.hint))
+        what = "header" if marked is not None else "payload"
+        return ConfigurationException(
+            f"Handler {self.name}: parameter {parameter.name!r} must be a list, as the listener "
+            f"has a batch_size: it gets the {what} of each message",
+            hint=f"write list[{shown}]",
+        )
+
+    def _is_not_payload(self, parameter: HandlerParameter) -> bool:
+        return parameter.name in self._batches or super()._is_not_payload(parameter)
+
+    def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Any:
+        if payload is not None:
+            self._items_of = payload.name
+        if parameter.name in self._batches:
+            return _no_value
+        return super()._supplier(parameter, payload)
+
+    _items_of = ""
+    """The parameter whose payloads become the batch's items; "": the messages are the items."""
+
+
+class BatchHandlerAdapter(HandlerAdapter):
+    """A listener, `async (batch, session)`, that calls the handler of a BatchPlan."""
+
+    def _invocation(self, message: Any, session: Session) -> HandlerInvocation:
+        batch = cast("Batch[Message]", message)
+        invocation = super()._invocation(batch.received[-1], session)
+        invocation.messages = batch.received
+        return invocation
+
+    async def _reply(self, result: object, message: Message, session: Session) -> None:
+        logger.debug("The result of batch listener %s is not sent anywhere", self.listener_id)
+
+
+def _is_column(hint: Any) -> bool:
+    return hint is list or get_origin(hint) in _COLUMNS
+
+
+def _no_value(_message: Message, _session: Session | None) -> object:
+    return None
+
+
+async def _nothing() -> None:
+    """Do nothing, in place of a coroutine handler that is not called."""

@@ -1,0 +1,195 @@
+"""The interface of both listener containers.
+
+A container belongs to the event loop on which it was initialised. Properties may be set at any
+time; a property that takes effect at once says so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.delivery import Delivery
+from pyjms.listener.life_cycle import ContainerState, LifeCycle
+from pyjms.listener.properties import ContainerProperties
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.forwarding import Computed
+
+__all__ = ["PATIENCE", "THREAD_JOIN", "AbstractMessageListenerContainer"]
+
+PATIENCE: Final = 1.0
+"""Seconds that a container waits for its listeners unless it is told otherwise."""
+THREAD_JOIN: Final = 1.0
+"""Seconds that a container waits for a consumer's thread that has nothing more to do."""
+
+
+class AbstractMessageListenerContainer(ContainerProperties, ABC):
+    """Receives messages and calls the listener. Spring: AbstractMessageListenerContainer."""
+
+    def __init__(self, connection_factory: ConnectionFactory | None) -> None:
+        super().__init__(connection_factory)
+        self._life_cycle = LifeCycle()
+        self._pause_ended: anyio.Event | None = None
+        self._lock = anyio.Lock()  # held to initialize, to start, and to close resources
+
+    state: Final = Computed[ContainerState](
+        attrgetter("_life_cycle.state"), "The state of the container in its life cycle."
+    )
+    is_active: Final = Computed[bool](
+        attrgetter("_life_cycle.active"), "Whether the container is initialised and not shut down."
+    )
+    is_running: Final = Computed[bool](
+        attrgetter("_life_cycle.running"), "Whether the container is started and not stopped."
+    )
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether `pause` was called, and neither `resume` nor `start` since."""
+        return self._pause_ended is not None and self._life_cycle.paused
+
+    @abstractmethod
+    def deliveries(self) -> list[Delivery]:
+        """Return the messages and batches that are being handled now."""
+
+    @property
+    @abstractmethod
+    def scheduled_consumer_count(self) -> int:
+        """The number of consumers: active, idle or paused."""
+
+    is_auto_startup: Final = Computed[bool](
+        attrgetter("auto_startup"),
+        "Whether an application or a registry starts this container by itself.",
+    )
+
+    is_recovering: Computed[bool] = Computed(
+        lambda _container: False, "Whether the connection is lost and not yet restored."
+    )
+
+    @property
+    @abstractmethod
+    def has_consumer(self) -> bool:
+        """Whether a consumer can receive; True if each receive creates its own."""
+
+    @property
+    @abstractmethod
+    def concurrency(self) -> str:
+        """The number of consumers as text: "5", or "3-5"."""
+
+    @concurrency.setter
+    @abstractmethod
+    def concurrency(self, value: str) -> None: ...
+
+    @property
+    @abstractmethod
+    def concurrent_consumers(self) -> int:
+        """The least number of consumers."""
+
+    @property
+    def max_concurrent_consumers(self) -> int:
+        """The largest number of consumers: `concurrent_consumers`, unless the container scales."""
+        return self.concurrent_consumers
+
+    @property
+    def shared_connection_enabled(self) -> bool:
+        """Whether the consumers share one connection: true, unless the container can do without."""
+        return True
+
+    @property
+    @abstractmethod
+    def is_registered_with_destination(self) -> bool:
+        """Whether at least one consumer exists that outlives a receive."""
+
+    @abstractmethod
+    async def initialize(self) -> None:
+        """Check the properties and prepare, without receiving. Idempotent.
+
+        Raises:
+            ValueError: a property is missing or contradicts others.
+        """
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Receive messages; initialises first if need be. Idempotent."""
+
+    async def wait_until_listening(self) -> None:
+        """Wait until a started container has a consumer, or keeps trying to reach the broker.
+
+        Returns at once if the container is not started, or if `start` itself creates the consumers.
+
+        Raises:
+            JMSException: its configuration cannot work, or its client id is in use.
+        """
+        await checkpoint()
+
+    @abstractmethod
+    async def stop(self, callback: Callable[[], None] | None = None) -> None:
+        """Stop receiving and return, without waiting for running listeners.
+
+        `callback` is called once no listener runs any more; at once if the container is
+        not running, or if another callback waits. A `start` before that discards it.
+        """
+
+    async def pause(self, timeout: float | None = None) -> bool:
+        """Stop receiving, and wait until the listeners in progress have ended normally.
+
+        Messages stay in the broker until `resume`. A container that does not run stays as it is.
+        Cancelling only ends the wait; the container stays paused.
+
+        Args:
+            timeout: seconds to wait; None waits for ever, 0 does not wait.
+
+        Returns:
+            Whether no listener is running any more.
+        """
+        ended = self._pause_ended
+        if ended is None or self.state is not ContainerState.STOPPING:
+            ended = self._pause_ended = anyio.Event()
+            await self.stop(ended.set)
+        with _clock.timeout(timeout):
+            await ended.wait()
+        return self.state not in {ContainerState.RUNNING, ContainerState.STOPPING}
+
+    async def resume(self) -> None:
+        """Receive again after `pause` or `stop`; return as soon as a consumer exists.
+
+        Raises:
+            JMSException: its configuration cannot work, or its client id is in use.
+        """
+        if self._pause_ended is not None:
+            self._pause_ended.set()  # because `start` discards the callback of `stop`
+            self._pause_ended = None
+        await self.start()
+        await self.wait_until_listening()
+
+    @abstractmethod
+    async def scale(self, lower: int, upper: int | None = None) -> None:
+        """Change the number of consumers, at once if the container is running.
+
+        Missing consumers are created. Consumers above the maximum end when the listener that they
+        are calling has returned, and their prefetched messages go to other consumers.
+
+        Args:
+            lower: the least number, 1 or more.
+            upper: the largest number; None: the same.
+
+        Raises:
+            ValueError: `lower` is under 1 or over `upper`, or the subscription allows one consumer.
+            JMSException: the container cannot create another consumer.
+        """
+
+    @abstractmethod
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Stop for good, wait for running listeners and close everything.
+
+        `timeout`: seconds that running listeners have to finish; each container says what None is.
+        """
+
+    async def destroy(self) -> None:
+        """Shut down. Spring: DisposableBean.destroy."""
+        await self.shutdown()

@@ -1,1 +1,0 @@
-"""Message listener containers; `default` explains how the modules of this package interact."""

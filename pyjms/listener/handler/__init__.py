@@ -1,1 +1,0 @@
-"""Calling a listener with a message: argument resolution, handler threads, replies."""

@@ -1,0 +1,428 @@
+"""Calls of idempotent handlers: claim the key, call the handler or skip, complete or release.
+
+The plan claims the key, in the handler's thread or on the loop, because the arguments are known
+only there. The adapter completes or releases the claim, on the loop: if the store requires it after
+the commit, by a synchronization of the session's transaction. `_claimed` passes the key from the
+plan to the adapter.
+
+The keys of idempotent handlers: from a header, a format string, or a function of the payload.
+
+A field in braces is the name of a header or property, or `payload`, followed by attributes and
+keys: `{payload.customer.id}`, `{payload[number]}`; for a dict, an attribute name is a key.
+"""
+
+from __future__ import annotations
+
+import inspect
+import string
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from enum import Enum
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+import anyio
+
+from pyjms.errors import (
+    ConfigurationException,
+    MessageConversionException,
+    Skip,
+    UnsupportedOperationException,
+)
+from pyjms.jms.api import Session
+from pyjms.jms.message import Message
+from pyjms.jms.synchronization import Synchronization
+from pyjms.listener.annotation import IdempotentMark
+from pyjms.listener.handler import CallPlan, HandlerAdapter, HandlerParameter
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.distribution import entry_points
+from pyjms.runtime.logging import get_logger
+from pyjms.template.workers import call_in_worker
+
+__all__ = [
+    "GROUP",
+    "AsyncIdempotencyStore",
+    "Claim",
+    "IdempotencyStore",
+    "IdempotentAdapter",
+    "IdempotentPlan",
+    "MemoryIdempotencyStore",
+    "store_of",
+]
+
+# --- Stores of the keys of handled messages: the interfaces, and the in-memory store.
+
+_BUSY: Final = float("inf")
+
+
+class Claim(Enum):
+    """The result of claiming a key."""
+
+    NEW = "new"
+    """The caller has the key now, and calls `complete` or `release` afterwards."""
+    DUPLICATE = "duplicate"
+    """The key was completed before."""
+    BUSY = "busy"
+    """Another consumer has the key; the caller waits, and claims it again."""
+
+
+class IdempotencyStore(Protocol):
+    """Remembers keys. Its methods are called from the threads of consumers, or from the loop."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether its methods block, so that they are only called in threads."""
+
+    @property
+    def after_commit(self) -> bool:
+        """Whether `complete` is called after the commit of the message; otherwise before it."""
+
+    def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        """Claim `key` for a handler, which is called with `arguments` if the result is NEW."""
+
+    def complete(self, key: str) -> None:
+        """Remember a claimed key: its message was handled."""
+
+    def release(self, key: str) -> None:
+        """Forget a claimed key: its message was not handled."""
+
+
+class AsyncIdempotencyStore(Protocol):
+    """Remembers keys with coroutines, for `async def` handlers. Called on the loop."""
+
+    @property
+    def after_commit(self) -> bool:
+        """Whether `complete` is called after the commit of the message; otherwise before it."""
+
+    async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        """Claim `key` for a handler, which is called with `arguments` if the result is NEW."""
+
+    async def complete(self, key: str) -> None:
+        """Remember a claimed key: its message was handled."""
+
+    async def release(self, key: str) -> None:
+        """Forget a claimed key: its message was not handled. Not cancelled."""
+
+
+EitherIdempotencyStore: TypeAlias = IdempotencyStore | AsyncIdempotencyStore
+
+
+class MemoryIdempotencyStore:
+    """Remembers keys in this process, for a time. Thread-safe; nothing blocks.
+
+    It detects messages that one process gets twice, because they were sent twice or redelivered
+    after a lost connection; not across restarts or processes.
+
+    Args:
+        seconds: how long a key is remembered.
+        maximum: how many keys are remembered; beyond that the oldest is forgotten.
+
+    Raises:
+        TypeError: an argument is not a number.
+        ValueError: `seconds` or `maximum` is not positive.
+    """
+
+    blocks = False
+    after_commit = True
+
+    def __init__(self, *, seconds: float = 86_400.0, maximum: int = 100_000) -> None:
+        _clock.check_seconds("seconds", seconds)
+        if maximum < 1 or seconds <= 0:
+            raise ValueError("'seconds' and 'maximum' must be more than 0")
+        self._seconds = seconds
+        self._maximum = maximum
+        self._ends: OrderedDict[str, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        """Claim `key`; `arguments` do not matter here."""
+        now = _clock.now()
+        with self._lock:
+            self._forget(now)
+            end = self._ends.get(key)
+            if end is not None and end > now:
+                return Claim.BUSY if end == _BUSY else Claim.DUPLICATE
+            self._ends[key] = _BUSY
+            return Claim.NEW
+
+    def complete(self, key: str) -> None:
+        """Remember a claimed key, starting now."""
+        with self._lock:
+            self._ends[key] = _clock.now() + self._seconds
+            self._ends.move_to_end(key)
+
+    def release(self, key: str) -> None:
+        """Forget a claimed key."""
+        with self._lock:
+            self._ends.pop(key, None)
+
+    def _forget(self, now: float) -> None:
+        while self._ends:
+            end = next(iter(self._ends.values()))
+            if end > now and len(self._ends) < self._maximum:
+                return
+            self._ends.popitem(last=False)
+
+
+KeyReader = Callable[[Mapping[str, object], object], str]
+"""Returns the key of a message, of its headers and its payload."""
+
+_PAYLOAD: Final = "payload"
+
+
+def key_reader(key: str | Callable[[Any], object], handler: str) -> KeyReader:
+    """Return a function that reads the key described by `@idempotent(key=...)`.
+
+    Raises:
+        ConfigurationException: the text has fields that cannot be read.
+    """
+    if callable(key):
+        function = key
+        return lambda _headers, payload: _text(function(payload), "its function")
+    if "{" not in key:
+        return lambda headers, _payload: _text(headers.get(key), key)
+    try:
+        parts = list(string.Formatter().parse(key))
+    except ValueError as error:
+        raise ConfigurationException(
+            f"Handler {handler}: the key {key!r} cannot be read: {error}",
+            hint='write fields as in "{jms_type}:{payload.number}"',
+        ) from error
+    if any(field == "" for _, field, _, _ in parts):
+        raise ConfigurationException(
+            f"Handler {handler}: the key {key!r} has a field without a name",
+            hint='write fields as in "{jms_type}:{payload.number}"',
+        )
+
+    def read(headers: Mapping[str, object], payload: object) -> str:
+        found = []
+        for literal, field, _spec, _conversion in parts:
+            found.append(literal)
+            if field is not None:
+                found.append(_text(_value(field, headers, payload), field))
+        return "".join(found)
+
+    return read
+
+
+def _value(field: str, headers: Mapping[str, object], payload: object) -> object:
+    names = field.replace("]", "").replace("[", ".").split(".")
+    value: object = payload if names[0] == _PAYLOAD else headers.get(names[0])
+    for name in filter(None, names[1:]):
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return value
+
+
+def _text(value: object, source: str) -> str:
+    if value is None or value == "":
+        raise MessageConversionException(
+            f"The message has no idempotency key: {source} is missing", target=str
+        )
+    return str(value)
+
+
+# --- A coroutine interface for blocking and coroutine stores.
+
+
+def as_coroutines(store: EitherIdempotencyStore) -> AsyncIdempotencyStore:
+    """Return a store with coroutines; a blocking store is called in the consumer's thread."""
+    plain = without_coroutines(store)
+    return cast(AsyncIdempotencyStore, store) if plain is None else _Awaitable(plain)
+
+
+def without_coroutines(store: EitherIdempotencyStore) -> IdempotencyStore | None:
+    """Return the store if it has no coroutines, as `def` handlers require; otherwise None."""
+    return None if inspect.iscoroutinefunction(store.claim) else cast(IdempotencyStore, store)
+
+
+class _Awaitable:
+    def __init__(self, store: IdempotencyStore) -> None:
+        self._store = store
+
+    @property
+    def after_commit(self) -> bool:
+        return self._store.after_commit
+
+    async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
+        if self._store.blocks:
+            return await call_in_worker(self._store.claim, key, arguments)
+        return self._store.claim(key, arguments)
+
+    async def complete(self, key: str) -> None:
+        if self._store.blocks:
+            await call_in_worker(self._store.complete, key)
+        else:
+            self._store.complete(key)
+
+    async def release(self, key: str) -> None:
+        if self._store.blocks:
+            await call_in_worker(self._store.release, key)
+        else:
+            self._store.release(key)
+
+
+logger: Final = get_logger(__name__)
+
+GROUP: Final = "pyjms.idempotency_stores"
+_BUSY_DELAY: Final = 1.0
+"""Seconds between the claims of a key that another consumer has."""
+
+_claimed: ContextVar[list[str] | None] = ContextVar("pyjms_claimed", default=None)
+
+
+def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
+    """Return the store of a mark; a store that is named, and the default, is created once.
+
+    Raises:
+        ConfigurationException: there is no such entry point, or its object is not a store.
+    """
+    if mark.store is None:
+        mark.store = MemoryIdempotencyStore()
+    elif isinstance(mark.store, str):
+        found = list(entry_points(group=GROUP, name=mark.store))
+        if not found:
+            known = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})) or "none"
+            raise ConfigurationException(
+                f"@idempotent: there is no store {mark.store!r}",
+                hint=f"entry points in the group {GROUP}: {known}",
+            )
+        mark.store = found[0].load()()
+    missing = [n for n in ("claim", "complete", "release") if not hasattr(mark.store, n)]
+    if missing:
+        raise ConfigurationException(
+            f"@idempotent: {mark.store!r} is not a store, because it has no {missing[0]}",
+            hint="see pyjms.listener.idempotency.IdempotencyStore",
+        )
+    return cast(EitherIdempotencyStore, mark.store)
+
+
+class _KeyIsBusyError(Exception):
+    """Another consumer is handling a message with the same key."""
+
+
+class IdempotentPlan(CallPlan):
+    """The plan by which an idempotent handler is called, with messages whose keys are new.
+
+    Raises:
+        ConfigurationException: a parameter cannot be supplied, or the key or the store is not
+            known.
+    """
+
+    def __init__(
+        self, handler: Callable[..., Any], *, mark: IdempotentMark, **options: Any
+    ) -> None:
+        self._payload_name = ""
+        super().__init__(handler, **options)
+        self.mark = mark
+        store = store_of(mark)
+        self.store: AsyncIdempotencyStore = as_coroutines(store)
+        self._plain = without_coroutines(store)
+        if self._plain is None and not self.is_coroutine:
+            raise ConfigurationException(
+                f"Handler {self.name}: the store of its @idempotent has coroutines",
+                hint="write `async def`, or use a blocking store, such as SqlIdempotencyStore",
+            )
+        self._read_key = key_reader(mark.key, self.name)
+
+    def call(self, message: Message, session: Session | None) -> Any:
+        """Call the handler and return its result (a coroutine, for a coroutine function).
+
+        Raises:
+            Skip: the message's key has been handled before.
+            _KeyIsBusyError: another consumer is handling it.
+            UnreadableMessageException: a parameter or the key cannot be made of this message.
+            Exception: the handler's own.
+        """
+        try:
+            values = [supply(message, session) for supply in self._suppliers]
+            payload = dict(zip(self._names, values, strict=True)).get(self._payload_name)
+            key = self._read_key(self._read_headers(message), payload)
+        except Exception as error:
+            raise self._not_invoked(error, message) from error.__cause__ or error
+        if self.is_coroutine:
+            return self._claim_and_call(key, values)
+        assert self._plain is not None
+        self._check(key, self._plain.claim(key, values))
+        return self._call_with(values)
+
+    async def _claim_and_call(self, key: str, values: Sequence[object]) -> Any:
+        self._check(key, await self.store.claim(key, values))
+        return await self._call_with(values)
+
+    def _check(self, key: str, claim: Claim) -> None:
+        if claim is Claim.DUPLICATE:
+            self.mark.duplicates += 1
+            raise Skip(f"its key {key!r} has been handled before")
+        if claim is Claim.BUSY:
+            raise _KeyIsBusyError(f"another consumer handles the key {key!r}")
+        claimed = _claimed.get()
+        if claimed is not None:
+            claimed.append(key)
+
+    def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Any:
+        if payload is not None:
+            self._payload_name = payload.name
+        return super()._supplier(parameter, payload)
+
+
+class IdempotentAdapter(HandlerAdapter):
+    """A listener, `async (message, session)`, that calls the handler of an IdempotentPlan."""
+
+    async def _call_and_reply(self, message: Message, session: Session) -> Any:
+        assert isinstance(self._plan, IdempotentPlan)
+        store = self._plan.store
+        keys: list[str] = []
+        token = _claimed.set(keys)
+        try:
+            result = await self._call_when_key_is_free(message, session)
+            for key in keys:
+                await self._complete(store, key, session)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                for key in keys:
+                    await store.release(key)
+            raise
+        finally:
+            _claimed.reset(token)
+        return result
+
+    async def _call_when_key_is_free(self, message: Message, session: Session) -> Any:
+        """Wait while another consumer has the key, then call the handler.
+
+        Redeliveries would be counted: the message could become a dead letter before the other
+        consumer has finished.
+        """
+        while True:
+            try:
+                return await super()._call_and_reply(message, session)
+            except _KeyIsBusyError as busy:
+                logger.debug("Listener %s waits: %s", self.listener_id, busy)
+                await _clock.sleep(_BUSY_DELAY)
+
+    async def _complete(self, store: AsyncIdempotencyStore, key: str, session: Session) -> None:
+        if store.after_commit and session.transacted:
+            try:
+                session.add_synchronization(_EndOfClaim(store, key))
+            except UnsupportedOperationException as error:
+                logger.debug("Key %r is remembered before the commit: %s", key, error)
+            else:
+                return
+        await store.complete(key)
+
+
+class _EndOfClaim(Synchronization):
+    """Ends a claim with the transaction of its message."""
+
+    def __init__(self, store: AsyncIdempotencyStore, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    async def after_commit(self) -> None:
+        await self._store.complete(self._key)
+
+    async def after_rollback(self) -> None:
+        await self._store.release(self._key)

@@ -1,1 +1,0 @@
-"""Idempotent handlers: idempotency keys, their stores, and the calls of handlers."""

@@ -1,0 +1,725 @@
+"""One consumer of a DefaultMessageListenerContainer: its tasks, its resources, its interruption.
+
+Theory of operation (spring-jms 1.4, 1.10)
+------------------------------------------
+
+A task of an invoker loops: get resources, receive, handle. It ends by itself when a limit is
+reached (`_TaskLimits`), when an error needs recovery, or when the container is stopped and the
+invoker is surplus. An invoker without limits runs one *ongoing* task: while the container is
+stopped that task waits, and is not counted as active.
+
+*Interruption.* A stop, a shutdown or a removal must end waits at once: for a message, for a
+connection, for the next attempt. It must not cancel the handling of a message, unless the timeout
+of a shutdown has passed. So the task runs inside one cancel scope and sets `waiting` exactly while
+it waits: `interrupt_wait` cancels the scope only then. Between receiving a message and handling it
+there is no await, so an interruption either happens while `waiting` is set and no message has been
+received, or it is too late: if a wait was cancelled and still returned a message (which arrived
+before the cancellation took effect), the invoker is `interrupted`, and the receive cycle handles
+the message in a separate scope, `shield`. A message that has been received is always handled.
+
+*Threads.* `def` handlers run in the invoker's `Worker`, one thread for each consumer, so that a
+slow handler does not delay other consumers. A thread cannot be cancelled: `interrupt` does not
+touch a busy worker unless its thread may be abandoned.
+
+*Commit and rollback* belong to `ListenerExecution`; an invoker sees only errors that may mean a
+lost connection, and passes them on to `Recovery`. *Fairness.* A full prefetch buffer and a handler
+that never waits would monopolise the loop, so the task yields from time to time.
+
+The invokers of a container: how many there are, and which of them are active.
+
+Theory of operation (spring-jms 1.3 to 1.6)
+-------------------------------------------
+
+An *invoker* is one consumer. It runs in *tasks*; between two tasks it may be rescheduled, paused
+or removed. Three numbers describe the pool:
+
+* `scheduled`: all invokers, active, waiting or paused;
+* `paused`: those without a task, because the container does not run or the executor refused one;
+* `active`: those whose task is active (a task is inactive while the container is stopped).
+
+Invariants: paused <= scheduled; active <= scheduled - paused; 1 <= concurrent_consumers <=
+max_concurrent_consumers. Both limits may change at any time and are read when they are needed.
+
+*Growing.* Only the receipt of a message adds an invoker, at most one for each message: while
+`scheduled` is below the maximum and fewer than `idle_consumer_limit` invokers are idle. An invoker
+is idle from its creation, or from an empty receive, until it receives a message; it is *not* idle
+just because its listener has returned. If the broker dispatches all messages to the first consumer,
+the pool therefore stops growing at two invokers: the second one stays idle. That is Spring's
+behaviour.
+
+*Shrinking.* A surplus invoker (over `concurrent_consumers`) runs tasks that end after
+`idle_receives_per_task_limit` empty receives. When a task ends idle, for the
+`idle_task_execution_limit`-th time in a row, and another invoker is idle too, the pool may shrink
+to `concurrent_consumers`; otherwise it may keep the maximum. An invoker above that number is not
+rescheduled. Invokers that are not surplus run one endless task if receives are not limited.
+
+*Refusal.* A full executor raises ResourceAllocationException; the invoker is paused, and submitted
+again when another invoker receives a message, or at the next `start`.
+
+Everything here is synchronous and runs on the container's loop, so no lock is needed; only
+`wait_inactive` and the callback for an inactive pool wait.
+
+The receive cycle: create the resources that are not cached, receive, handle, close.
+
+(spring-jms 1.2.3 for the resources created and closed, 1.8 for external transactions)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from pyjms.enums import CacheLevel
+from pyjms.errors import JMSException, ResourceAllocationException
+from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.listener.batches import BatchDelivery, BatchExecution, collect
+from pyjms.listener.delivery import (
+    Delivery,
+    ListenerExecution,
+    log_abandoned,
+    marked_as_rollback_only,
+)
+from pyjms.listener.failures import is_infrastructure_failure
+from pyjms.listener.life_cycle import LifeCycle
+from pyjms.listener.properties import (
+    DefaultContainerProperties,
+    TransactionManager,
+    TransactionStatus,
+)
+from pyjms.listener.recovery import FailureRecord, Recovery
+from pyjms.listener.resources import ContainerConnection, ResourceFactory
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
+from pyjms.template.closing import close_quietly
+from pyjms.template.resources import BoundResource, bind, bound
+from pyjms.template.workers import Worker, current_worker
+
+__all__ = ["AsyncMessageListenerInvoker", "InvokerPool", "ReceiveCycle", "check_range"]
+
+logger: Final = get_logger(__name__)
+
+
+class PooledInvoker(Protocol):
+    """The pool's view of an invoker."""
+
+    name: str
+    idle: bool
+    """Whether the last receive was empty, or no receive has ended yet."""
+    idle_task_executions: int
+    """The number of idle tasks in a row."""
+
+    async def run(self) -> None:
+        """Run one task to its end."""
+
+    async def task_ended(self) -> None:
+        """Decide what follows a task: another task, a pause, or the end of the invoker."""
+
+
+InvokerT = TypeVar("InvokerT", bound=PooledInvoker)
+
+
+class InvokerPool(Generic[InvokerT]):
+    """Starts the tasks of a container's invokers and decides how many invokers there are."""
+
+    def __init__(
+        self,
+        properties: DefaultContainerProperties,
+        life_cycle: LifeCycle,
+        create: Callable[[str], InvokerT],
+        on_inactive: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Keep `create`, which returns a new invoker for a name, and `on_inactive`.
+
+        `on_inactive` is awaited whenever the last active task becomes inactive.
+        """
+        self._properties = properties
+        self._life_cycle = life_cycle
+        self._create = create
+        self._on_inactive = on_inactive
+        self._scheduled: dict[InvokerT, None] = {}
+        self._paused: dict[InvokerT, None] = {}
+        self._created = 0
+        self._inactive = anyio.Event()
+        self.active: int = 0
+
+    @property
+    def scheduled(self) -> int:
+        """The number of all invokers, active, waiting and paused."""
+        return len(self._scheduled)
+
+    @property
+    def paused(self) -> int:
+        """The number of invokers that wait for a start, or for the executor to accept them."""
+        return len(self._paused)
+
+    def invokers(self) -> list[InvokerT]:
+        """Return a snapshot of all invokers."""
+        return list(self._scheduled)
+
+    def add(self) -> None:
+        """Create one more invoker and submit it to the executor, or pause it."""
+        self._created += 1
+        invoker = self._create(self._properties.task_name(self._created))
+        self._scheduled[invoker] = None
+        self._submit_or_pause(invoker)
+
+    def remove(self, invoker: InvokerT) -> None:
+        """Remove an invoker that will not run again."""
+        self._scheduled.pop(invoker, None)
+        self._paused.pop(invoker, None)
+
+    def pause(self, invoker: InvokerT) -> None:
+        """Keep an invoker without a task."""
+        self._paused[invoker] = None
+
+    def drop_paused(self) -> list[InvokerT]:
+        """Remove the paused invokers, as the container shuts down, and return them."""
+        dropped = list(self._paused)
+        for invoker in dropped:
+            self.remove(invoker)
+        return dropped
+
+    def resume_paused(self) -> None:
+        """Submit all paused invokers to the executor again; refused invokers stay paused."""
+        for invoker in list(self._paused):
+            del self._paused[invoker]
+            self._submit_or_pause(invoker)
+
+    def message_received(self) -> None:
+        """Resume paused invokers, and add one if more are allowed and few are idle."""
+        if self._paused:
+            self.resume_paused()
+        properties = self._properties
+        if (
+            len(self._scheduled) < properties.max_concurrent_consumers
+            and self.idle_count() < properties.idle_consumer_limit
+        ):
+            self.add()
+
+    def grow(self) -> None:
+        """Add invokers until there are `concurrent_consumers`."""
+        while len(self._scheduled) < self._properties.concurrent_consumers:
+            self.add()
+
+    def idle_count(self) -> int:
+        """Return the number of idle invokers."""
+        return sum(invoker.idle for invoker in self._scheduled)
+
+    def has_surplus(self) -> bool:
+        """Return whether there are more invokers than `concurrent_consumers`."""
+        return len(self._scheduled) > self._properties.concurrent_consumers
+
+    def exceeds_maximum(self) -> bool:
+        """Return whether there are more invokers than a lowered `max_concurrent_consumers`."""
+        return len(self._scheduled) > self._properties.max_concurrent_consumers
+
+    def reschedule(self, invoker: InvokerT) -> bool:
+        """Start another task of an invoker whose task has ended; False: it is no longer needed."""
+        properties = self._properties
+        if invoker not in self._scheduled or not self._life_cycle.active:
+            return False
+        superfluous = (
+            invoker.idle_task_executions >= properties.idle_task_execution_limit
+            and self.idle_count() > 1
+        )
+        allowed = (
+            properties.concurrent_consumers if superfluous else properties.max_concurrent_consumers
+        )
+        if len(self._scheduled) > allowed:
+            return False
+        self._submit_or_pause(invoker)
+        if self._life_cycle.running:
+            self._warn_if_short()
+        return True
+
+    def enter(self) -> None:
+        """Count a task that becomes active."""
+        self.active += 1
+
+    async def leave(self) -> None:
+        """Count a task that becomes inactive."""
+        self.active -= 1
+        if self.active == 0:
+            inactive, self._inactive = self._inactive, anyio.Event()
+            inactive.set()
+            await self._on_inactive()
+
+    async def wait_inactive(self, seconds: float | None) -> bool:
+        """Wait `seconds` (None: for ever) until no task is active; return whether none is."""
+        with _clock.timeout(seconds):
+            while self.active:
+                await self._inactive.wait()
+        return self.active == 0
+
+    def _submit_or_pause(self, invoker: InvokerT) -> None:
+        if not self._life_cycle.running:
+            self._paused[invoker] = None
+            return
+        try:
+            self._properties.task_executor.execute(invoker.run, invoker.name, invoker.task_ended)
+        except ResourceAllocationException as error:
+            self._paused[invoker] = None
+            logger.warning(
+                "Listener container task [%s] has been rejected and paused: %s",
+                invoker.name,
+                error,
+            )
+        else:
+            self.enter()
+
+    def _warn_if_short(self) -> None:
+        at_work = len(self._scheduled) - len(self._paused)
+        if at_work < 1:
+            logger.error(
+                "All scheduled consumers have been paused, probably due to tasks having been "
+                "rejected. Check your task executor's size! Manual recovery necessary through "
+                "a start() call."
+            )
+        elif at_work < self._properties.concurrent_consumers:
+            logger.warning(
+                "Number of scheduled consumers has dropped below concurrent_consumers limit, "
+                "probably due to tasks having been rejected. Check your task executor's size! "
+                "Automatic recovery to be triggered by remaining consumers."
+            )
+
+
+def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
+    """Return the largest number of consumers, `lower` if `upper` is None.
+
+    Raises:
+        ValueError: no container can have so many consumers.
+    """
+    most = lower if upper is None else upper
+    if not 1 <= lower <= most:
+        raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
+    if durable and most > 1:
+        raise ValueError(
+            f"A durable subscription has one consumer, not {most}; the queue of a "
+            "virtual topic (Consumer.NAME.VirtualTopic.X) can have any number"
+        )
+    return most
+
+
+class ReceivingInvoker(Protocol):
+    """The receive cycle's view of an invoker."""
+
+    session: Session | None
+    """The cached session, or None."""
+    consumer: MessageConsumer | None
+    """The cached consumer, or None."""
+    waiting: bool
+    """Whether it is in a wait that a stop may interrupt."""
+    idle: bool
+    worker: Worker
+    delivery: Delivery | None
+    """The message that is being handled."""
+
+    def message_received(self) -> None:
+        """Count a message that has just been received; the wait is over."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a stop has cancelled the wait while that message arrived."""
+
+    def shield(self) -> AbstractContextManager[object]:
+        """Return a context in which that stop does not cancel the handling of the message."""
+
+
+@dataclass(eq=False, repr=False)
+class ReceiveCycle:
+    """Makes the receive attempts of one container."""
+
+    _properties: DefaultContainerProperties
+    _connection: ContainerConnection
+    _resources: ResourceFactory
+    _execution: ListenerExecution
+    _batches: BatchExecution
+
+    async def create_session(self) -> Session:
+        """Create a session of the container's connection, to be cached by an invoker."""
+        return await self._resources.create_session(self._connection.get())
+
+    async def create_consumer(self, session: Session) -> MessageConsumer:
+        """Create a consumer of the container's destination, to be cached by an invoker."""
+        return await self._resources.create_consumer(session)
+
+    async def receive_and_execute(self, invoker: ReceivingInvoker) -> bool:
+        """Receive once, and handle the message if there is one; return whether there was.
+
+        Raises:
+            Exception: the connection may be lost; recover before the next attempt.
+        """
+        manager = self._properties.transaction_manager
+        if manager is not None:
+            return await self._in_transaction(manager, invoker)
+        return await self._receive_once(invoker, None)
+
+    async def _receive_once(
+        self, invoker: ReceivingInvoker, status: TransactionStatus | None
+    ) -> bool:
+        if invoker.consumer is None or invoker.session is None:
+            return await self._uncached(invoker, status)
+        connection = self._connection.get()
+        return await self._receive(
+            invoker, connection, invoker.session, invoker.consumer, status, expose=True
+        )
+
+    async def _in_transaction(self, manager: TransactionManager, invoker: ReceivingInvoker) -> bool:
+        properties = self._properties
+        received = in_block = False
+        synchronized = properties.synchronizes_sessions and invoker.session is None
+        token = current_worker.set(invoker.worker)  # calls the handler's synchronizations
+        try:
+            async with AsyncExitStack() as stack:
+                session: _SynchronizedSession | None = None
+                if synchronized:
+                    session = await stack.enter_async_context(self._synchronized(invoker))
+                async with manager.transaction(
+                    properties.transaction_name or properties.bean_name,
+                    properties.transaction_timeout,
+                ) as status:
+                    in_block = True
+                    received = await self._receive_once(invoker, status)
+                    in_block = False
+                if session is not None:
+                    session.committed = not status.rollback_only
+        except JMSException:
+            raise
+        except Exception as error:
+            if in_block:
+                raise
+            await self._execution.handle_exception(error)
+        finally:
+            current_worker.reset(token)
+        return received
+
+    @asynccontextmanager
+    async def _synchronized(self, invoker: ReceivingInvoker) -> AsyncIterator[_SynchronizedSession]:
+        """Bind a session that is committed or rolled back right after an external transaction."""
+        owned: Connection | None = None
+        session: Session | None = None
+        try:
+            invoker.waiting = True
+            owned, connection = await self._obtain_connection()
+            session = await self._resources.create_session(connection)
+            invoker.waiting = False
+            outcome = _SynchronizedSession()
+            resource = BoundResource(connection, session, transactional=True)
+            try:
+                with bind(self._properties.require_connection_factory(), resource):
+                    yield outcome
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await (session.commit() if outcome.committed else session.rollback())
+        finally:
+            invoker.waiting = False
+            await close_quietly(session, owned)
+
+    async def _uncached(self, invoker: ReceivingInvoker, status: TransactionStatus | None) -> bool:
+        """Receive; create the connection, session and consumer as far as they are not cached."""
+        owned: Connection | None = None
+        own_session: Session | None = None
+        consumer: MessageConsumer | None = None
+        invoker.waiting = True
+        try:
+            resource = bound(self._properties.require_connection_factory())
+            transactional = (
+                invoker.session is None and resource is not None and resource.transactional
+            )
+            if transactional and resource is not None:
+                connection, session = resource.connection, resource.session
+                await connection.start()
+            elif invoker.session is not None:
+                connection, session = self._connection.get(), invoker.session
+            else:
+                owned, connection = await self._obtain_connection()
+                session = own_session = await self._resources.create_session(connection)
+            consumer = await self._resources.create_consumer(session)
+            return await self._receive(
+                invoker, connection, session, consumer, status, expose=not transactional
+            )
+        finally:
+            invoker.waiting = False
+            await close_quietly(consumer, own_session, owned)
+
+    async def _obtain_connection(self) -> tuple[Connection | None, Connection]:
+        """Return the connection to close afterwards, or None, and the connection to use."""
+        if self._properties.shared_connection_enabled:
+            return None, self._connection.get()
+        connection = await self._properties.require_connection_factory().create_connection()
+        try:
+            self._properties.prepare_connection(connection)
+            await connection.start()
+        except BaseException:
+            await close_quietly(connection)
+            raise
+        return connection, connection
+
+    async def _receive(
+        self,
+        invoker: ReceivingInvoker,
+        connection: Connection,
+        session: Session,
+        consumer: MessageConsumer,
+        status: TransactionStatus | None,
+        *,
+        expose: bool,
+    ) -> bool:
+        invoker.waiting = True
+        message = await consumer.receive(self._properties.receive_timeout)
+        if message is None:
+            invoker.waiting = False
+            invoker.idle = True
+            await self._execution.commit(session, None)
+            return False
+        invoker.message_received()
+        execution = self._execution
+        if (
+            self._properties.batch_size is None
+            or not execution.is_accepting
+            or execution.reason_to_give_up(message, consumer) is not None
+        ):
+            delivery = Delivery(message, session, connection, consumer, invoker.worker)
+        else:
+            batch = await collect(
+                invoker, consumer, message, self._properties, execution.reason_to_give_up
+            )
+            delivery = BatchDelivery(batch, session, connection, consumer, invoker.worker)
+        invoker.delivery = delivery
+        try:
+            if invoker.interrupted:
+                with invoker.shield():
+                    await self._handle(delivery, status, expose=expose)
+            else:
+                await self._handle(delivery, status, expose=expose)
+        finally:
+            invoker.delivery = None
+        return True
+
+    async def _handle(
+        self, delivery: Delivery, status: TransactionStatus | None, *, expose: bool
+    ) -> None:
+        execution = self._batches if type(delivery) is BatchDelivery else self._execution
+        try:
+            await execution.execute(delivery, expose=expose)
+            if status is not None and status.rollback_only:
+                raise marked_as_rollback_only(delivery)
+        except Exception as error:
+            if status is not None:
+                status.set_rollback_only()
+            await self._execution.handle_exception(error, delivery)
+            if is_infrastructure_failure(error):
+                raise
+
+
+class _SynchronizedSession:
+    """A session that follows an external transaction, with the outcome of that transaction."""
+
+    committed = False
+
+
+_RECEIVES_PER_YIELD = 16
+"""Messages after which a task yields: a handler that never waits must not starve the loop."""
+
+
+class AsyncMessageListenerInvoker:
+    """Receives and handles, one message at a time. Spring: AsyncMessageListenerInvoker."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        properties: DefaultContainerProperties,
+        life_cycle: LifeCycle,
+        pool: InvokerPool[AsyncMessageListenerInvoker],
+        cycle: ReceiveCycle,
+        recovery: Recovery,
+    ) -> None:
+        self.name = name
+        self.idle: bool = True
+        self.idle_task_executions: int = 0
+        self.session: Session | None = None
+        self.consumer: MessageConsumer | None = None
+        self.worker: Worker = Worker(name, properties.bean_name)
+        self.waiting: bool = False
+        self.delivery: Delivery | None = None
+        self._properties = properties
+        self._life_cycle = life_cycle
+        self._pool = pool
+        self._cycle = cycle
+        self._recovery = recovery
+        self._failures = FailureRecord(name)
+        self._task_was_idle = True
+        self._task_was_killed = False
+        self._scope = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Run one task: receive and handle until a limit, a failure or a stop ends it."""
+        self._task_was_idle = True
+        self._task_was_killed = True
+        try:
+            self._task_was_idle = await self._run_task()
+        except Exception as error:
+            await self._recover(error)
+        self._task_was_killed = False
+
+    async def task_ended(self) -> None:
+        """Decide what follows a task: another task, a pause, or the end of this consumer."""
+        with anyio.CancelScope(shield=True):
+            self.idle_task_executions = self.idle_task_executions + 1 if self._task_was_idle else 0
+            if self._task_was_killed and self._life_cycle.running:
+                # cancelled, but not by the container: another task could be cancelled, too
+                logger.error("Consumer %s was cancelled from outside and is paused", self.name)
+                await self.clear_resources()
+                self._pool.pause(self)
+            elif not self._pool.reschedule(self):
+                self._pool.remove(self)
+                await self.clear_resources()
+                self.worker.close()
+            await self._pool.leave()
+
+    def message_received(self) -> None:
+        """Count a message that has just been received; the wait is over. The pool may grow."""
+        self.waiting = False
+        self.idle = False
+        self._pool.message_received()
+
+    def interrupt_wait(self) -> None:
+        """Cancel a wait for a message, a connection or a retry, but not a message's handling."""
+        if self.waiting:
+            self._scope.cancel()
+
+    def interrupt(self, *, abandon_threads: bool) -> None:
+        """Cancel the running task; abandon a handler in a thread only with `abandon_threads`."""
+        if not abandon_threads and self.worker.busy:
+            return
+        if self.delivery is not None and not self._scope.cancel_called:
+            log_abandoned(logger, self._properties, self.delivery)
+        self._scope.cancel()
+
+    async def clear_resources(self) -> None:
+        """Close the cached consumer and session, if there are any."""
+        consumer, session = self.consumer, self.session
+        self.consumer = self.session = None
+        await close_quietly(consumer, session)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a stop has cancelled the wait while a message arrived."""
+        return self._scope.cancel_called
+
+    @contextmanager
+    def shield(self) -> Iterator[None]:
+        """Handle the message in a new scope, as the interruption has cancelled the task's scope.
+
+        A message that has been received is always handled.
+        """
+        outer = self._scope
+        try:
+            with anyio.CancelScope(shield=True) as self._scope:
+                yield
+        finally:
+            self._scope = outer
+
+    async def _run_task(self) -> bool:
+        messages = self._properties.message_limit
+        idle_receives = self._properties.idle_receive_limit
+        ongoing = messages is None and (not self._pool.has_surplus() or idle_receives is None)
+        limits = _TaskLimits(None, None) if ongoing else _TaskLimits(messages, idle_receives)
+        while await (self._wait_for_start() if ongoing else self._may_continue(limits)):
+            with anyio.CancelScope() as self._scope:
+                await self._loop(limits, ongoing=ongoing)
+            if ongoing and self._pool.exceeds_maximum():
+                break
+        return limits.idle
+
+    async def _loop(self, limits: _TaskLimits, *, ongoing: bool) -> None:
+        life_cycle, failures = self._life_cycle, self._failures
+        exceeds_maximum = self._pool.exceeds_maximum
+        receive = self._cycle.receive_and_execute
+        receives = 0
+        while life_cycle.running and not limits.reached:
+            if ongoing and exceeds_maximum():
+                return
+            if self.consumer is None:
+                await self._prepare_resources()
+            limits.count(received=await receive(self))
+            if failures.failed:
+                failures.reset()
+            receives += 1
+            if receives % _RECEIVES_PER_YIELD == 0:
+                await checkpoint()
+
+    async def _wait_for_start(self) -> bool:
+        if self._life_cycle.paused:
+            with anyio.CancelScope(shield=True):
+                await self._pool.leave()
+            try:
+                await self._life_cycle.wait_while_paused()
+            finally:
+                self._pool.enter()
+        return self._life_cycle.active
+
+    async def _may_continue(self, limits: _TaskLimits) -> bool:
+        return self._life_cycle.running and not limits.reached
+
+    async def _prepare_resources(self) -> None:
+        """Wait for a recovery in progress, then create the resources to cache."""
+        level = self._properties.cache_level
+        if level < CacheLevel.SESSION:
+            await self._recovery.join(self._failures)
+            return
+        self.waiting = True
+        try:
+            await self._recovery.join(self._failures)
+            if self.session is None:
+                self.session = await self._cycle.create_session()
+            if level >= CacheLevel.CONSUMER:
+                self.consumer = await self._cycle.create_consumer(self.session)
+        finally:
+            self.waiting = False
+
+    async def _recover(self, error: Exception) -> None:
+        await self.clear_resources()
+        with anyio.CancelScope() as self._scope:
+            self.waiting = True
+            try:
+                if not await self._recovery.recover(self._failures, error):
+                    self._pool.remove(self)
+            finally:
+                self.waiting = False
+
+
+class _TaskLimits:
+    """The limits of a task: a number of receives, or a number of empty receives in a row."""
+
+    __slots__ = ("_idle_left", "_idle_limit", "_left", "reached", "received")
+
+    # If only empty receives end a task, a task that they end is idle, even if it has received
+    # messages before (spring-jms 1.6.1); if receives are counted, all must have been empty (1.4.5).
+
+    def __init__(self, messages: int | None, idle_receives: int | None) -> None:
+        self._left = -1 if messages is None else messages
+        self._idle_limit = -1 if idle_receives is None else idle_receives
+        self._idle_left = self._idle_limit
+        self.received = False
+        self.reached = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether the task that ends now counts as idle."""
+        return not self.received or (self._left < 0 and self._idle_left == 0)
+
+    def count(self, *, received: bool) -> None:
+        self._left -= 1
+        if received:
+            self.received = True
+            self._idle_left = self._idle_limit
+        else:
+            self._idle_left -= 1
+        self.reached = self._left == 0 or self._idle_left == 0

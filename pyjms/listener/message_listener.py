@@ -1,0 +1,198 @@
+"""Message listeners as users write them, and one call for all their forms.
+
+A listener takes `(message)` or `(message, session)`, is `def` or `async def`, or is an object
+with such a method `on_message`. The form is determined once, when the listener is set.
+
+MessageListenerAdapter: a method of any object as a message listener. (spring-jms 6.3)
+
+It adapts objects that do not depend on JMS and have no `@jms_listener`: the method gets the
+converted body, and its result is the reply.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from pyjms.errors import JMSException, ListenerExecutionFailedException
+from pyjms.jms.api import Session
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
+from pyjms.listener.reply import ReplySender
+from pyjms.runtime.logging import get_logger
+from pyjms.support.converter import MessageConverter, SimpleMessageConverter
+from pyjms.support.qos import QosSettings
+from pyjms.template.workers import Worker, call_in_worker, current_worker
+
+__all__ = ["ListenerCall", "MessageListenerAdapter", "OnMessage", "listener_name"]
+
+
+class OnMessage(Protocol):
+    """A listener that is an object. JMS: MessageListener, Spring: SessionAwareMessageListener."""
+
+    @property
+    def on_message(self) -> Callable[..., Any]:
+        """The method that is called with (message) or (message, session)."""
+
+
+class ListenerCall:
+    """A listener whose form has been determined."""
+
+    __slots__ = ("is_async", "listener", "wants_session")
+
+    def __init__(self, listener: Callable[..., Any] | OnMessage) -> None:
+        """Determine how `listener` is called.
+
+        Raises:
+            ValueError: it is not a listener.
+        """
+        function = getattr(listener, "on_message", listener)
+        if not callable(function):
+            raise ValueError(  # noqa: TRY004 - Java's IllegalArgument is ValueError here
+                f"Message listener needs to be a callable of (message) or (message, session), "
+                f"or to have on_message: {type(listener).__name__} is neither"
+            )
+        self.listener: Callable[..., Any] = function
+        self.is_async: bool = _is_coroutine_function(function)
+        self.wants_session: bool = _wants_session(function)
+
+    async def __call__(self, message: Message, session: Session, worker: Worker) -> None:
+        """Call the listener: on the loop if it is a coroutine function, otherwise in `worker`."""
+        args = (message, session) if self.wants_session else (message,)
+        if self.is_async:
+            await self.listener(*args)
+            return
+        result = await worker.run(self.listener, *args)
+        if inspect.isawaitable(result):  # a lambda or a wrapper around a coroutine function
+            await result
+
+
+def listener_name(listener: Callable[..., Any] | OnMessage) -> str:
+    """Return the default name of the durable subscription of `listener`.
+
+    It is the listener's own `subscription_name` if it has one (Spring: SubscriptionNameProvider),
+    else `module.Class` of an object, `module.function` of a function.
+    """
+    own = getattr(listener, "subscription_name", None)
+    if isinstance(own, str) and own:
+        return own
+    named = listener if hasattr(listener, "__qualname__") else type(listener)
+    return f"{named.__module__}.{getattr(named, '__qualname__', '')}"
+
+
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
+    )
+
+
+def _wants_session(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature accepts what it is given
+        return False
+    positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+    if len(positional) < 2:
+        return False
+    second = positional[1]
+    return second.default is inspect.Parameter.empty or second.name == "session"
+
+
+logger: Final = get_logger(__name__)
+
+_DEFAULT: Final[Any] = SimpleMessageConverter()
+
+
+class MessageListenerAdapter:
+    """A message listener that calls a method of a delegate with the converted body.
+
+    Use it as the `message_listener` of a container or of a SimpleJmsListenerEndpoint. The method is
+    `def`, called in the container's thread, or `async def`. A JMSException of the method is passed
+    on unchanged; others become ListenerExecutionFailedExceptions. Spring: MessageListenerAdapter.
+
+    Args:
+        delegate: any object; one that is itself a listener (`on_message`) is called with the
+            message. None: the adapter itself, for subclasses.
+        default_listener_method: the name of the method.
+        message_converter: converts bodies and results; None: the method gets the message.
+        default_response_destination: where results go if the message has no reply destination; a
+            name is that of a queue unless it is `topic://NAME`.
+        reply_qos_settings: quality of service of the replies; None: the producer's defaults.
+
+    Raises:
+        ValueError: the delegate has no such method.
+    """
+
+    def __init__(
+        self,
+        delegate: object | None = None,
+        *,
+        default_listener_method: str = "handle_message",
+        message_converter: MessageConverter | None = _DEFAULT,
+        default_response_destination: Destination | str | None = None,
+        reply_qos_settings: QosSettings | None = None,
+    ) -> None:
+        self.delegate: object = self if delegate is None else delegate
+        self.default_listener_method = default_listener_method
+        self.message_converter = message_converter
+        is_listener = delegate is not None and hasattr(delegate, "on_message")
+        self._listener = ListenerCall(self.delegate) if is_listener else None  # type: ignore[arg-type]
+        if self._listener is None and not callable(self._method()):
+            raise ValueError(
+                f"{type(self.delegate).__qualname__} has no method {default_listener_method!r}: "
+                "name one with default_listener_method"
+            )
+        default = default_response_destination
+        self._replies = ReplySender(
+            message_converter or SimpleMessageConverter(),
+            default_destination=(
+                default.qualified_name if isinstance(default, Destination) else default
+            ),
+            qos=reply_qos_settings,
+        )
+
+    async def on_message(self, message: Message, session: Session | None = None) -> None:
+        """Call the delegate with one message and send its result.
+
+        Without a session a result is not sent, which is logged.
+
+        Raises:
+            JMSException: the method raised it, or the body or the result cannot be converted.
+            ListenerExecutionFailedException: the method raised something else (its cause), or the
+                reply could not be sent.
+        """
+        if self._listener is not None:
+            worker = current_worker.get()
+            await self._listener(message, session, worker)  # type: ignore[arg-type]
+            return
+        converter = self.message_converter
+        argument = message if converter is None else converter.from_message(message)
+        result = await self._invoke(argument, message)
+        if result is None:
+            return
+        if session is None:
+            logger.warning(
+                "Listener method %r returned a result, but the listener has no session, so no "
+                "reply is sent",
+                self.default_listener_method,
+            )
+            return
+        await self._replies.send(result, message, session)
+
+    def _method(self) -> Any:
+        return getattr(self.delegate, self.default_listener_method, None)
+
+    async def _invoke(self, argument: object, message: Message) -> Any:
+        method = self._method()
+        try:
+            if inspect.iscoroutinefunction(method):
+                return await method(argument)
+            return await call_in_worker(method, argument)
+        except JMSException:
+            raise
+        except Exception as error:
+            raise ListenerExecutionFailedException(
+                f"Listener method {self.default_listener_method!r} threw exception",
+                message=message,
+            ) from error

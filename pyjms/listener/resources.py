@@ -1,0 +1,288 @@
+"""The connection, sessions and consumers of a container. (spring-jms 1.2.4, 1.10)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, Protocol, cast
+
+from pyjms.client.options import MAX_PREFETCH_SIZE, PrefetchPolicy, RedeliveryPolicy
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    UnsupportedOperationException,
+)
+from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.jms.destination import Destination, Topic
+from pyjms.listener.properties import ContainerProperties
+from pyjms.runtime.logging import get_logger
+from pyjms.template.closing import close_quietly
+
+__all__ = ["ContainerConnection", "ResourceFactory", "SharedConnectionNotInitializedError"]
+
+# --- Options of a listener's consumers that JMS leaves to the provider: prefetch and redelivery.
+
+_PREFETCH_OPTION: Final = "consumer.prefetchSize"
+
+_FAIR_TOTAL: Final = 100
+_FAIR_MINIMUM: Final = 5
+_BATCHES_AHEAD: Final = 2
+
+
+def fair_prefetch(consumers: int) -> int:
+    """Return the prefetch of each of up to `consumers` consumers of a queue.
+
+    With a large prefetch, the consumers that exist first would get all the messages; with a
+    prefetch of one, each message would cost a round trip.
+    """
+    return max(_FAIR_MINIMUM, _FAIR_TOTAL // consumers)
+
+
+def with_prefetch(destination: Destination, properties: ContainerProperties) -> Destination:
+    """Return `destination` with the container's prefetch, unless its name sets one itself."""
+    size = _prefetch(destination, properties)
+    if size is None or destination.is_temporary or _PREFETCH_OPTION in destination.options:
+        return destination
+    changed = type(destination)(destination.physical_name)
+    changed.options = {**destination.options, _PREFETCH_OPTION: str(size)}
+    return changed
+
+
+def _prefetch(destination: Destination, properties: ContainerProperties) -> int | None:
+    if isinstance(properties.prefetch, int):
+        return properties.prefetch
+    size = None
+    most = properties.growth_limit
+    if properties.prefetch == "auto" and most is not None and destination.is_queue:
+        policy = _connections_policy(properties)
+        if policy is None or not policy.is_chosen("queue_prefetch"):
+            size = fair_prefetch(most)
+    if properties.batch_size is None:
+        return size
+    # the next batch arrives while this one is handled
+    least = min(_BATCHES_AHEAD * properties.batch_size, MAX_PREFETCH_SIZE)
+    usual = _connections_prefetch(destination, properties) if size is None else size
+    return least if usual < least else size
+
+
+def _connections_prefetch(destination: Destination, properties: ContainerProperties) -> int:
+    """Return the prefetch of the connection's policy; 0 if it is not known."""
+    policy = _connections_policy(properties)
+    if policy is None:
+        return 0
+    if destination.is_queue:
+        return policy.queue_prefetch
+    durable = properties.subscription_durable
+    return policy.durable_topic_prefetch if durable else policy.topic_prefetch
+
+
+def _connections_policy(properties: ContainerProperties) -> PrefetchPolicy | None:
+    factory = properties.require_connection_factory()
+    native = getattr(factory, "target_connection_factory", factory)
+    policy = getattr(native, "prefetch_policy", None)
+    return policy if isinstance(policy, PrefetchPolicy) else None
+
+
+class _Redelivering(Protocol):
+    redelivery_policy: RedeliveryPolicy
+
+
+def set_redelivery_policy(consumer: MessageConsumer, properties: ContainerProperties) -> None:
+    """Set the container's policy on a consumer of the client.
+
+    Raises:
+        UnsupportedOperationException: the consumer has none.
+    """
+    if not hasattr(consumer, "redelivery_policy"):
+        raise UnsupportedOperationException(
+            f"A {type(consumer).__name__} has no redelivery policy",
+            hint="use the client's ConnectionFactory without a cache for this listener, or set "
+            "the policy on that factory",
+        )
+    target = cast(_Redelivering, consumer)
+    policy = properties.redelivery_policy or target.redelivery_policy
+    if properties.retry is not None:
+        policy = properties.retry.apply(policy)
+        if properties.dead_letter is not None and policy.maximum_redeliveries >= 0:
+            # one more: on the last redelivery the message is sent there
+            policy = replace(policy, maximum_redeliveries=policy.maximum_redeliveries + 1)
+    target.redelivery_policy = policy
+
+
+logger: Final = get_logger(__name__)
+
+
+class SharedConnectionNotInitializedError(Exception):
+    """There is no shared connection yet: recovery opens one. Never leaves the container."""
+
+
+@contextmanager
+def _unless_closed(call: str) -> Iterator[None]:
+    """Ignore that a connection is closed, and so can be neither started nor stopped."""
+    try:
+        yield
+    except IllegalStateException as error:
+        logger.debug("Ignoring connection %s: already closed: %s", call, error)
+
+
+class ContainerConnection:
+    """The one connection that the consumers of a container share.
+
+    Opens, starts, stops, replaces and closes it. Spring: AbstractJmsListeningContainer.
+    """
+
+    def __init__(
+        self,
+        properties: ContainerProperties,
+        prepare: Callable[[Connection], None] | None = None,
+    ) -> None:
+        """Keep `prepare`, which is called with each connection that has just been opened."""
+        self._properties = properties
+        self._prepare = prepare
+        self._connection: Connection | None = None
+        self._started = False
+        self.is_interrupted: bool = False
+        """Whether a transport that reconnects by itself (`failover:`) has lost the broker."""
+
+    def transport_interrupted(self, error: Exception) -> None:
+        """Record that the transport has lost the broker."""
+        self.is_interrupted = True
+
+    def transport_resumed(self) -> None:
+        """Record that the transport has reconnected."""
+        self.is_interrupted = False
+
+    def get(self) -> Connection:
+        """Return the connection.
+
+        Raises:
+            SharedConnectionNotInitializedError: there is none.
+        """
+        if self._connection is None:
+            raise SharedConnectionNotInitializedError
+        return self._connection
+
+    async def establish(self) -> Connection:
+        """Return the connection, and open it if there is none.
+
+        Raises:
+            JMSException: it cannot be opened, or its client id is refused.
+        """
+        if self._connection is None:
+            self._connection = await self._open()
+        return self._connection
+
+    async def refresh(self) -> Connection:
+        """Replace the connection by a new one, which is started if the old one was.
+
+        Raises:
+            JMSException: it cannot be opened; then there is no connection.
+        """
+        old, self._connection = self._connection, None
+        await close_quietly(old)
+        connection = await self._open()
+        self._connection = connection
+        if self._started:
+            await connection.start()
+        return connection
+
+    async def start(self) -> None:
+        """Start the delivery of messages, on this connection and its replacements."""
+        self._started = True
+        if self._connection is not None:
+            with _unless_closed("start"):
+                await self._connection.start()
+
+    async def stop(self) -> None:
+        """Stop the delivery of messages."""
+        self._started = False
+        if self._connection is not None:
+            with _unless_closed("stop"):
+                await self._connection.stop()
+
+    async def release(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        await close_quietly(connection)
+
+    async def _open(self) -> Connection:
+        properties = self._properties
+        connection = await properties.require_connection_factory().create_connection()
+        self.is_interrupted = False
+        watch = getattr(connection, "add_transport_listener", None)  # not part of JMS
+        if watch is not None:
+            watch(self)
+        try:
+            if properties.client_id is not None:
+                await connection.set_client_id(properties.client_id)
+            if self._prepare is not None:
+                self._prepare(connection)
+        except BaseException:
+            await close_quietly(connection)
+            raise
+        return connection
+
+
+class ResourceFactory:
+    """Creates sessions and consumers according to the container's properties."""
+
+    def __init__(
+        self,
+        properties: ContainerProperties,
+        on_consumer_created: Callable[[], object] | None = None,
+    ) -> None:
+        """Keep `on_consumer_created`, which is called after each consumer is created."""
+        self._properties = properties
+        self._on_consumer_created = on_consumer_created
+
+    async def create_session(self, connection: Connection) -> Session:
+        """Create a session, transacted or in the container's acknowledge mode."""
+        properties = self._properties
+        return await connection.create_session(
+            properties.session_transacted, properties.session_acknowledge_mode
+        )
+
+    async def create_consumer(self, session: Session) -> MessageConsumer:
+        """Create a consumer of the container's destination, or its durable subscriber.
+
+        Raises:
+            JMSException: the broker refuses it, or there is no such destination.
+        """
+        properties = self._properties
+        destination = with_prefetch(self._resolve_destination(session), properties)
+        selector = properties.message_selector
+        no_local = properties.pub_sub_no_local
+        if not isinstance(destination, Topic):
+            consumer = await session.create_consumer(destination, selector)
+        elif properties.subscription_durable and properties.subscription_name:
+            consumer = await session.create_durable_subscriber(
+                destination, properties.subscription_name, selector, no_local=no_local
+            )
+        else:
+            consumer = await session.create_consumer(destination, selector, no_local=no_local)
+        if properties.redelivery_policy is not None or properties.retry is not None:
+            set_redelivery_policy(consumer, properties)
+        if self._on_consumer_created is not None:
+            self._on_consumer_created()
+        return consumer
+
+    def forget_destination(self) -> None:
+        """Remove the destination from a caching resolver: the next broker's may differ."""
+        properties = self._properties
+        forget = getattr(properties.destination_resolver, "remove_from_cache", None)
+        if forget is not None and properties.destination_name is not None:
+            forget(properties.destination_name)
+
+    def _resolve_destination(self, session: Session) -> Destination:
+        properties = self._properties
+        if properties.destination is not None:
+            return properties.destination
+        if properties.destination_name is None:
+            raise InvalidDestinationException(
+                "The listener container has no destination",
+                hint="set the property 'destination' or 'destination_name'",
+            )
+        return properties.destination_resolver.resolve_destination_name(
+            session, properties.destination_name, properties.pub_sub_domain
+        )

@@ -1,0 +1,52 @@
+"""Path helpers: distinguish paths from URIs in settings, and replace files atomically."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+__all__ = ["replace_text"]
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""A scheme of at least two letters: a single letter is a Windows drive."""
+
+
+def uri_scheme(text: str) -> str | None:
+    """Return the scheme of `text` if it is a URI, or None if it is a path."""
+    found = _URI.match(text)
+    return None if found is None else found[1]
+
+
+def check_shared_folder(text: str, example: str) -> str:
+    """Return the path of a folder that several machines use; `example` is such a path.
+
+    Raises:
+        ValueError: it is a URI.
+    """
+    scheme = uri_scheme(text)
+    if scheme is not None:
+        raise ValueError(
+            f"is a URI ({scheme}:), but must be a path in a file system that all machines mount, "
+            f"such as {example}"
+        )
+    return text
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Replace a file atomically: a reader gets the old or the new text. Blocks.
+
+    Its directory is created if it does not exist.
+
+    Raises:
+        OSError: it cannot be written; the old text is kept.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

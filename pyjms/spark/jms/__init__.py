@@ -1,1 +1,0 @@
-"""The format `jms`: destinations as stream and batch sources, and as sinks."""

@@ -1,0 +1,489 @@
+"""Checks before Spark starts: all problems of a set of pipelines, reported at once.
+
+Each message names its pipeline and the correction. Conditions that only a query plan reveals are
+checked when the query starts. (spark-pipeline 6.2)
+
+Checking the type names in a schema's DDL without Spark, so that typos are found early.
+
+Only names are checked; Spark reports everything else when a query starts.
+
+Collecting the pipelines of decorated functions and of `pipelines` in the settings.
+
+An entry with `sql` is a pipeline; one without changes the decorated pipeline of its name, as
+`listeners.<id>` does for listeners. All problems are reported at once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
+
+from pyjms.configuration import Problems
+from pyjms.errors import ConfigurationException, InvalidSelectorException, nearest_name
+from pyjms.jms.destination import Destination, parse_destination
+from pyjms.runtime.distribution import install_command
+from pyjms.selector import selector_or_none
+from pyjms.settings import PyjmsSettings
+from pyjms.spark.options import read_options
+from pyjms.spark.pipeline.definition import DEFAULT_DEAD_LETTER, FAIL, Pipeline
+from pyjms.spark.pipeline.location import broker_of
+from pyjms.spark.session import check_pyspark, find_java
+
+__all__ = [
+    "add_problems",
+    "check_pipelines",
+    "choose_pipelines",
+    "collect_pipelines",
+    "ddl_problems",
+    "find_problems",
+    "gather_pipelines",
+]
+
+_TYPES: Final = frozenset(
+    """
+    ARRAY BIGINT BINARY BOOLEAN BYTE CHAR CHARACTER DATE DEC DECIMAL DOUBLE FLOAT GEOGRAPHY GEOMETRY
+    INT INTEGER INTERVAL LONG MAP NUMERIC REAL SHORT SMALLINT STRING STRUCT TIME TIMESTAMP
+    TIMESTAMP_LTZ TIMESTAMP_NTZ TINYINT VARCHAR VARIANT VOID
+    """.split()  # noqa: SIM905 - to be read
+)
+"""The first words of types in Spark 4.2 and 4.3 (SqlBaseParser.g4: type)."""
+_TOKEN: Final = re.compile(
+    r"\s+|--[^\n]*|/\*.*?\*/|(\w+|`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.)",
+    re.DOTALL,
+)
+_END: Final = ""
+
+
+def ddl_problems(text: str) -> list[str]:
+    """Return a message for each column without a type, or with an unknown one."""
+    parser = _Parser([token for token in _TOKEN.findall(text) if token])
+    parser.parse()
+    return parser.problems
+
+
+class _Parser:
+    """Parses columns, and continues after a mistake."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.problems: list[str] = []
+        self._tokens = tokens
+        self._position = 0
+
+    def parse(self) -> None:
+        """Parse `a INT, b STRING`, or the same as `struct<a: int, b: string>`."""
+        if [token.upper() for token in self._tokens[:2]] == ["STRUCT", "<"]:
+            self._position = 2
+        self._columns()
+
+    def _columns(self) -> None:
+        while self._peek() not in {_END, ">"}:
+            column = self._next()
+            if self._peek() == ":":
+                self._next()
+            self._type(column)
+            if self._peek() == ",":
+                self._next()
+
+    def _type(self, column: str) -> None:
+        """Parse a type and what follows it: sizes, NOT NULL, a comment."""
+        word = self._peek()
+        if not re.match(r"[\w`]", word):
+            self.problems.append(f"{column} has no type; write for example `{column} STRING`")
+        elif word.strip("`").upper() not in _TYPES:
+            self.problems.append(f"{word} of {column} is not a type of Spark{_nearest(word)}")
+        else:
+            self._next()
+            if self._peek() == "<":
+                self._nested(word.upper(), column)
+        self._skip_rest()
+
+    def _nested(self, kind: str, column: str) -> None:
+        self._next()
+        if kind == "STRUCT":
+            self._columns()
+        else:
+            self._type(column)
+            if self._peek() == ",":
+                self._next()
+                self._type(column)
+        if self._peek() == ">":
+            self._next()
+
+    def _skip_rest(self) -> None:
+        brackets = 0
+        while self._peek() != _END and (brackets or self._peek() not in {",", ">"}):
+            brackets += {"(": 1, ")": -1}.get(self._next(), 0)
+
+    def _peek(self) -> str:
+        return self._tokens[self._position] if self._position < len(self._tokens) else _END
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._position += 1
+        return token
+
+
+def _nearest(word: str) -> str:
+    near = nearest_name(word.upper(), _TYPES)
+    return f"; did you mean {near}?" if near else ""
+
+
+_ANY_URL: Final = "tcp://localhost:61616"
+_TOPIC_OPTIONS: Final = ("clientId", "subscription")
+_VIRTUAL_TOPIC_QUEUE: Final = re.compile(r"Consumer\.[^.]+\.(VirtualTopic\..+)")
+_SQL_LITERAL: Final = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL
+)
+
+
+def check_pipelines(
+    pipelines: Sequence[Pipeline], *, brokers: Collection[str] = (), java: str = "auto"
+) -> list[str]:
+    """Return all problems of pipelines that are to run together; an empty list if there are none.
+
+    `brokers`: the names in `brokers` of the settings. Starts no Spark and connects to no broker.
+    """
+    return [
+        *_installation(java),
+        *_shared(pipelines, "name", lambda p: p.name),
+        *_shared(list({p.name: p for p in pipelines}.values()), "checkpoint", _checkpoint),
+        *_shared_queues(pipelines),
+        *(
+            f"Pipeline {pipeline.name}: {problem}"
+            for pipeline in pipelines
+            for check in _CHECKS
+            for problem in check(pipeline, brokers)
+        ),
+    ]
+
+
+def _installation(java: str) -> Iterator[str]:
+    for check in (check_pyspark, _check_pyarrow, lambda: find_java(java)):
+        problem = _error_of(check)
+        if problem is not None:
+            yield problem
+
+
+def _check_pyarrow() -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ConfigurationException(
+            "The Spark formats need pyarrow, which is not installed", hint=install_command("spark")
+        )
+
+
+def _shared(
+    pipelines: Sequence[Pipeline], key: str, value_of: Callable[[Pipeline], str]
+) -> Iterator[str]:
+    users: dict[str, list[str]] = defaultdict(list)
+    for pipeline in pipelines:
+        users[value_of(pipeline)].append(pipeline.name)
+    for value, names in users.items():
+        if len(names) > 1:
+            users_text = " and ".join(dict.fromkeys(names))
+            yield f"{key} {value} is used {len(names)} times, by {users_text}; give each its own"
+
+
+def _checkpoint(pipeline: Pipeline) -> str:
+    return pipeline.checkpoint_name
+
+
+def _shared_queues(pipelines: Sequence[Pipeline]) -> Iterator[str]:
+    users: dict[tuple[str | None, str], list[str]] = defaultdict(list)
+    for pipeline in pipelines:
+        for text in pipeline.sources.values():
+            target = parse_destination(text)
+            if not target.is_topic:
+                users[pipeline.broker, target.qualified_name].append(pipeline.name)
+    for (_, queue), names in users.items():
+        if len(names) > 1:
+            users_text = " and ".join(dict.fromkeys(names))
+            yield (
+                f"source {queue} is read {len(names)} times, by {users_text}, but a queue has one "
+                "reader; send to a virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
+            )
+
+
+def _broker(pipeline: Pipeline, brokers: Collection[str]) -> Iterator[str]:
+    if pipeline.broker is not None and pipeline.broker not in brokers:
+        near = nearest_name(pipeline.broker, brokers) or min(brokers, default=None)
+        hint = f"did you mean {near}?" if near else "there are none; add it, or remove the key"
+        yield f"broker {pipeline.broker} is not in `brokers`; {hint}"
+
+
+def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    sources = {parse_destination(text) for text in pipeline.sources.values()}
+    ends: dict[str, Destination] = {}
+    if pipeline.folder is None:
+        ends["sink"] = parse_destination(pipeline.sink)
+    if pipeline.schemas and pipeline.dead_letter != FAIL:
+        ends["dead_letter"] = parse_destination(pipeline.dead_letter or DEFAULT_DEAD_LETTER)
+    for key, target in ends.items():
+        if target in sources:
+            yield f"{key} {target} is also its source, so it would read what it sends; use another"
+        for source in _virtual_topic_queues(target, sources):
+            yield (
+                f"{key} {target} is copied to its source {source}, so it would read what it sends; "
+                "use another"
+            )
+
+
+def _virtual_topic_queues(target: Destination, queues: Collection[Destination]) -> set[Destination]:
+    """Return the queues among those given that receive the messages of a virtual topic."""
+    return {
+        queue
+        for queue in queues
+        if target.is_topic
+        and not queue.is_topic
+        and (found := _VIRTUAL_TOPIC_QUEUE.fullmatch(queue.physical_name)) is not None
+        and found[1] == target.physical_name
+    }
+
+
+def _topics(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    given = {key.lower() for key in pipeline.options_of_source}
+    missing = [option for option in _TOPIC_OPTIONS if option.lower() not in given]
+    topics = [text for text in pipeline.sources.values() if parse_destination(text).is_topic]
+    for text in topics if missing else ():
+        yield (
+            f"source {text} is a topic, which needs the options {' and '.join(missing)} for a "
+            "durable subscription; set them, or read the queue of a virtual topic"
+        )
+    if len(topics) > 1:
+        yield (
+            f"sources {' and '.join(topics)} are topics, which would share one durable "
+            "subscription; replace all but one by the queue of a virtual topic"
+        )
+
+
+def _views(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    words = re.findall(r"\w+", _SQL_LITERAL.sub(" ", pipeline.sql or "").lower())
+    for name in pipeline.sources if pipeline.sql is not None else ():
+        if name.lower() not in words:
+            yield f"its sql does not read {name}; write FROM {name}" + (
+                "" if pipeline.is_single else ", or remove that source"
+            )
+
+
+def _ddl(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    for name, schema in pipeline.schemas.items():
+        label = "schema" if pipeline.is_single else f"schema of {name}"
+        for problem in ddl_problems(schema) if isinstance(schema, str) else ():
+            yield f"{label}: {problem}"
+
+
+def _models(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    for schema in pipeline.schemas.values():
+        if not isinstance(schema, str):
+            from pyjms.spark.pipeline.models import model_type
+
+            problem = _error_of(lambda model=schema: model_type(model))  # type: ignore[misc]
+            if problem is not None:
+                yield problem
+
+
+def _options(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    given: list[tuple[Mapping[str, str], str]] = [(pipeline.options_of_source, "source")]
+    if pipeline.folder is None:
+        given.append((pipeline.options_of_sink, "sink"))
+    for options, role in given:
+        each = [_option_error({key: text}, role) for key, text in options.items()]
+        single = [problem for problem in each if problem is not None]
+        combined = _option_error(options, role)
+        yield from single or ([] if combined is None else [combined])
+
+
+def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    for key, text in pipeline.options_of_source.items():
+        if key.lower() == "selector":
+            try:
+                selector_or_none(text)
+            except InvalidSelectorException as error:
+                yield f"selector {text!r} is not valid: {error}"
+
+
+def _option_error(options: Mapping[str, str], role: str) -> str | None:
+    return _error_of(lambda: read_options({"url": _ANY_URL, **options}, role))
+
+
+def _error_of(attempt: Callable[[], Any]) -> str | None:
+    """Return the text of the configuration error that a call raises; None if it raises none."""
+    try:
+        attempt()
+    except ConfigurationException as error:
+        return str(error)
+    return None
+
+
+_CHECKS: Final[tuple[Callable[[Pipeline, Collection[str]], Iterator[str]], ...]] = (
+    _broker,
+    _loops,
+    _topics,
+    _views,
+    _ddl,
+    _models,
+    _options,
+    _selector,
+)
+
+
+V = TypeVar("V")
+_NAME: Final = re.compile(r"(?:Pipeline |pipelines\.)(\S+?):? ")
+
+
+class CollectedPipelines(NamedTuple):
+    """The valid pipelines, and the problems of the others, one line each."""
+
+    pipelines: list[Pipeline]
+    problems: list[str]
+
+
+def collect_pipelines(
+    settings: PyjmsSettings, decorated: Iterable[Pipeline] = (), *, are_all: bool = True
+) -> list[Pipeline]:
+    """Return the pipelines to run; see `gather_pipelines`.
+
+    Raises:
+        ConfigurationException: some are not valid; one line for each problem.
+    """
+    pipelines, problems = gather_pipelines(settings, decorated, are_all=are_all)
+    if problems:
+        raise ConfigurationException("\n".join(problems))
+    return pipelines
+
+
+def gather_pipelines(
+    settings: PyjmsSettings, decorated: Iterable[Pipeline] = (), *, are_all: bool = True
+) -> CollectedPipelines:
+    """Return the pipelines, with `${...}` in names and options resolved, and all problems.
+
+    `are_all=False`: `decorated` is only a part of the application's pipelines, so an entry for
+    another pipeline is not an error.
+    """
+    problems: list[str] = []
+
+    def attempt(make: Callable[[], V]) -> V | None:
+        try:
+            return make()
+        except ConfigurationException as error:
+            problems.append(str(error))
+            return None
+
+    found = list(decorated)
+    repeated = [name for name, number in Counter(p.name for p in found).items() if number > 1]
+    problems += [
+        f"Pipeline {name} is defined more than once; give each its own name" for name in repeated
+    ]
+    made: list[Pipeline | None] = []
+    entries = dict(settings.pipelines)
+    for pipeline in found:
+        entry = entries.pop(pipeline.name, None)
+        values = {} if entry is None else _joined(pipeline, entry.values())
+        made.append(attempt(lambda p=pipeline, v=values: _resolved(settings, p.with_changes(v))))  # type: ignore[misc]
+    for name, entry in entries.items():
+        if entry.sql is not None:
+            values = entry.values()
+            made.append(
+                attempt(lambda n=name, v=values: _resolved(settings, Pipeline(name=n, **v)))  # type: ignore[misc]
+            )
+        elif are_all:
+            names = ", ".join(p.name for p in found) or "none"
+            problems.append(
+                f"pipelines.{name} has no sql, so it changes a decorated pipeline, but there is no "
+                f"{name} (the decorated ones are: {names}); add sql, or name the module of its "
+                "function"
+            )
+    return CollectedPipelines([pipeline for pipeline in made if pipeline is not None], problems)
+
+
+def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list[Pipeline]:
+    """Return the pipelines named in `only`, or all if it is empty.
+
+    Raises:
+        ConfigurationException: a name is unknown, or there are no pipelines at all.
+    """
+    names = [pipeline.name for pipeline in pipelines]
+    if not names:
+        raise ConfigurationException(
+            "There are no pipelines",
+            hint="mark functions with @jms_pipeline, or add entries with sql under pipelines: in "
+            "application.yaml",
+        )
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise ConfigurationException(
+            f"There is no pipeline {', '.join(unknown)}",
+            hint=f"the pipelines are {', '.join(names)}",
+        )
+    return [pipeline for pipeline in pipelines if not only or pipeline.name in only]
+
+
+def add_problems(
+    settings: PyjmsSettings, pipelines: Sequence[Pipeline], found: Iterable[str], problems: Problems
+) -> None:
+    """Add the problems found by `gather_pipelines`, and those that keep pipelines from running.
+
+    Problems of pipelines in the settings have file and line. If the settings are invalid, brokers
+    are not checked.
+    """
+    lines = [*found]
+    if settings.is_incomplete:
+        problems.unchecked.append("brokers and sets of pipelines: the settings are not valid")
+    else:
+        lines += find_problems(settings, pipelines)
+    for line in lines:
+        name = _NAME.match(line)
+        is_ours = name is not None and name[1] in settings.pipelines
+        origin = settings.origin(("pipelines", name[1])) if name and is_ours else None
+        if origin is None:
+            problems.add(ConfigurationException(line))
+        else:
+            text = f"{origin}: {line}"
+            problems.add(ConfigurationException(text, source=origin.source, line=origin.line))
+
+
+def find_problems(
+    settings: PyjmsSettings, pipelines: Sequence[Pipeline], embedded: str | None = None
+) -> list[str]:
+    """Return all problems that keep pipelines from running, as far as the settings reveal them.
+
+    `embedded` is the URL of the in-memory broker, used if no URL is set. Starts nothing and
+    connects to no broker.
+    """
+    problems: list[str] = []
+    for name in dict.fromkeys(pipeline.broker for pipeline in pipelines):
+        if name is None or name in settings.brokers:
+            try:
+                broker_of(settings, name, embedded)
+            except ConfigurationException as error:
+                users = dict.fromkeys(p.name for p in pipelines if p.broker == name)
+                word = "Pipeline" if len(users) == 1 else "Pipelines"
+                problems.append(f"{word} {' and '.join(users)}: {error}")
+    java = settings.spark.java
+    return [*problems, *check_pipelines(pipelines, brokers=settings.brokers, java=java)]
+
+
+def _joined(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of an entry; each option overrides the pipeline's option of that name."""
+    joined = dict(values)
+    if "options" in joined:
+        joined["options"] = {**pipeline.options, **joined["options"]}
+    return joined
+
+
+def _resolved(settings: PyjmsSettings, pipeline: Pipeline) -> Pipeline:
+    resolve = settings.resolve_placeholders
+    source = pipeline.source
+    return replace(
+        pipeline,
+        source=resolve(source)
+        if isinstance(source, str)
+        else {name: resolve(text) for name, text in source.items()},
+        sink=resolve(pipeline.sink),
+        dead_letter=None if pipeline.dead_letter is None else resolve(pipeline.dead_letter),
+        broker=None if pipeline.broker is None else resolve(pipeline.broker),
+        options={name: resolve(text) for name, text in pipeline.options.items()},
+    )

@@ -1,1 +1,0 @@
-"""The definition of pipelines: decorator, values, checks, and the pipelines in the settings."""

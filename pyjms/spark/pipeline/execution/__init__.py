@@ -1,1 +1,0 @@
-"""Running pipelines: the query, its checkpoint and sinks, the supervisor and the runner."""

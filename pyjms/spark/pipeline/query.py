@@ -1,0 +1,613 @@
+"""The start of a pipeline's query: its sources, its function or SQL, and its sink.
+
+Results and dead letters are one query with one sink, so that both are published by the same
+transaction. (spark-pipeline 6.2)
+
+Analysis of a pipeline's Spark plan before it runs.
+
+Plans are objects of the JVM; properties that only their text shows are found in the text of
+`explain`. (spark-pipeline 3.2, 5 D)
+
+The output of a pipeline: its result and its dead letters as rows of the sink, by batch.
+
+A result whose columns include a message body (`text`, `bytes`, `body`) is a message, column by
+column; any other result is sent as JSON. Sinks that receive whole batches (destinations in update
+mode, Parquet folders) identify a batch by its number, which is the same when Spark runs the batch
+again: a destination drops the repetition, a folder is overwritten. (spark-pipeline 3.4, 6.1, 6.2)
+
+The fingerprint of a pipeline: a file next to its checkpoint that must match.
+
+Spark would continue a checkpoint with another plan until its state does not match, and then fail
+with a stack trace; and if the sink changed in the middle of a batch, the new sink would get only
+part of the batch. So the parts of a pipeline on which its checkpoint depends are compared, one by
+one. Trigger, limits and settings of Spark may change. (spark-pipeline 6.1)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import uuid4
+
+from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import MapType
+
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import parse_destination
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
+from pyjms.spark.files import write_atomically
+from pyjms.spark.gateway import explained_plan, jvm_plan
+from pyjms.spark.options import read_options
+from pyjms.spark.pipeline.definition import DEFAULT_DEAD_LETTER, FAIL, Pipeline
+from pyjms.spark.pipeline.location import PipelineLocation
+from pyjms.spark.pipeline.parsing import JMS, OBSERVED, REASON, parse, schema_type
+from pyjms.spark.pipeline.schema import quoted
+from pyjms.spark.rows import BODIES, MESSAGE_COLUMNS, SINK_COLUMNS
+from pyjms.spark.sink import check_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = [
+    "ID",
+    "Checkpoint",
+    "checkpoint_parts",
+    "comparable",
+    "open_checkpoint",
+    "start_query",
+    "stateful_operators",
+]
+
+_EXCHANGE: Final = re.compile(r"^[\s:+\-]*(?:\*\(\d+\) )?\w*Exchange\b", re.MULTILINE)
+_STATEFUL: Final = re.compile(
+    r"^[\s:+\-]*(?:\*\(\d+\) )?(?P<what>(?:StateStoreSave|SessionWindowStateStoreSave"
+    r"|StreamingSymmetricHashJoin|StreamingDeduplicate\w*|FlatMapGroups\w*WithState"
+    r"|TransformWithState\w*|StreamingGlobalLimit)\b[^\n]*?)(?:,? state info.*)?$",
+    re.MULTILINE,
+)
+_MERGED: Final = re.compile(r"functions=\[(?P<what>[^\n]*merge_[^\n]*)\]\)", re.MULTILINE)
+_NUMBERS: Final = re.compile(r"#\d+L?|-T\d+ms|plan_id=\d+")
+_COMMON: Final = re.compile(r"_common_expr_\d+")
+
+
+def has_exchange(frame: DataFrame) -> bool:
+    """Return whether rows move between partitions, so that their order varies from run to run."""
+    return _EXCHANGE.search(_explained(frame)) is not None
+
+
+def stateful_operators(frame: DataFrame) -> list[str]:
+    """Return the operators that keep state between batches, with their keys and functions."""
+    text = _explained(frame)
+    found = [*_STATEFUL.finditer(text), *_MERGED.finditer(text)]
+    return sorted({comparable(match["what"]) for match in found})
+
+
+def comparable(operator: str) -> str:
+    """Return an operator of a plan without the numbers that differ from plan to plan.
+
+    Spark counts common expressions through the life of a session: a query that is started again
+    in the same process has other numbers than its first plan, which began with 0.
+    """
+    names = {
+        name: f"_common_expr_{n}" for n, name in enumerate(dict.fromkeys(_COMMON.findall(operator)))
+    }
+    return _NUMBERS.sub("", _COMMON.sub(lambda match: names[match.group()], operator)).strip()
+
+
+def count_streams(frame: DataFrame) -> int:
+    """Return the number of streams of the format `jms`; branches of one stream count once."""
+    leaves = _analyzed(frame).collectLeaves()
+    streams = [
+        leaves.apply(number)
+        for number in range(leaves.size())
+        if leaves.apply(number).isStreaming()
+        and leaves.apply(number).nodeName().startswith("StreamingRelation")
+        and leaves.apply(number).sourceName() == "jms"
+    ]
+    return len({stream.output().apply(0).exprId().id() for stream in streams})
+
+
+def column_ids(frame: DataFrame) -> Mapping[str, int]:
+    """Return the columns with Spark's expression ids; a computed column has a new id."""
+    output = _analyzed(frame).output()
+    columns = [output.apply(number) for number in range(output.size())]
+    return {column.name(): column.exprId().id() for column in columns}
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return jvm_plan(frame).analyzed()
+
+
+def _explained(frame: DataFrame) -> str:
+    # without the select, Spark would not recognize a frame made by SQL as a stream
+    return explained_plan(frame.select("*"))
+
+
+if TYPE_CHECKING:
+    BatchWriter = Callable[[DataFrame, int], None]
+    """A function that Spark calls with each batch and its number (`foreachBatch`)."""
+
+
+ID: Final = "pyjms_id"
+"""The column of a row's id, for `exactlyOnce=ids`."""
+_DESTINATION: Final = "destination"
+_STRING_MAP: Final = "map<string,string>"
+_JSON_OPTIONS: Final = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+}
+_NOT_SENT: Final = frozenset(name for name, _ in MESSAGE_COLUMNS if name not in SINK_COLUMNS) | {
+    JMS
+}
+"""Columns that describe the origin of a message, which a new message does not have."""
+_DEAD_LETTER_COLUMNS: Final = (
+    "correlation_id", "type", "reply_to", "group_id", "priority", "delivery_mode", "text",
+)  # fmt: skip
+_DROPPED_PROPERTIES: Final = rf"^(AMQ_SCHEDULED_.*|scheduledJobId|{DUPLICATE_ID_PROPERTY}|PyJMS.*)$"
+"""Properties that would delay a dead letter, or make it a duplicate of the original message."""
+_QUERY_ID: Final = "sql.streaming.queryId"
+_ROW: Final = "pyjms_row"
+_DEAD_LETTER: Final = "pyjms_letter"
+
+
+def message_rows(
+    result: DataFrame, pipeline: Pipeline, source_columns: Mapping[str, int]
+) -> DataFrame:
+    """Return a pipeline's result in the columns of the sink of the format `jms`.
+
+    `source_columns`: the ids that Spark gave the columns of the source. A `destination` column
+    with the same id is unchanged and does not route the message.
+
+    Raises:
+        ConfigurationException: a column cannot be part of a message.
+    """
+    columns = column_ids(result)
+    routes = _DESTINATION in columns and columns[_DESTINATION] != source_columns.get(_DESTINATION)
+    if any(body in columns for body in BODIES):
+        kept = [n for n in columns if n not in _NOT_SENT and (n != _DESTINATION or routes)]
+        _check_columns(kept, pipeline)
+        selected = [
+            _properties(result, pipeline) if name == "properties" else F.col(name)
+            for name in kept
+            if name in SINK_COLUMNS
+        ]
+    else:
+        fields = [name for name in columns if name != JMS]
+        if not fields:
+            raise ConfigurationException(
+                f"Pipeline {pipeline.name}: its result has no columns",
+                hint="select at least one column",
+            )
+        selected = [F.to_json(F.struct(*map(quoted, fields)), _JSON_OPTIONS).alias("text")]
+    if pipeline.id_column is not None:
+        # with the pipeline's name, as other pipelines may send to the same destination
+        row_id = F.col(pipeline.id_column).cast("string")
+        selected.append(F.concat(F.lit(f"{pipeline.name}:"), row_id).alias(ID))
+    return result.select(*selected)
+
+
+def dead_letter_rows(invalid: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Return messages that do not match the schema unchanged, with properties that say why."""
+    added = F.create_map(
+        *(
+            part
+            for name, value in {
+                FAILURE_CAUSE: F.col(REASON),
+                "PyJMSPipeline": F.lit(pipeline.name),
+                "PyJMSOriginalMessageID": F.col("message_id"),
+                "PyJMSOriginalDestination": F.col(_DESTINATION),
+                "PyJMSOriginalBody": F.col("body_kind"),
+            }.items()
+            for part in (F.lit(name), value)
+        )
+    )
+    original = F.map_filter(
+        F.coalesce("properties", F.create_map().cast(_STRING_MAP)),
+        lambda name, _: ~name.rlike(_DROPPED_PROPERTIES) & (name != FAILURE_CAUSE),
+    )
+    selected = [
+        F.lit(pipeline.dead_letter or DEFAULT_DEAD_LETTER).alias(_DESTINATION),
+        *map(F.col, _DEAD_LETTER_COLUMNS),
+        F.when(F.col("text").isNull(), F.col("bytes")).alias("bytes"),
+        F.map_concat(original, added).alias("properties"),
+    ]
+    if pipeline.exactly_once == "ids" and pipeline.id_column is not None:
+        selected.append(F.concat(F.lit(f"{pipeline.name}::"), "message_id").alias(ID))
+    return invalid.select(*selected)
+
+
+def tagged_rows(rows: DataFrame, dead_letters: DataFrame | None) -> DataFrame:
+    """Return rows and dead letters as one stream, each in a separate struct column."""
+    tagged = rows.select(F.struct("*").alias(_ROW))
+    if dead_letters is None:
+        return tagged
+    others = dead_letters.select(F.struct("*").alias(_DEAD_LETTER))
+    return tagged.unionByName(others, allowMissingColumns=True)
+
+
+def message_writer(options: Mapping[str, str]) -> BatchWriter:
+    """Return a writer that sends batches of messages with these options of the format `jms`."""
+
+    def write(frame: DataFrame, batch: int) -> None:
+        _send(frame, options, batch)
+
+    return write
+
+
+def parquet_writer(
+    folder: str, parquet_options: Mapping[str, str], dead_letter_options: Mapping[str, str]
+) -> BatchWriter:
+    """Return a writer of `tagged_rows` that writes rows to Parquet and sends dead letters.
+
+    Each batch has a folder, named after its query and number. A query with another checkpoint has
+    another id, so it never overwrites the files of an older one.
+    """
+
+    def write(frame: DataFrame, batch: int) -> None:
+        frame.persist()  # both writes see the same rows, and the function runs once
+        try:
+            rows = frame.where(F.col(_ROW).isNotNull()).select(f"{_ROW}.*")
+            if not rows.isEmpty():
+                path = f"{folder.rstrip('/')}/query={_query_id(frame)}/batch={batch}"
+                rows.write.mode("overwrite").options(**parquet_options).parquet(path)
+            if _DEAD_LETTER in frame.columns:
+                dead_letters = frame.where(F.col(_DEAD_LETTER).isNotNull()).select(
+                    f"{_DEAD_LETTER}.*"
+                )
+                _send(dead_letters, dead_letter_options, batch)
+        finally:
+            frame.unpersist()
+
+    return write
+
+
+def _send(frame: DataFrame, options: Mapping[str, str], batch: int) -> None:
+    writer = frame.write.format("jms").mode("append").options(**options)
+    writer.options(queryId=_query_id(frame), batchId=str(batch)).save()
+
+
+def _query_id(frame: Any) -> str:
+    """Return the id of the query whose batch this thread runs; it is stored in the checkpoint."""
+    return str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))
+
+
+def _check_columns(columns: list[str], pipeline: Pipeline) -> None:
+    unknown = [name for name in columns if name not in SINK_COLUMNS and name != pipeline.id_column]
+    if unknown:
+        body = next(name for name in columns if name in BODIES)
+        raise ConfigurationException(
+            f"Pipeline {pipeline.name}: its result has a column {body}, so its columns are those "
+            f"of a message, and {', '.join(unknown)} cannot be part of a message",
+            hint=f"the columns of a message are {', '.join(SINK_COLUMNS)}; to send the whole row "
+            f"as JSON, rename {body}, or select to_json(struct(*)) AS text",
+        )
+
+
+def _properties(result: DataFrame, pipeline: Pipeline) -> Column:
+    """Return the properties; next to dead letters as strings, since a union has one type."""
+    if not isinstance(result.schema["properties"].dataType, MapType):
+        raise ConfigurationException(
+            f"Pipeline {pipeline.name}: the column properties of its result is not a map",
+            hint="write map('name', 'value') AS properties",
+        )
+    properties = F.col("properties")
+    return properties.cast(_STRING_MAP).alias("properties") if pipeline.schemas else properties
+
+
+FORMAT: Final = 1
+_SAME_SPARK: Final = "state"
+"""The part that is compared only under the same version of Spark, as it is Spark's text."""
+
+
+_OPTIONS: Final = ("selector", "clientId", "subscription")
+"""The options of a source that determine which messages it gets."""
+
+
+class Checkpoint:
+    """The checkpoint of a pipeline: its id, and the comparison with the pipeline."""
+
+    def __init__(
+        self, location: PipelineLocation, pipeline: Pipeline, saved: Mapping[str, Any]
+    ) -> None:
+        self._location = location
+        self._pipeline = pipeline
+        self._saved = saved
+        self.id: str = saved.get("id") or uuid4().hex
+
+    @property
+    def owner(self) -> str:
+        """The owner of the leases of its sources."""
+        return f"{self._pipeline.name}/{self.id}"
+
+    def check(self, state: Sequence[str], spark: str) -> None:
+        """Compare the pipeline with the file, or write the file for an unused checkpoint.
+
+        Raises:
+            ConfigurationException: the checkpoint belongs to another pipeline, or to an earlier
+                version of this one; every part that differs is listed.
+        """
+        parts = checkpoint_parts(self._pipeline, state)
+        if self._saved and _is_used(self._location):
+            changed = self._changes(parts, spark)
+            if changed:
+                raise _mismatch(self._pipeline, self._location, "; ".join(changed))
+        written = {"format": FORMAT, "id": self.id, "spark": spark, "parts": parts}
+        if written != self._saved:  # new, or written by an older Spark or pyjms
+            self._location.fingerprint.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._location.fingerprint, json.dumps(written, indent=2) + "\n")
+
+    def _changes(self, parts: Mapping[str, Any], spark: str) -> list[str]:
+        """Return the parts that differ; parts that an older version did not write are skipped."""
+        saved = dict(self._saved["parts"])
+        if _SAME_SPARK in saved:  # an older version kept Spark's numbers
+            saved[_SAME_SPARK] = sorted({comparable(each) for each in saved[_SAME_SPARK]})
+        return [
+            f"{name} was {_text(saved[name])} and is {_text(part)}"
+            for name, part in parts.items()
+            if name in saved
+            and saved[name] != part
+            and not (name == _SAME_SPARK and self._saved.get("spark") != spark)
+        ]
+
+
+def open_checkpoint(location: PipelineLocation, pipeline: Pipeline) -> Checkpoint:
+    """Open the checkpoint of a pipeline, or start a new one; nothing is written yet.
+
+    Raises:
+        ConfigurationException: it does not belong to a pipeline, or is damaged.
+    """
+    path = location.fingerprint
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if _is_used(location):
+            raise _mismatch(
+                pipeline, location, f"it has no {path.name}, so no pipeline wrote it"
+            ) from None
+        return Checkpoint(location, pipeline, {})
+    try:
+        saved = json.loads(text)
+    except ValueError:
+        saved = None
+    if not isinstance(saved, dict) or not isinstance(saved.get("parts"), dict):
+        raise _mismatch(pipeline, location, f"{path.name} is damaged")
+    if saved.get("format") != FORMAT:
+        raise _mismatch(
+            pipeline,
+            location,
+            f"its format is {saved.get('format')}, but this version of pyjms reads {FORMAT}",
+        )
+    return Checkpoint(location, pipeline, saved)
+
+
+def _is_used(location: PipelineLocation) -> bool:
+    """Return whether a query has read messages."""
+    return any(
+        folder.is_dir() and any(folder.iterdir())
+        for folder in (location.checkpoint / "offsets", location.folder / "spool")
+    )
+
+
+def checkpoint_parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
+    """Return the parts on which a checkpoint depends. Spark numbers sources: order matters."""
+    numbered = pipeline.exactly_once == "ids" and pipeline.id_column is None
+    sources = {name: _target(text) for name, text in pipeline.sources.items()}
+    return {
+        "name": pipeline.name,
+        "source": [f"{name} = {text}" for name, text in sources.items()],
+        "sink": pipeline.sink if pipeline.folder is not None else _target(pipeline.sink),
+        "output_mode": pipeline.output_mode,
+        "exactly_once": pipeline.exactly_once,
+        # with another value, other rows would have the same numbers
+        **{name: _option(pipeline, name) for name in _OPTIONS},
+        "id_column": pipeline.id_column,
+        # rows are identified by their numbers in a partition
+        "partitions": pipeline.partitions if numbered else None,
+        "sql": pipeline.sql if numbered else None,
+        _SAME_SPARK: list(state),
+    }
+
+
+def _option(pipeline: Pipeline, name: str) -> str | None:
+    given = {key.lower(): value for key, value in pipeline.options_of_source.items()}
+    return given.get(name.lower()) or None
+
+
+def _target(text: str) -> str:
+    return parse_destination(text).qualified_name
+
+
+def _text(part: Any) -> str:
+    if part is None:
+        return "nothing"
+    return f"[{', '.join(map(str, part))}]" if isinstance(part, list) else str(part)
+
+
+def _mismatch(
+    pipeline: Pipeline, location: PipelineLocation, reason: str
+) -> ConfigurationException:
+    return ConfigurationException(
+        f"Pipeline {pipeline.name}: its checkpoint {location.folder} does not fit: {reason}",
+        hint="undo the change; or set a new `checkpoint`, to start again with the messages on its "
+        "queues",
+    )
+
+
+_views = threading.Lock()
+"""Views belong to the whole session, and SQL needs them only while it is analyzed."""
+_SPECULATION: Final = "spark.speculation"
+
+
+class _Plan(NamedTuple):
+    """The computation of a pipeline, without its sink."""
+
+    result: DataFrame
+    dead_letters: DataFrame | None
+    source_columns: dict[str, int]
+
+
+def start_query(
+    spark: SparkSession, pipeline: Pipeline, location: PipelineLocation, *, once: bool
+) -> StreamingQuery:
+    """Start a pipeline's query and return it. Blocks while Spark plans it.
+
+    The query continues from its checkpoint, so calling this again restarts one that failed.
+
+    Args:
+        spark: the session to run on; it has to be the active one of this thread.
+        pipeline: the pipeline; its name becomes the name of the query.
+        location: its broker and its folder.
+        once: end when everything is processed that was available at the start.
+
+    Raises:
+        ConfigurationException: Spark cannot run it, the exactly-once level cannot be kept, or the
+            checkpoint belongs to another pipeline. What the function raises is not wrapped.
+
+    """
+    checkpoint = open_checkpoint(location, pipeline)
+    with _spark_errors(pipeline):
+        plan = _build(spark, pipeline, location, checkpoint.owner)
+        _check_plan(spark, pipeline, plan)
+        writer = _writer(pipeline, location, plan)
+        state = stateful_operators(plan.result)
+        checkpoint.check(state, ".".join(spark.version.split(".")[:2]))
+        writer = writer.queryName(pipeline.name).outputMode(pipeline.output_mode)
+        writer = writer.option("checkpointLocation", f"file://{location.checkpoint.absolute()}")
+        milliseconds = round(pipeline.trigger * 1000)
+        return (
+            writer.trigger(availableNow=True)
+            if once
+            else writer.trigger(processingTime=f"{milliseconds} milliseconds")
+        ).start()
+
+
+def _build(
+    spark: SparkSession, pipeline: Pipeline, location: PipelineLocation, owner: str
+) -> _Plan:
+    frames: dict[str, DataFrame] = {}
+    dead_letters: list[DataFrame] = []
+    source_columns: dict[str, int] = {}
+    failing = pipeline.name if pipeline.dead_letter == FAIL else None
+    for name, source in pipeline.sources.items():
+        options = location.source_options(pipeline, name, owner)
+        messages = spark.readStream.format("jms").options(**options).load(source)
+        schema = pipeline.schemas.get(name)
+        if schema is None:
+            # with aliases, a frame that is joined with itself is still one source
+            named = messages.select(*(F.col(column).alias(column) for column in messages.columns))
+            counted = F.count(F.lit(1)).alias("messages")
+            frames[name] = named.observe(f"{OBSERVED}_{name}", counted)
+            source_columns |= column_ids(named)
+            continue
+        with _prefixed_errors(pipeline):
+            struct = schema_type(schema)
+        valid, invalid = parse(messages, struct, name, failing)
+        frames[name] = valid
+        if failing is None:
+            dead_letters.append(dead_letter_rows(invalid, pipeline))
+    result = _result(spark, pipeline, frames)
+    union = reduce(DataFrame.unionByName, dead_letters) if dead_letters else None
+    return _Plan(result, union, source_columns)
+
+
+def _result(spark: SparkSession, pipeline: Pipeline, frames: dict[str, DataFrame]) -> DataFrame:
+    if pipeline.sql is not None:
+        return _run_sql(spark, pipeline.sql, frames)
+    assert pipeline.function is not None
+    result: Any = (
+        pipeline.function(*frames.values()) if pipeline.is_single else pipeline.function(**frames)
+    )
+    if not isinstance(result, DataFrame):
+        raise ConfigurationException(
+            f"Pipeline {pipeline.name}: its function returned {type(result).__name__}, not a "
+            "DataFrame",
+            hint="return a DataFrame derived from its argument; Spark runs it later",
+        )
+    return result
+
+
+def _run_sql(spark: SparkSession, sql: str, frames: dict[str, DataFrame]) -> DataFrame:
+    with _views:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        try:
+            return spark.sql(sql)
+        finally:
+            for name in frames:
+                spark.catalog.dropTempView(name)
+
+
+def _check_plan(spark: SparkSession, pipeline: Pipeline, plan: _Plan) -> None:
+    problems = []
+    if not plan.result.isStreaming:
+        problems.append(
+            "its result is not a stream: derive it from the DataFrame that the function is given"
+        )
+    elif count_streams(plan.result) > len(pipeline.sources):
+        problems.append(
+            "it reads queues that are not its sources; declare all of them as "
+            "source={name: queue}, and take them as arguments"
+        )
+    elif (
+        pipeline.exactly_once == "ids" and pipeline.id_column is None and has_exchange(plan.result)
+    ):
+        problems.append(
+            "exactly_once ids without id_column numbers the rows, but its plan moves rows between "
+            "partitions, so a batch that runs again gets other numbers; set id_column, or write "
+            "exactly_once: epoch"
+        )
+    if str(spark.conf.get(_SPECULATION, "false")).lower() == "true":
+        problems.append(
+            f"{_SPECULATION} is on and would send rows twice; turn it off in spark.conf"
+        )
+    if problems:
+        raise ConfigurationException(f"Pipeline {pipeline.name}: {'; '.join(problems)}")
+
+
+def _writer(pipeline: Pipeline, location: PipelineLocation, plan: _Plan) -> DataStreamWriter:
+    options = location.options(pipeline) | {"exactlyOnce": pipeline.exactly_once}
+    if pipeline.folder is not None:
+        rows = tagged_rows(plan.result, plan.dead_letters)
+        write = parquet_writer(pipeline.folder, pipeline.options_of_sink, options)
+        return rows.writeStream.foreachBatch(write)
+    rows = message_rows(plan.result, pipeline, plan.source_columns)
+    if plan.dead_letters is not None:
+        rows = rows.unionByName(plan.dead_letters, allowMissingColumns=True)
+    options |= {"destination": pipeline.sink, **pipeline.options_of_sink}
+    if pipeline.exactly_once == "ids":
+        options |= {"idColumn": ID} if pipeline.id_column is not None else {"mapOnly": "true"}
+    with _prefixed_errors(pipeline):
+        check_sink(read_options(options, "sink"), rows.schema, streaming=True)
+    if pipeline.output_mode != "append":
+        return rows.writeStream.foreachBatch(message_writer(options))
+    return rows.writeStream.format("jms").options(**options)
+
+
+@contextlib.contextmanager
+def _prefixed_errors(pipeline: Pipeline) -> Iterator[None]:
+    """Add the pipeline's name to configuration errors."""
+    try:
+        yield
+    except ConfigurationException as error:
+        raise ConfigurationException(f"Pipeline {pipeline.name}: {error}") from error
+
+
+@contextlib.contextmanager
+def _spark_errors(pipeline: Pipeline) -> Iterator[None]:
+    """Report Spark's analysis errors as configuration errors of the pipeline."""
+    try:
+        yield
+    except (AnalysisException, IllegalArgumentException, ParseException) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigurationException(
+            f"Pipeline {pipeline.name}: Spark cannot run it: {reason}"
+        ) from error

@@ -1,1 +1,0 @@
-"""Message bodies as typed rows: schemas of pydantic models and DDL, and the reader of JSON."""

@@ -1,1 +1,0 @@
-"""Application callbacks, called in threads by the blocking API, so that they may block."""

@@ -1,1 +1,0 @@
-"""The transactions of the blocking API: managers, and XA."""
