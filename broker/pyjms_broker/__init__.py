@@ -13,11 +13,13 @@ from pyjms.runtime.forwarding import names_of
 
 # for type checkers; the table below is used at run time, and a test compares both
 if TYPE_CHECKING:
-    from pyjms_broker.api.broker import BrokerFilter, BrokerPlugin
-    from pyjms_broker.api.policies import DeadLetterStrategy
-    from pyjms_broker.filters.composite_queues import CompositeQueue, CompositeTopic
-    from pyjms_broker.filters.mirrored_queues import MirroredQueue
-    from pyjms_broker.filters.virtual_topics import VirtualTopic
+    from pyjms_broker.api.broker import BrokerFilter as BrokerFilter
+    from pyjms_broker.api.broker import BrokerPlugin as BrokerPlugin
+    from pyjms_broker.api.policies import DeadLetterStrategy as DeadLetterStrategy
+    from pyjms_broker.filters.composite_queues import CompositeQueue as CompositeQueue
+    from pyjms_broker.filters.composite_queues import CompositeTopic as CompositeTopic
+    from pyjms_broker.filters.mirrored_queues import MirroredQueue as MirroredQueue
+    from pyjms_broker.filters.virtual_topics import VirtualTopic as VirtualTopic
     from pyjms_broker.policy.dead_letter import (
         DiscardingDeadLetterStrategy as DiscardingDeadLetterStrategy,
     )
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     )
     from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy as SharedDeadLetterStrategy
     from pyjms_broker.policy.entry import PolicyEntry as PolicyEntry
-    from pyjms_broker.policy.entry import PolicyMap
+    from pyjms_broker.policy.entry import PolicyMap as PolicyMap
     from pyjms_broker.service import BrokerService as BrokerService
 
 _HOMES = {

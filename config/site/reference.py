@@ -20,13 +20,11 @@ Schema = Mapping[str, Any]
 
 _DURATION: Final = "duration"
 _GROUPS: Final[Mapping[str, str]] = {
-    "annotation": "Listeners",
     "listener": "Listeners",
+    "runtime": "Listeners",
     "app": "Applications",
-    "container": "Applications",
-    "lifecycle": "Applications",
     "settings": "Applications",
-    "core": "Sending and receiving",
+    "template": "Sending and receiving",
     "support": "Sending and receiving",
     "connection": "Connections",
     "client": "Connections",

@@ -78,7 +78,7 @@ _BUILT_IN: dict[str, str] = {
     "auto+nio+ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
     "ws": f"{_OPENWIRE}websocket_factory:ws_transport",
     "wss": f"{_OPENWIRE}websocket_factory:wss_transport",
-    "mock": f"{_OPENWIRE}mock:mock_transport",
+    "mock": "pyjms.transport.mock:mock_transport",
     "vm": "pyjms_broker.service:vm_transport",
     "peer": "pyjms_broker.service:peer_transport",
 }

@@ -73,4 +73,4 @@ def test_hints_and_documents_name_the_distribution() -> None:
     }
     assert found == set()
     named = {path.name for path in sources if DISTRIBUTION in path.read_text(encoding="utf-8")}
-    assert named == {"_distribution.py"}
+    assert named == {"distribution.py"}

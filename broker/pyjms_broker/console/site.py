@@ -10,12 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from pyjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
-from pyjms_broker.console import pages as clients
-from pyjms_broker.console import pages as destinations
-from pyjms_broker.console import pages as forms
-from pyjms_broker.console import pages as login
-from pyjms_broker.console import pages as messages
-from pyjms_broker.console import pages as overview
+from pyjms_broker.console import pages
 from pyjms_broker.console.console import BASE, Console, asset
 from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.web.context import WebContext
@@ -27,28 +22,28 @@ __all__ = ["console_routes"]
 _Page: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
 
 _PAGES: Final[dict[tuple[str, str], _Page]] = {
-    ("GET", "/"): overview.home,
-    ("GET", "/warnings"): overview.warnings_page,
-    ("GET", "/search"): overview.search_page,
-    ("GET", "/queues"): destinations.queues,
-    ("GET", "/queue"): destinations.queue,
-    ("GET", "/topics"): destinations.topics,
-    ("GET", "/topic"): destinations.topic,
-    ("GET", "/subscribers"): clients.subscribers_page,
-    ("GET", "/connections"): clients.connections,
-    ("GET", "/connection"): clients.connection,
-    ("GET", "/network"): clients.network,
-    ("GET", "/scheduled"): clients.scheduled,
-    ("GET", "/browse"): messages.browse,
-    ("GET", "/message"): messages.message,
-    ("GET", "/dead-letters"): messages.dead_letters,
-    ("GET", "/send"): messages.send,
-    ("POST", "/send"): forms.send,
-    ("GET", "/confirm"): forms.confirm,
-    ("POST", "/actions/{action}"): forms.act,
-    ("GET", "/login"): login.login_form,
-    ("POST", "/login"): login.log_in,
-    ("POST", "/logout"): login.log_out,
+    ("GET", "/"): pages.home,
+    ("GET", "/warnings"): pages.warnings_page,
+    ("GET", "/search"): pages.search_page,
+    ("GET", "/queues"): pages.queues,
+    ("GET", "/queue"): pages.queue,
+    ("GET", "/topics"): pages.topics,
+    ("GET", "/topic"): pages.topic,
+    ("GET", "/subscribers"): pages.subscribers_page,
+    ("GET", "/connections"): pages.connections,
+    ("GET", "/connection"): pages.connection,
+    ("GET", "/network"): pages.network,
+    ("GET", "/scheduled"): pages.scheduled,
+    ("GET", "/browse"): pages.browse,
+    ("GET", "/message"): pages.message,
+    ("GET", "/dead-letters"): pages.dead_letters,
+    ("GET", "/send"): pages.send_page,
+    ("POST", "/send"): pages.send,
+    ("GET", "/confirm"): pages.confirm,
+    ("POST", "/actions/{action}"): pages.act,
+    ("GET", "/login"): pages.login_form,
+    ("POST", "/login"): pages.log_in,
+    ("POST", "/logout"): pages.log_out,
 }
 """The pages by method and path below /admin."""
 

@@ -126,8 +126,7 @@ TARGETS = (
     *sorted((OPENWIRE / "commands").glob("*.py")),
     OPENWIRE / "fast_reader.py",
     OPENWIRE / "fast_writer.py",
-    OPENWIRE / "memo.py",
-    OPENWIRE / "message_layout.py",
+    OPENWIRE / "schema.py",
 )
 _REGION = re.compile(
     r"^(?P<indent> *)# generated: (?P<name>.+)\n(?:.*\n)*?(?P=indent)# end generated\n",
