@@ -84,7 +84,7 @@ async def test_a_client_can_acknowledge_before_it_reads(
     queued = transport.queued_bytes
     async with anyio.create_task_group() as group:
         group.start_soon(lazy.tell, *requests(REQUESTS))
-        await until(lambda: ReadPause.RESPONSES in connection._back_pressure._pauses)
+        await until(lambda: ReadPause.RESPONSES in connection.read_pauses)
         assert transport.queued_bytes < queued + MIB
         await serves()
         # it reads at last

@@ -1,6 +1,7 @@
-"""The base class of connectors for several protocols.
+"""One port for OpenWire and STOMP: `auto://host:port?options`, and with TLS: `auto+ssl://`.
 
-One port for OpenWire and STOMP: `auto://host:port?options`, and with TLS: `auto+ssl://`.
+`MultiProtocolConnector` is also the base of the connector for WebSocket. Its options are those of
+both protocols.
 
 The first bytes determine the client's protocol; it has `protocolDetectionTimeOut` (ms, 30000) to
 send them. `auto.protocols=default,stomp` restricts the protocols; `auto.stomp.x` is an option of
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,10 +26,8 @@ from pyjms.runtime.ids import IdGenerator
 from pyjms.transport.base import ClosedUnused, Transport
 from pyjms.transport.layers import LayeredStream
 from pyjms.transport.openwire import accepted_transport
-from pyjms.transport.openwire.options import ACCEPTED, OpenWireOptions, read_server_options
+from pyjms.transport.openwire.options import ACCEPTED, read_server_options
 from pyjms.transport.options import (
-    ServerOptions,
-    TcpOptions,
     milliseconds,
     peer_address,
     read_on_demand,
@@ -38,55 +37,16 @@ from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
 from pyjms_broker.connector.base import BrokerHost
-from pyjms_broker.connector.openwire import serve
-from pyjms_broker.connector.stomp import accepted_stomp
+from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.stomp.connector import (
     STOMP_TRANSPORT,
     STOMP_WIRE_FORMAT,
-    StompOptions,
+    accepted_stomp,
     read_stomp_options,
 )
 from pyjms_broker.connector.tcp import ProtocolConnector
 
 __all__ = ["OPENWIRE", "STOMP", "AutoConnector", "MultiProtocolConnector", "detect"]
-
-# --- The options of connectors for several protocols: OpenWire's and STOMP's.
-
-_TRANSPORT: Final = "transport."
-_WIRE_FORMAT: Final = "wireFormat."
-
-
-@dataclass(frozen=True)
-class ProtocolOptions:
-    """The options of a connector, by protocol."""
-
-    server: ServerOptions
-    tcp: TcpOptions
-    openwire: OpenWireOptions
-    stomp: StompOptions
-
-
-def read_protocol_options(uri: TransportURI) -> ProtocolOptions:
-    """Return the options of `uri`: OpenWire's, and STOMP's, such as its heart-beats.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be used.
-    """
-    own = {f"{_TRANSPORT}{name}" for name in STOMP_TRANSPORT if name not in _OPENWIRE_NAMES}
-    options = {name: value for name, value in uri.options.items() if name not in own}
-    server, tcp, openwire = read_server_options(replace(uri, options=options))
-    stomp_options = {f"{_TRANSPORT}{name}" for name in (*ACCEPTED, *STOMP_TRANSPORT)}
-    stomp_options |= {f"{_WIRE_FORMAT}{name}" for name in STOMP_WIRE_FORMAT}
-    options = {name: value for name, value in uri.options.items() if name in stomp_options}
-    stomp = read_stomp_options(replace(uri, options=options))
-    return ProtocolOptions(server, tcp, openwire, stomp)
-
-
-_OPENWIRE_NAMES: Final = frozenset({"connectAttemptTimeout"})
-"""Options of both protocols."""
-
-
-# --- Detection of a client's protocol by its first bytes. (activemq-edges U5)
 
 OPENWIRE: Final = "openwire"
 STOMP: Final = "stomp"
@@ -111,6 +71,135 @@ _ANSWER_TO_HTTP: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"This port is for OpenWire and STOMP.\n"
 )
+_TIMEOUT: Final = "protocolDetectionTimeOut"
+_PROTOCOLS: Final = "auto.protocols"
+_STOMP_PREFIX: Final = "auto.stomp."
+_NAMES: Final = {"default": OPENWIRE, OPENWIRE: OPENWIRE, STOMP: STOMP}
+_STOMP_OPTIONS: Final = frozenset(
+    [
+        *(f"transport.{name}" for name in (*ACCEPTED, *STOMP_TRANSPORT)),
+        *(f"wireFormat.{name}" for name in STOMP_WIRE_FORMAT),
+    ]
+)
+_STOMP_ONLY: Final = frozenset(
+    f"transport.{name}" for name in STOMP_TRANSPORT if name != "connectAttemptTimeout"
+)
+"""The options that OpenWire does not have, such as heart-beats."""
+
+
+class MultiProtocolConnector(ProtocolConnector):
+    """Listens for clients of OpenWire and STOMP, with TLS if the scheme says so."""
+
+    schemes = ("tcp", "ssl")
+    """The client's scheme without and with TLS."""
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        """Read the options of `uri`, including those of TLS if its scheme uses TLS.
+
+        Raises:
+            ConfigurationException: the URI has no port, an option is unknown or invalid, or there
+                is no certificate.
+        """
+        super().__init__(host, uri, name)
+        uri = self.uri
+        server, self._tcp_options, self._openwire_options = read_server_options(
+            replace(uri, options={k: v for k, v in uri.options.items() if k not in _STOMP_ONLY})
+        )
+        self._stomp_options = read_stomp_options(
+            replace(uri, options={k: v for k, v in uri.options.items() if k in _STOMP_OPTIONS})
+        )
+        self._apply(server)
+        self._ids = IdGenerator()
+
+    @property
+    def client_scheme(self) -> str:
+        return self.schemes[self._tls is not None]
+
+    def serve(self, stream: SocketStream) -> None:
+        """Determine a client's protocol and serve the client, in the background."""
+        remote = peer_address(stream, self.client_scheme)
+        serve(self, ChosenTransport(stream, remote, self._accept_client))
+
+    async def _accept_client(self, stream: ByteStream) -> Transport[Command]:
+        read_on_demand(stream)
+        remote = peer_address(stream, self.client_scheme)
+        if self._tls is not None:
+            timeout = self._openwire_options.connect_attempt_timeout
+            stream = await accept_tls(stream, self._tls, remote, timeout)
+        return await self.choose(stream, remote)
+
+    @abstractmethod
+    async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
+        """Complete the handshakes of a client and return its transport, not started.
+
+        Raises:
+            ConnectionFailedException: the client takes too long, or has disconnected.
+            RemoteProtocolError: it uses an unsupported protocol.
+        """
+
+    def transport_of(
+        self, protocol: str, stream: ByteStream, layered: UnfinishedFrame | None = None
+    ) -> Transport[Command]:
+        """Return the transport for a protocol; `layered` counts frames of the layer below."""
+        budget = self.host.frame_budget
+        if protocol == STOMP:
+            return accepted_stomp(
+                stream,
+                self._stomp_options,
+                budget,
+                self._ids.generate(),
+                scheme=self.client_scheme,
+                layered=layered,
+                unsent_budget=self.host.unsent_budget,
+            )
+        return accepted_transport(
+            stream,
+            self._tcp_options,
+            self._openwire_options,
+            budget,
+            scheme=self.client_scheme,
+            layered=layered,
+            unsent_budget=self.host.unsent_budget,
+        )
+
+
+class AutoConnector(MultiProtocolConnector):
+    """Listens for clients, and detects their protocol."""
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        """Read the options for detection, and those of the protocols.
+
+        Raises:
+            ConfigurationException: an option is unknown or invalid, or a protocol is unsupported.
+        """
+        options = dict(uri.options)
+        self._protocols = _protocols(uri, options.pop(_PROTOCOLS, "default,stomp"))
+        try:
+            self._timeout = milliseconds(options.pop(_TIMEOUT, "30000"))
+        except ValueError as error:
+            raise ConfigurationException(f"Option {_TIMEOUT} of {uri}: {error}") from error
+        for option in [option for option in options if option.startswith(_STOMP_PREFIX)]:
+            options[f"transport.{option.removeprefix(_STOMP_PREFIX)}"] = options.pop(option)
+        super().__init__(host, replace(uri, options=options), name)
+
+    async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
+        protocol, stream = await detect(stream, remote, self._timeout)
+        if protocol not in self._protocols:
+            raise RemoteProtocolError(
+                f"The client speaks {protocol}, which {_PROTOCOLS} does not allow"
+            )
+        return self.transport_of(protocol, stream)
+
+
+def _protocols(uri: TransportURI, text: str) -> frozenset[str]:
+    named = {name.strip().lower() for name in text.split(",")}
+    unknown = named - _NAMES.keys()
+    if unknown:
+        raise ConfigurationException(
+            f"Connector {uri}: this broker cannot detect {min(unknown)}",
+            hint=f"{_PROTOCOLS} can have {', '.join(_NAMES)}",
+        )
+    return frozenset(_NAMES[name] for name in named)
 
 
 def protocol_of(data: bytes) -> str | None:
@@ -187,9 +276,6 @@ class _Unchanged:
 
     def close(self) -> bytes:
         return b""
-
-
-# --- The transport of a client whose protocol is determined at its start.
 
 
 class ChosenTransport(Transport[Command]):
@@ -286,119 +372,3 @@ class ChosenTransport(Transport[Command]):
     @property
     def peer_certificate(self) -> Mapping[str, Any] | None:
         return None if self._chosen is None else self._chosen.peer_certificate
-
-
-class MultiProtocolConnector(ProtocolConnector):
-    """Listens for clients of OpenWire and STOMP, with TLS if the scheme says so."""
-
-    schemes = ("tcp", "ssl")
-    """The client's scheme without and with TLS."""
-
-    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
-        """Read the options of `uri`, including those of TLS if its scheme uses TLS.
-
-        Raises:
-            ConfigurationException: the URI has no port, an option is unknown or invalid, or there
-                is no certificate.
-        """
-        encrypted = uri.scheme.endswith("ssl") or uri.scheme == "wss"
-        super().__init__(host, uri, name, encrypted=encrypted)
-        self._options = read_protocol_options(self.uri)
-        self._apply(self._options.server)
-        self._ids = IdGenerator()
-
-    @property
-    def client_scheme(self) -> str:
-        return self.schemes[self._tls is not None]
-
-    def serve(self, stream: SocketStream) -> None:
-        """Determine a client's protocol and serve the client, in the background."""
-        remote = peer_address(stream, self.client_scheme)
-        serve(self, ChosenTransport(stream, remote, self._accept_client))
-
-    async def _accept_client(self, stream: ByteStream) -> Transport[Command]:
-        read_on_demand(stream)
-        remote = peer_address(stream, self.client_scheme)
-        if self._tls is not None:
-            timeout = self._options.openwire.connect_attempt_timeout
-            stream = await accept_tls(stream, self._tls, remote, timeout)
-        return await self.choose(stream, remote)
-
-    @abstractmethod
-    async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
-        """Complete the handshakes of a client and return its transport, not started.
-
-        Raises:
-            ConnectionFailedException: the client takes too long, or has disconnected.
-            RemoteProtocolError: it uses an unsupported protocol.
-        """
-
-    def transport_of(
-        self, protocol: str, stream: ByteStream, layered: UnfinishedFrame | None = None
-    ) -> Transport[Command]:
-        """Return the transport for a protocol; `layered` counts frames of the layer below."""
-        options, budget = self._options, self.host.frame_budget
-        if protocol == STOMP:
-            return accepted_stomp(
-                stream,
-                options.stomp,
-                budget,
-                self._ids.generate(),
-                scheme=self.client_scheme,
-                layered=layered,
-                unsent_budget=self.host.unsent_budget,
-            )
-        return accepted_transport(
-            stream,
-            options.tcp,
-            options.openwire,
-            budget,
-            scheme=self.client_scheme,
-            layered=layered,
-            unsent_budget=self.host.unsent_budget,
-        )
-
-
-_TIMEOUT: Final = "protocolDetectionTimeOut"
-_PROTOCOLS: Final = "auto.protocols"
-_STOMP_PREFIX: Final = "auto.stomp."
-_NAMES: Final = {"default": OPENWIRE, OPENWIRE: OPENWIRE, STOMP: STOMP}
-
-
-class AutoConnector(MultiProtocolConnector):
-    """Listens for clients, and detects their protocol."""
-
-    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
-        """Read the options for detection, and those of the protocols.
-
-        Raises:
-            ConfigurationException: an option is unknown or invalid, or a protocol is unsupported.
-        """
-        options = dict(uri.options)
-        self._protocols = _protocols(uri, options.pop(_PROTOCOLS, "default,stomp"))
-        try:
-            self._timeout = milliseconds(options.pop(_TIMEOUT, "30000"))
-        except ValueError as error:
-            raise ConfigurationException(f"Option {_TIMEOUT} of {uri}: {error}") from error
-        for option in [option for option in options if option.startswith(_STOMP_PREFIX)]:
-            options[f"transport.{option.removeprefix(_STOMP_PREFIX)}"] = options.pop(option)
-        super().__init__(host, replace(uri, options=options), name)
-
-    async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
-        protocol, stream = await detect(stream, remote, self._timeout)
-        if protocol not in self._protocols:
-            raise RemoteProtocolError(
-                f"The client speaks {protocol}, which {_PROTOCOLS} does not allow"
-            )
-        return self.transport_of(protocol, stream)
-
-
-def _protocols(uri: TransportURI, text: str) -> frozenset[str]:
-    named = {name.strip().lower() for name in text.split(",")}
-    unknown = named - _NAMES.keys()
-    if unknown:
-        raise ConfigurationException(
-            f"Connector {uri}: this broker cannot detect {min(unknown)}",
-            hint=f"{_PROTOCOLS} can have {', '.join(_NAMES)}",
-        )
-    return frozenset(_NAMES[name] for name in named)

@@ -17,19 +17,18 @@ __all__ = ["BUILT_IN_SCHEMES", "ConnectorFactory", "create_connector", "known_sc
 ConnectorFactory = Callable[[BrokerHost, TransportURI, "str | None"], TransportConnector]
 """`factory(host, uri, name)`, usually a class, returns a connector that is not started."""
 
-_OPENWIRE: Final = "pyjms_broker.connector.openwire:OpenWireConnector"
-_OPENWIRE_SSL: Final = "pyjms_broker.connector.openwire:OpenWireSslConnector"
+_OPENWIRE: Final = "pyjms_broker.connector.openwire.connector:OpenWireConnector"
 _AUTO: Final = "pyjms_broker.connector.multiprotocol:AutoConnector"
 _WEBSOCKET: Final = "pyjms_broker.connector.websocket:WebSocketConnector"
-_STOMP: Final = "pyjms_broker.connector.stomp:StompConnector"
+_STOMP: Final = "pyjms_broker.connector.stomp.connector:StompConnector"
 _BUILT_IN: Final[dict[str, str]] = {
     "tcp": _OPENWIRE,
     "nio": _OPENWIRE,
     "openwire": _OPENWIRE,
+    "ssl": _OPENWIRE,
+    "nio+ssl": _OPENWIRE,
     "auto": _AUTO,
     "auto+nio": _AUTO,
-    "ssl": _OPENWIRE_SSL,
-    "nio+ssl": _OPENWIRE_SSL,
     "auto+ssl": _AUTO,
     "auto+nio+ssl": _AUTO,
     "ws": _WEBSOCKET,

@@ -243,15 +243,13 @@ def _is_reset(error: Exception) -> bool:
 
 
 class ProtocolConnector(TcpConnector):
-    """Listens on a TCP port, with TLS if `encrypted` is set.
+    """Listens on a TCP port, with TLS if the scheme is `wss` or ends in `ssl`.
 
-    In that case `uri` is without the TLS options. A handshake runs in the connection's task, within
-    `connectAttemptTimeout`.
+    In that case `self.uri` is without the TLS options. A handshake runs in the connection's task,
+    within `connectAttemptTimeout`.
     """
 
-    def __init__(
-        self, host: BrokerHost, uri: TransportURI, name: str | None, *, encrypted: bool
-    ) -> None:
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
         """Read the TLS options; subclasses read the others from `self.uri`.
 
         Raises:
@@ -260,7 +258,7 @@ class ProtocolConnector(TcpConnector):
         """
         self._tls: TlsContext | None = None
         self._needs_certificates = False
-        if encrypted:
+        if uri.scheme == "wss" or uri.scheme.endswith("ssl"):
             # imported here, so that a connector without TLS starts without it
             from pyjms.transport.tls import read_server_tls, shared_context  # noqa: PLC0415
 

@@ -55,7 +55,7 @@ class WebSocketConnector(MultiProtocolConnector):
 
     async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
         layered = UnfinishedFrame(self.host.frame_budget)
-        timeout = self._options.openwire.connect_attempt_timeout
+        timeout = self._openwire_options.connect_attempt_timeout
         has_users = self.host.broker.authenticates_clients
         policy = replace(self._policy, is_local=not (has_users or self.host.allow_anonymous_remote))
         websocket = await accept_websocket(stream, policy, remote, timeout, layered.update)

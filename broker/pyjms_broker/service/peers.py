@@ -18,7 +18,7 @@ from pyjms.runtime.ids import IdGenerator
 from pyjms.transport.discovery import check_agent
 from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.uri import TransportURI, could_not_create
-from pyjms_broker.connector.vm import vm_transport
+from pyjms_broker.connector.vm.client import vm_transport
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service.service import BrokerService
 from pyjms_broker.service.uri import check_options, keywords_from

@@ -33,7 +33,7 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.connector.base import AcceptedBridge
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
-from pyjms_broker.connector.openwire import BrokerConnection
+from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.connector.vm.connector import VmConnector, VmTransport
 from pyjms_broker.filters.stop_guard import ErrorBroker
 

@@ -12,7 +12,10 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     RemoveInfo,
 )
-from pyjms_broker.connector.openwire.connection import DeferredAcks
+from pyjms.wire.openwire.schema import MESSAGES
+from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.connector.openwire.connection import BrokerConnection
+from pyjms_broker.connector.vm.connector import VmConnector
 
 
 class Turning(MockTransport):
@@ -33,15 +36,20 @@ class Turning(MockTransport):
 
 
 class Rig:
-    def __init__(self, transport: MockTransport) -> None:
-        self.transport = transport
+    """A connection that records the commands that it handles."""
+
+    def __init__(self, connector: VmConnector, transport: MockTransport) -> None:
         self.handled: list[Command] = []
-        self.acks = DeferredAcks(transport, self.handled.append)
+        kinds = (*MESSAGES, MessageAck.TYPE, RemoveInfo.TYPE)
+        self.connection = BrokerConnection(connector, transport, dict.fromkeys(kinds, self.handle))
+
+    def handle(self, _connection: BrokerConnection, command: Command) -> Completion:
+        self.handled.append(command)
+        return COMPLETED
 
     def come(self, *commands: Command) -> None:
         for command in commands:
-            if not self.acks.defer(command):
-                self.handled.append(command)
+            self.connection.on_command(command)
 
 
 @pytest.fixture
@@ -50,11 +58,11 @@ def transport() -> Turning:
 
 
 @pytest.fixture
-def rig(transport: Turning) -> Rig:
-    return Rig(transport)
+def rig(connector: VmConnector, transport: Turning) -> Rig:
+    return Rig(connector, transport)
 
 
-def test_messages_of_the_same_chunk_come_first(rig: Rig, transport: Turning) -> None:
+async def test_messages_of_the_same_chunk_come_first(rig: Rig, transport: Turning) -> None:
     first, second, message = MessageAck(), MessageAck(), ActiveMQTextMessage()
     rig.come(first, second, message)
     assert rig.handled == [message]
@@ -62,7 +70,7 @@ def test_messages_of_the_same_chunk_come_first(rig: Rig, transport: Turning) -> 
     assert [id(c) for c in rig.handled] == [id(message), id(first), id(second)]
 
 
-def test_nothing_else_overtakes_an_acknowledgement(rig: Rig, transport: Turning) -> None:
+async def test_nothing_else_overtakes_an_acknowledgement(rig: Rig, transport: Turning) -> None:
     ack, remove = MessageAck(), RemoveInfo()
     rig.come(ack, remove)
     assert rig.handled == [ack, remove]
@@ -71,7 +79,7 @@ def test_nothing_else_overtakes_an_acknowledgement(rig: Rig, transport: Turning)
 
 
 @pytest.mark.parametrize("kind", ["in a transaction", "answered"])
-def test_an_acknowledgement_that_others_wait_for_is_not_deferred(
+async def test_an_acknowledgement_that_others_wait_for_is_not_deferred(
     rig: Rig, transport: Turning, kind: str
 ) -> None:
     plain, ack, message = MessageAck(), MessageAck(), ActiveMQTextMessage()
@@ -85,8 +93,8 @@ def test_an_acknowledgement_that_others_wait_for_is_not_deferred(
     assert len(rig.handled) == 3
 
 
-def test_without_a_turn_nothing_is_deferred() -> None:
-    rig = Rig(MockTransport())
+async def test_without_a_turn_nothing_is_deferred(connector: VmConnector) -> None:
+    rig = Rig(connector, MockTransport())
     ack, message = MessageAck(), ActiveMQTextMessage()
     rig.come(ack, message)
     assert rig.handled == [ack, message]

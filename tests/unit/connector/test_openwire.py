@@ -17,7 +17,7 @@ from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand
-from pyjms_broker.connector.openwire import OpenWireConnector
+from pyjms_broker.connector.openwire.connector import OpenWireConnector
 from pyjms_broker.connector.registry import create_connector
 from tests.kit.clients.recording_broker import Host
 

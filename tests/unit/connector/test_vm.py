@@ -20,9 +20,9 @@ from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand
-from pyjms_broker.connector.vm import VmConnector, vm_transport
 from pyjms_broker.connector.vm import registry as vm_registry
-from pyjms_broker.connector.vm.client import IGNORED, OPTIONS
+from pyjms_broker.connector.vm.client import IGNORED, OPTIONS, vm_transport
+from pyjms_broker.connector.vm.connector import VmConnector
 from tests.kit.clients.recording_broker import Client, Host
 
 

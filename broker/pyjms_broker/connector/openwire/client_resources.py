@@ -3,19 +3,15 @@
 Each change is recorded here and passed on to the broker. Adding an existing resource is a replay
 after a failover, and changes nothing. When the client is lost, all its resources are removed in
 ActiveMQ's order: per JMS connection the consumers and producers of each session, the session, the
-temporary destinations, the connection. (activemq-broker C1 to C4, C8, C9)
-
-The resources of a client: JMS connections, sessions, producers and consumers.
-
-Bookkeeping only; the error messages about unregistered resources are ActiveMQ's.
-(activemq-broker C3, C4)
+temporary destinations, the connection. The error messages about unregistered resources are
+ActiveMQ's. (activemq-broker C1 to C4, C8, C9)
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
@@ -28,7 +24,6 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.commands import (
     ConnectionId,
     ConnectionInfo,
@@ -45,46 +40,22 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import (
-    ClientConnection,
-    ConnectionContext,
-    ConsumerExchange,
-    ProducerExchange,
-)
-from pyjms_broker.connector.base import BrokerHost, TransportConnector
-from pyjms_broker.connector.connection_registry import RegisteredConnection
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 
-__all__ = [
-    "MAXIMUM_SHARED",
-    "ClientResources",
-    "ConnectionState",
-    "DeferredResponse",
-    "SessionState",
-    "connection_of",
-    "registered",
-    "session_of",
-    "taken",
-]
+if TYPE_CHECKING:
+    from pyjms_broker.connector.openwire.connection import BrokerConnection
 
-T = TypeVar("T")
-Id = TypeVar("Id")
-Info = TypeVar("Info")
-Exchange = TypeVar("Exchange")
+__all__ = ["MAXIMUM_SHARED", "ClientResources", "ConnectionState", "SessionState", "connection_of"]
 
-IMPLICIT_SESSION = -1
+logger = get_logger(__name__)
+
+_Id = TypeVar("_Id", bound=ProducerId | ConsumerId)
+
+MAXIMUM_SHARED = 1000
+"""The maximum number of JMS connections over one transport; the Java client has one."""
+_IMPLICIT_SESSION = -1
 """The session that every connection has without a SessionInfo, used by advisory consumers."""
-
-
-class DeferredResponse(Completion):
-    """A completion whose response has a value."""
-
-    __slots__ = ("response",)
-
-    def __init__(self, response: commands.Response) -> None:
-        """Send `response` when the operation finishes without an error."""
-        super().__init__()
-        self.response = response
 
 
 class SessionState:
@@ -92,42 +63,10 @@ class SessionState:
 
     __slots__ = ("consumers", "info", "producers")
 
-    def __init__(self, info: commands.SessionInfo) -> None:
+    def __init__(self, info: SessionInfo) -> None:
         self.info = info
-        self.producers: dict[commands.ProducerId, commands.ProducerInfo] = {}
-        self.consumers: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
-
-
-class ResourceCount:
-    """The number of consumers or producers, with those on advisory topics counted separately."""
-
-    __slots__ = ("_advisory", "_plain")
-
-    def __init__(self) -> None:
-        self._plain = 0
-        self._advisory = 0
-
-    def check(
-        self, destination: Destination | None, limit: int | None, kind: str, where: object
-    ) -> None:
-        """Refuse another one on `destination`, like `check_limit`."""
-        check_limit(
-            self._advisory if _is_advisory(destination) else self._plain, limit, kind, where
-        )
-
-    def add(self, destination: Destination | None) -> None:
-        """Count another one on `destination`."""
-        if _is_advisory(destination):
-            self._advisory += 1
-        else:
-            self._plain += 1
-
-    def remove(self, destination: Destination | None) -> None:
-        """Count one fewer on `destination`."""
-        if _is_advisory(destination):
-            self._advisory -= 1
-        else:
-            self._plain -= 1
+        self.producers: dict[ProducerId, ProducerInfo] = {}
+        self.consumers: dict[ConsumerId, ConsumerInfo] = {}
 
 
 class ConnectionState:
@@ -145,81 +84,40 @@ class ConnectionState:
     )
 
     def __init__(
-        self,
-        info: commands.ConnectionInfo,
-        context: ConnectionContext,
-        maximum_transactions: int = 10_000,
+        self, info: ConnectionInfo, context: ConnectionContext, maximum_transactions: int = 10_000
     ) -> None:
         self.info = info
         self.maximum_transactions = maximum_transactions
         self.context = context
-        self.sessions: dict[commands.SessionId, SessionState] = {}
-        self.consumers = ResourceCount()
-        self.producers = ResourceCount()
-        self.temporary: dict[Destination, commands.DestinationInfo] = {}
-        self.transactions: dict[commands.TransactionId, int | None] = {}
+        self.sessions: dict[SessionId, SessionState] = {}
+        self.consumers = {False: 0, True: 0}
+        """The number of consumers: of others, and of those on advisory topics."""
+        self.producers = {False: 0, True: 0}
+        """The number of producers, as for `consumers`."""
+        self.temporary: dict[Destination, DestinationInfo] = {}
+        self.transactions: dict[TransactionId, int | None] = {}
         """Open transactions; the value is the response to PREPARE."""
         identifier = info.connection_id.value if info.connection_id is not None else None
-        implicit = commands.SessionId(identifier, IMPLICIT_SESSION)
-        self.sessions[implicit] = SessionState(commands.SessionInfo(implicit))
-
-    def session(self, session_id: commands.SessionId, action: str) -> SessionState:
-        """Return a session; `action` describes the attempt in the error.
-
-        Raises:
-            IllegalStateException: the session is not registered.
-        """
-        session = self.sessions.get(session_id)
-        if session is None:
-            raise IllegalStateException(
-                f"Cannot {action} a session that had not been registered: {session_id}"
-            )
-        return session
+        implicit = SessionId(identifier, _IMPLICIT_SESSION)
+        self.sessions[implicit] = SessionState(SessionInfo(implicit))
 
 
-def session_of(resource: commands.ConsumerId | commands.ProducerId) -> commands.SessionId:
-    """Return the session of a consumer or producer."""
-    return commands.SessionId(resource.connection_id, resource.session_id)
-
-
-def connection_of(
-    resource: commands.ConsumerId | commands.ProducerId | commands.SessionId,
-) -> commands.ConnectionId:
+def connection_of(resource: ConsumerId | ProducerId | SessionId) -> ConnectionId:
     """Return the connection of a session, consumer or producer."""
-    return commands.ConnectionId(resource.connection_id)
+    return ConnectionId(resource.connection_id)
 
 
 def _is_advisory(destination: Destination | None) -> bool:
     return destination is not None and destination.physical_name.startswith(ADVISORY_PREFIX)
 
 
-def registered(found: T | None, kind: str, object_id: object) -> T:
-    """Return `found` if it is not None.
-
-    Raises:
-        IllegalStateException: it is None.
-    """
-    if found is None:
-        raise IllegalStateException(
-            f"Cannot remove {kind} that had not been registered: {object_id}"
-        )
-    return found
+def _not_registered(action: str, kind: str, object_id: object) -> IllegalStateException:
+    return IllegalStateException(
+        f"Cannot {action} {kind} that had not been registered: {object_id}"
+    )
 
 
-def taken(
-    resources: dict[Id, Info], exchanges: dict[Id | None, Exchange], object_id: Id, kind: str
-) -> Info:
-    """Remove a resource from the tables of its session and of its client, and return it.
-
-    Raises:
-        IllegalStateException: the session does not have it.
-    """
-    info = registered(resources.pop(object_id, None), kind, object_id)
-    exchanges.pop(object_id, None)
-    return info
-
-
-def check_limit(count: int, limit: int | None, kind: str, where: object) -> None:
+def _check_limit(count: int, limit: int | None, kind: str, where: object) -> None:
     """Check that one more is allowed.
 
     Raises:
@@ -231,58 +129,10 @@ def check_limit(count: int, limit: int | None, kind: str, where: object) -> None
         )
 
 
-# --- The context of a JMS connection, before the client is authenticated.
-
-
-class ContextOwner(ClientConnection, Protocol):
-    """The connection of a client."""
-
-    @property
-    def congested(self) -> bool:
-        """Whether too much unread data is queued for the client."""
-
-    @property
-    def peer_certificate(self) -> Mapping[str, Any] | None:
-        """The client's TLS certificate, if it was verified."""
-
-
-def client_context(
-    owner: ContextOwner, connector: TransportConnector, info: ConnectionInfo
-) -> ConnectionContext:
-    """Return a new context; the client's address is also set in `info`."""
-    info.client_ip = owner.remote_address
-    context = ConnectionContext(owner)
-    context.introduce(info)
-    context.certificate = owner.peer_certificate
-    context.connector_name = connector.name
-    context.connector_url = connector.connect_uri
-    context.allow_link_stealing = connector.allow_link_stealing
-    context.congested = owner.congested
-    return context
-
-
-logger = get_logger(__name__)
-
-_Id = TypeVar("_Id", bound=ProducerId | ConsumerId)
-
-MAXIMUM_SHARED = 1000
-"""The maximum number of JMS connections over one transport; the Java client has one."""
-
-
-class ResourceOwner(ContextOwner, RegisteredConnection, Protocol):
-    """The connection that owns the resources."""
-
-    host: BrokerHost
-    connector: TransportConnector
-
-    def refused(self, error: Exception) -> None:
-        """Close the connection soon, because the broker has refused the client."""
-
-
 class ClientResources:
     """The open resources of one client."""
 
-    def __init__(self, owner: ResourceOwner) -> None:
+    def __init__(self, owner: BrokerConnection) -> None:
         self._owner = owner
         self._host = owner.host
         self._connector = owner.connector
@@ -305,9 +155,7 @@ class ClientResources:
         """
         state = None if connection_id is None else self.connections.get(connection_id)
         if state is None:
-            raise IllegalStateException(
-                f"Cannot {action} a connection that had not been registered: {connection_id}"
-            )
+            raise _not_registered(action, "a connection", connection_id)
         return state
 
     def named_connection(self, connection_id: ConnectionId | None, action: str) -> ConnectionState:
@@ -325,7 +173,11 @@ class ClientResources:
     ) -> tuple[ConnectionState, SessionState]:
         """Return the JMS connection and session of a producer or consumer, like `connection`."""
         state = self.connection(connection_of(resource_id), action)
-        return state, state.session(session_of(resource_id), action)
+        session_id = SessionId(resource_id.connection_id, resource_id.session_id)
+        session = state.sessions.get(session_id)
+        if session is None:
+            raise _not_registered(action, "a session", session_id)
+        return state, session
 
     def _place_of(self, id_: _Id | None, kind: str) -> tuple[_Id, ConnectionState, SessionState]:
         """Return the id of a new producer or consumer, and its JMS connection and session."""
@@ -343,6 +195,8 @@ class ClientResources:
     def context_for(self, info: ConnectionInfo) -> ConnectionContext | None:
         """Return the context of a new JMS connection; None if it is already registered.
 
+        The client's address is also set in `info`.
+
         Raises:
             InvalidClientIDException: it has no connection id.
             IllegalStateException: the client has too many connections.
@@ -352,8 +206,16 @@ class ClientResources:
         if info.connection_id in self.connections:
             return None  # replayed after a failover
         where = self._owner.remote_address
-        check_limit(len(self.connections), MAXIMUM_SHARED, "connection", where)
-        return client_context(self._owner, self._connector, info)
+        _check_limit(len(self.connections), MAXIMUM_SHARED, "connection", where)
+        info.client_ip = where
+        context = ConnectionContext(self._owner)
+        context.introduce(info)
+        context.certificate = self._owner.peer_certificate
+        context.connector_name = self._connector.name
+        context.connector_url = self._connector.connect_uri
+        context.allow_link_stealing = self._connector.allow_link_stealing
+        context.congested = self._owner.congested
+        return context
 
     def add_connection(self, info: ConnectionInfo, context: ConnectionContext) -> None:
         """Register a JMS connection whose client is authenticated.
@@ -369,7 +231,7 @@ class ClientResources:
             self._broker.add_connection(context, info)
         except Exception as error:
             self._host.connections.release(info.connection_id, self._owner)
-            self._owner.refused(error)
+            self._owner.stop_later(error)
             raise
         self.connections[info.connection_id] = ConnectionState(
             info, context, self._connector.maximum_transactions_per_connection
@@ -388,7 +250,7 @@ class ClientResources:
         if state is None or info.session_id in state.sessions:
             return  # a session of an unknown connection is ignored (activemq-broker C9)
         limit = self._connector.maximum_sessions_per_connection
-        check_limit(len(state.sessions), limit, "session", state.info.connection_id)
+        _check_limit(len(state.sessions), limit, "session", state.info.connection_id)
         self._broker.add_session(state.context, info)
         state.sessions[info.session_id] = SessionState(info)
 
@@ -403,10 +265,12 @@ class ClientResources:
         if producer_id in session.producers:
             return
         limit = self._connector.maximum_producers_per_connection
-        state.producers.check(info.destination, limit, "producer", state.info.connection_id)
+        is_advisory = _is_advisory(info.destination)
+        count = state.producers[is_advisory]
+        _check_limit(count, limit, "producer", state.info.connection_id)
         self._broker.add_producer(state.context, info)
         session.producers[producer_id] = info
-        state.producers.add(info.destination)
+        state.producers[is_advisory] += 1
         self.producers[producer_id] = self._producer_exchange(state, info, producer_id)
 
     def _producer_exchange(
@@ -431,10 +295,12 @@ class ClientResources:
         if consumer_id in session.consumers:
             return COMPLETED
         limit = self._connector.maximum_consumers_per_connection
-        state.consumers.check(info.destination, limit, "consumer", state.info.connection_id)
+        is_advisory = _is_advisory(info.destination)
+        count = state.consumers[is_advisory]
+        _check_limit(count, limit, "consumer", state.info.connection_id)
         subscription = self._broker.add_consumer(state.context, info)
         session.consumers[consumer_id] = info
-        state.consumers.add(info.destination)
+        state.consumers[is_advisory] += 1
         self.consumers[consumer_id] = ConsumerExchange(state.context, subscription)
         return subscription.saved
 
@@ -447,23 +313,25 @@ class ClientResources:
         """
         if info.destination is None:
             raise JMSException("Cannot add or remove a destination without a name")
-        change = _DESTINATION_CHANGES.get(info.operation_type)
-        if change is None:
+        if info.operation_type == 0:
+            self._add_destination(info, info.destination)
+        elif info.operation_type == 1:
+            self._remove_destination(info, info.destination)
+        else:
             raise JMSException(f"Unknown operation type: {info.operation_type}")
-        change(self, info, info.destination)
 
-    def add_destination(self, info: DestinationInfo, destination: Destination) -> None:
+    def _add_destination(self, info: DestinationInfo, destination: Destination) -> None:
         """Create a destination for the client."""
         state = self.named_connection(info.connection_id, "add a destination on")
         if destination.is_temporary:
             limit = self._connector.maximum_temporary_destinations_per_connection
             kind = "temporary destination"
-            check_limit(len(state.temporary), limit, kind, state.info.connection_id)
+            _check_limit(len(state.temporary), limit, kind, state.info.connection_id)
         self._broker.add_destination_info(state.context, info)
         if destination.is_temporary:
             state.temporary[destination] = info
 
-    def remove_destination(self, info: DestinationInfo, destination: Destination) -> None:
+    def _remove_destination(self, info: DestinationInfo, destination: Destination) -> None:
         """Delete a destination, unless it is a temporary one of another live connection."""
         state = self.named_connection(info.connection_id, "remove a destination on")
         if destination.is_temporary and destination not in state.temporary:
@@ -490,47 +358,51 @@ class ClientResources:
             IllegalStateException: it is not registered.
             UnsupportedOperationException: it is an object of another kind.
         """
-        remove = _REMOVALS.get(type(info.object_id))
-        if remove is None:
+        removed = info.object_id
+        if isinstance(removed, ConsumerId):
+            self._remove_consumer(removed, info.last_delivered_sequence_id)
+        elif isinstance(removed, ProducerId):
+            self._remove_producer(removed)
+        elif isinstance(removed, SessionId):
+            self._remove_session(removed, info.last_delivered_sequence_id)
+        elif isinstance(removed, ConnectionId):
+            state = self.connections.get(removed)
+            if state is not None:  # an unknown one is ignored
+                self._close_connection(state, info.last_delivered_sequence_id, None)
+        else:
             raise UnsupportedOperationException(
-                f"Unknown remove info type '{type(info.object_id).__name__}'"
+                f"Unknown remove info type '{type(removed).__name__}'"
             )
-        remove(self, info)
 
-    def remove_connection(self, info: RemoveInfo) -> None:
-        """Close a JMS connection; an unknown one is ignored."""
-        assert isinstance(info.object_id, ConnectionId)
-        state = self.connections.get(info.object_id)
-        if state is not None:
-            self._close_connection(state, info.last_delivered_sequence_id, None)
-
-    def remove_session(self, info: RemoveInfo) -> None:
-        """Close a session."""
-        assert isinstance(info.object_id, SessionId)
-        connection_id = connection_of(info.object_id)
+    def _remove_session(self, session_id: SessionId, last_delivered: int) -> None:
+        connection_id = connection_of(session_id)
         state = self.connections.get(connection_id)
         if state is None:
             raise IllegalStateException(
                 "Cannot remove session from connection that had not been registered: "
                 f"{connection_id}"
             )
-        session = registered(state.sessions.get(info.object_id), "session", info.object_id)
-        self._close_session(state, session, info.last_delivered_sequence_id)
+        session = state.sessions.get(session_id)
+        if session is None:
+            raise _not_registered("remove", "session", session_id)
+        self._close_session(state, session, last_delivered)
 
-    def remove_consumer(self, info: RemoveInfo) -> None:
-        """Close a consumer."""
-        assert isinstance(info.object_id, ConsumerId)
-        state, session = self._session_of(info.object_id, "remove a consumer from")
-        consumer = taken(session.consumers, self.consumers, info.object_id, "a consumer")
-        state.consumers.remove(consumer.destination)
-        self._broker.remove_consumer(state.context, consumer, info.last_delivered_sequence_id)
+    def _remove_consumer(self, consumer_id: ConsumerId, last_delivered: int) -> None:
+        state, session = self._session_of(consumer_id, "remove a consumer from")
+        consumer = session.consumers.pop(consumer_id, None)
+        if consumer is None:
+            raise _not_registered("remove", "a consumer", consumer_id)
+        self.consumers.pop(consumer_id, None)
+        state.consumers[_is_advisory(consumer.destination)] -= 1
+        self._broker.remove_consumer(state.context, consumer, last_delivered)
 
-    def remove_producer(self, info: RemoveInfo) -> None:
-        """Close a producer."""
-        assert isinstance(info.object_id, ProducerId)
-        state, session = self._session_of(info.object_id, "remove a producer from")
-        producer = taken(session.producers, self.producers, info.object_id, "a producer")
-        state.producers.remove(producer.destination)
+    def _remove_producer(self, producer_id: ProducerId) -> None:
+        state, session = self._session_of(producer_id, "remove a producer from")
+        producer = session.producers.pop(producer_id, None)
+        if producer is None:
+            raise _not_registered("remove", "a producer", producer_id)
+        self.producers.pop(producer_id, None)
+        state.producers[_is_advisory(producer.destination)] -= 1
         self._broker.remove_producer(state.context, producer)
 
     # the end of the client
@@ -564,14 +436,14 @@ class ClientResources:
         context = state.context
         for consumer_id, consumer in list(session.consumers.items()):
             self.consumers.pop(consumer_id, None)
-            state.consumers.remove(consumer.destination)
+            state.consumers[_is_advisory(consumer.destination)] -= 1
             self._try(self._broker.remove_consumer, context, consumer, last_delivered)
         session.consumers.clear()
         for producer_id, producer in list(session.producers.items()):
             exchange = self.producers.pop(producer_id, None)
             if self._lost and exchange is not None and exchange.unanswered:
                 self._pending_sends[producer_id] = exchange.unanswered
-            state.producers.remove(producer.destination)
+            state.producers[_is_advisory(producer.destination)] -= 1
             self._try(self._broker.remove_producer, context, producer)
         session.producers.clear()
         if session.info.session_id is not None:
@@ -584,15 +456,3 @@ class ClientResources:
             call(*args)
         except Exception:
             logger.exception("%s: cleaning up failed", self._owner.remote_address)
-
-
-_DESTINATION_CHANGES: dict[int, Callable[[ClientResources, DestinationInfo, Destination], None]] = {
-    0: ClientResources.add_destination,
-    1: ClientResources.remove_destination,
-}
-_REMOVALS: dict[type, Callable[[ClientResources, RemoveInfo], None]] = {
-    ConnectionId: ClientResources.remove_connection,
-    SessionId: ClientResources.remove_session,
-    ConsumerId: ClientResources.remove_consumer,
-    ProducerId: ClientResources.remove_producer,
-}

@@ -4,22 +4,12 @@ A handler returns a Response (done, with a value) or a Completion (`COMPLETED`: 
 the error for the client; see `connection` for how these are sent. Messages and acknowledgements
 come first, because nearly all commands are of these types.
 (activemq-broker C1 to C9; openwire-encoding 11 to 15)
-
-Authentication by ConnectionInfo, then registration. (activemq-broker C1, C2)
-
-While the broker checks a password, which may take time, nothing is read from the client.
-
-Adding of a producer on a composite, whose members may have to be created first.
-
-Meanwhile the broker serves other clients but reads nothing from this one, so the producer's
-messages are handled afterwards.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from pyjms.errors import IllegalStateException, JMSException
@@ -64,15 +54,12 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.connector.base import DuplexBridge, MessageAudit, TransportConnector
-from pyjms_broker.connector.openwire.client_resources import (
-    ConnectionState,
-    DeferredResponse,
-    connection_of,
-)
+from pyjms_broker.connector.openwire.client_resources import ConnectionState, connection_of
 from pyjms_broker.connector.openwire.connection import (
     BrokerConnection,
     CommandHandler,
     CommandResult,
+    DeferredResponse,
 )
 from pyjms_broker.filters.composite_destinations import (
     CREATED_IN_ONE_TURN,
@@ -81,222 +68,14 @@ from pyjms_broker.filters.composite_destinations import (
 )
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
-__all__ = ["HANDLERS", "run", "serve"]
-
-
-def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> CommandResult:
-    """Authenticate a client and register its JMS connection."""
-    context = connection.resources.context_for(info)
-    if context is None:
-        return COMPLETED
-    try:
-        authenticated = connection.broker.authenticate(context, info)
-    except Exception as error:
-        connection.refused(error)
-        raise
-    if authenticated is COMPLETED:
-        _add(connection, info, context)
-        return COMPLETED
-    return _add_when_authenticated(connection, info, context, authenticated)
-
-
-def _add(connection: BrokerConnection, info: ConnectionInfo, context: ConnectionContext) -> None:
-    context.network_connection = connection.serves_broker
-    connection.resources.add_connection(info, context)
-    if info.manageable:
-        connection.send_command(connection.cluster.list_for(is_back=info.failover_reconnect))
-    if info.fault_tolerant:
-        connection.cluster.client_joined(connection)
-
-
-def _add_when_authenticated(
-    connection: BrokerConnection,
-    info: ConnectionInfo,
-    context: ConnectionContext,
-    authenticated: Completion,
-) -> Completion:
-    checked(authenticated, connection.broker, "authenticating a client")
-    added = Completion()
-    connection.pause_until(added)
-
-    def done(completion: Completion) -> None:
-        error = completion.error
-        try:
-            if error is None:
-                _add(connection, info, context)
-            else:
-                connection.refused(error)
-        except Exception as failure:
-            error = failure
-        added.complete(error)
-
-    authenticated.then(done)
-    return added
-
-
-def add_composite_producer(
-    connection: BrokerConnection, info: ProducerInfo, destination: Destination
-) -> Completion:
-    """Register a producer on `destination`; completed when all members exist and it is registered.
-
-    Raises:
-        InvalidDestinationException: the composite has no members, or too many.
-        IllegalStateException: its connection or session is unknown or has too many.
-    """
-    members = members_of(destination)
-    resources = connection.resources
-    state = (
-        None
-        if info.producer_id is None
-        else resources.connections.get(connection_of(info.producer_id))
-    )
-    if state is None or len(members) <= CREATED_IN_ONE_TURN:
-        resources.add_producer(info)
-        return COMPLETED
-    added = Completion()
-
-    async def create_and_add() -> None:
-        try:
-            await create_in_turns(
-                connection.broker, state.context, members, lambda: state in open_connections()
-            )
-            resources.add_producer(info)
-        except Exception as error:
-            added.complete(error)
-        else:
-            added.complete()
-
-    open_connections = resources.connections.values
-    connection.pause_until(added)
-    spawn(
-        create_and_add, name=f"creates {len(members)} destinations for {connection.remote_address}"
-    )
-    return added
-
-
-# --- The transaction steps that clients request, by type. (openwire-encoding 13)
-
-XA_OK = 0
-XA_RDONLY = 3
-
-
-def run(broker: Broker, state: ConnectionState, info: TransactionInfo) -> Completion | Response:
-    """Run the step that `info` requests.
-
-    Raises:
-        JMSException: the type is unknown, the id is missing, or the broker refuses.
-    """
-    if info.type == TransactionType.RECOVER:
-        return DataArrayResponse(data=list(broker.prepared_transactions(state.context)))
-    step = _STEPS.get(info.type)
-    if step is None:
-        raise JMSException(f"Unknown transaction info type: {info.type}")
-    if info.transaction_id is None:
-        raise JMSException("Cannot run a transaction without a transaction id")
-    return step(broker, state, info.transaction_id)
-
-
-def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
-    if state.transactions.get(xid) is not None:
-        _forget_ended(broker, state)
-    if xid not in state.transactions:  # a second begin is a replay (activemq-broker C3)
-        if _count(state) >= state.maximum_transactions:
-            _forget_ended(broker, state)
-        if _count(state) >= state.maximum_transactions:
-            raise IllegalStateException(
-                f"Can't begin a transaction on connection {state.info.connection_id}: "
-                f"at maximum limit: {state.maximum_transactions}"
-            )
-        broker.begin_transaction(state.context, xid)
-        state.transactions[xid] = None
-    return COMPLETED
-
-
-def _count(state: ConnectionState) -> int:
-    return len(state.transactions) + len(state.context.waiting_ends)
-
-
-def _forget_ended(broker: Broker, state: ConnectionState) -> None:
-    """Drop the votes of branches that other connections have ended."""
-    prepared = broker.prepared_transactions(state.context)
-    for xid in [xid for xid, vote in state.transactions.items() if vote is not None]:
-        if xid not in prepared:
-            del state.transactions[xid]
-
-
-def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | Response:
-    if xid not in state.transactions:
-        raise IllegalStateException(
-            "Cannot prepare a transaction that had not been started or previously returned"
-            f" XA_RDONLY: {xid}"
-        )
-    former = state.transactions[xid]
-    if former is not None:
-        return IntegerResponse(result=former)
-    result = broker.prepare_transaction(state.context, xid)
-    if isinstance(result, Completion):
-        return _prepare_deferred(state, xid, result)
-    if result == XA_RDONLY:
-        state.transactions.pop(xid, None)
-    else:
-        state.transactions[xid] = result
-    return IntegerResponse(result=result)
-
-
-def _prepare_deferred(
-    state: ConnectionState, xid: TransactionId, prepared: Completion
-) -> Completion:
-    response = DeferredResponse(IntegerResponse(result=XA_OK))
-
-    def done(completion: Completion) -> None:
-        if completion.error is None and xid in state.transactions:
-            state.transactions[xid] = XA_OK
-        response.complete(completion.error)
-
-    prepared.then(done)
-    return response
-
-
-def _commit_one_phase(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
-    state.transactions.pop(xid, None)
-    return broker.commit_transaction(state.context, xid, one_phase=True)
-
-
-def _commit_two_phase(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
-    state.transactions.pop(xid, None)
-    return broker.commit_transaction(state.context, xid, one_phase=False)
-
-
-def _rollback(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
-    state.transactions.pop(xid, None)
-    return broker.rollback_transaction(state.context, xid)
-
-
-def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
-    state.transactions.pop(xid, None)
-    return broker.forget_transaction(state.context, xid)
-
-
-def _end(_broker: Broker, _state: ConnectionState, _xid: TransactionId) -> Completion:
-    """Do nothing: the response only confirms that all previous commands have arrived."""
-    return COMPLETED
-
-
-_STEPS: dict[int, Callable[[Broker, ConnectionState, TransactionId], Completion | Response]]
-_STEPS = {
-    TransactionType.BEGIN: _begin,
-    TransactionType.PREPARE: _prepare,
-    TransactionType.COMMIT_ONE_PHASE: _commit_one_phase,
-    TransactionType.COMMIT_TWO_PHASE: _commit_two_phase,
-    TransactionType.ROLLBACK: _rollback,
-    TransactionType.FORGET: _forget,
-    TransactionType.END: _end,
-}
+__all__ = ["HANDLERS", "serve"]
 
 
 logger = get_logger(__name__)
 
-
+_XA_OK = 0
+_XA_RDONLY = 3
+_TRANSACTION_TYPES: Final = frozenset(TransactionType)
 _RESPONSES: Final = (
     Response.TYPE,
     DataResponse.TYPE,
@@ -325,10 +104,10 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comple
         raise JMSException(
             f"Cannot send message to {message.destination} with invalid (null) producer state"
         )
-    if exchange.last_stored_sequence is not None and is_stored_replay(
+    if exchange.last_stored_sequence is not None and _is_stored_replay(
         connection, exchange, message
     ):
-        return on_stored_replay(connection, exchange, message)
+        return _on_stored_replay(connection, exchange, message)
     exchange.sent_count += 1
     destination = message.destination
     if type(destination) is Queue and not destination.is_composite:
@@ -336,12 +115,14 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comple
     else:  # the message may be for thousands of consumers
         began = _clock.now()
         result = connection.broker.send(exchange, message)
-        connection.worked(_clock.now() - began)
+        connection.count_work(_clock.now() - began)
     if result is not COMPLETED:
         checked(result, connection.broker, "send")
     if message.response_required:
         if not result.done and exchange.unanswered is not None:
-            record_pending(exchange.unanswered, result)
+            while exchange.unanswered and exchange.unanswered[0].done:
+                exchange.unanswered.popleft()
+            exchange.unanswered.append(result)
         return result
     info = exchange.info
     window = info is not None and info.window_size > 0
@@ -353,7 +134,7 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comple
     return result
 
 
-def is_stored_replay(
+def _is_stored_replay(
     connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
 ) -> bool:
     """Return whether a message resent after a failover is stored. (activemq-broker T27)"""
@@ -367,7 +148,7 @@ def is_stored_replay(
     return False
 
 
-def on_stored_replay(
+def _on_stored_replay(
     connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
 ) -> Completion:
     """Respond as if the message were new, once the store has written the first one."""
@@ -377,13 +158,6 @@ def on_stored_replay(
     if exchange.info is not None and exchange.info.window_size > 0:
         connection.send_producer_ack(message)
     return COMPLETED
-
-
-def record_pending(sends: deque[Completion], stored: Completion) -> None:
-    """Record a send that the store is writing, and drop those that are written."""
-    while sends and sends[0].done:
-        sends.popleft()
-    sends.append(stored)
 
 
 def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
@@ -422,6 +196,50 @@ def on_connection_control(
     return COMPLETED
 
 
+def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> CommandResult:
+    """Authenticate a client and register its JMS connection. (activemq-broker C1, C2)
+
+    While the broker checks a password, which may take time, nothing is read from the client.
+    """
+    context = connection.resources.context_for(info)
+    if context is None:
+        return COMPLETED
+    try:
+        authenticated = connection.broker.authenticate(context, info)
+    except Exception as error:
+        connection.stop_later(error)
+        raise
+    if authenticated is COMPLETED:
+        _add(connection, info, context)
+        return COMPLETED
+    checked(authenticated, connection.broker, "authenticating a client")
+    added = Completion()
+    connection.pause_until(added)
+
+    def add(completion: Completion) -> None:
+        error = completion.error
+        try:
+            if error is None:
+                _add(connection, info, context)
+            else:
+                connection.stop_later(error)
+        except Exception as failure:
+            error = failure
+        added.complete(error)
+
+    authenticated.then(add)
+    return added
+
+
+def _add(connection: BrokerConnection, info: ConnectionInfo, context: ConnectionContext) -> None:
+    context.network_connection = connection.serves_broker
+    connection.resources.add_connection(info, context)
+    if info.manageable:
+        connection.send_command(connection.cluster.list_for(is_back=info.failover_reconnect))
+    if info.fault_tolerant:
+        connection.cluster.client_joined(connection)
+
+
 def on_session_info(connection: BrokerConnection, info: SessionInfo) -> CommandResult:
     """Register a session."""
     connection.resources.add_session(info)
@@ -431,14 +249,49 @@ def on_session_info(connection: BrokerConnection, info: SessionInfo) -> CommandR
 def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> CommandResult:
     """Register a producer; each member of a composite destination is checked."""
     if info.destination is not None and info.destination.is_composite:
-        return add_composite_producer(connection, info, info.destination)
+        return _add_composite_producer(connection, info, info.destination)
     connection.resources.add_producer(info)
     return COMPLETED
 
 
-def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> CommandResult:
-    """Register a consumer; done when the broker has added it."""
-    return connection.resources.add_consumer(info)
+def _add_composite_producer(
+    connection: BrokerConnection, info: ProducerInfo, destination: Destination
+) -> Completion:
+    """Register a producer on `destination`; completed when all members exist and it is registered.
+
+    Its members may have to be created first. Meanwhile the broker serves other clients but reads
+    nothing from this one, so the producer's messages are handled afterwards.
+
+    Raises:
+        InvalidDestinationException: the composite has no members, or too many.
+        IllegalStateException: its connection or session is unknown or has too many.
+    """
+    members = members_of(destination)
+    resources = connection.resources
+    producer_id = info.producer_id
+    state = None if producer_id is None else resources.connections.get(connection_of(producer_id))
+    if state is None or len(members) <= CREATED_IN_ONE_TURN:
+        resources.add_producer(info)
+        return COMPLETED
+    added = Completion()
+
+    async def create_and_add() -> None:
+        try:
+            await create_in_turns(
+                connection.broker, state.context, members, lambda: state in open_connections()
+            )
+            resources.add_producer(info)
+        except Exception as error:
+            added.complete(error)
+        else:
+            added.complete()
+
+    open_connections = resources.connections.values
+    connection.pause_until(added)
+    spawn(
+        create_and_add, name=f"creates {len(members)} destinations for {connection.remote_address}"
+    )
+    return added
 
 
 def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> CommandResult:
@@ -447,24 +300,95 @@ def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> 
     return COMPLETED
 
 
-def on_remove_subscription(
-    connection: BrokerConnection, info: RemoveSubscriptionInfo
-) -> CommandResult:
-    """Remove a durable subscription; done when the store has recorded it."""
-    return connection.resources.remove_subscription(info)
-
-
 def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> CommandResult:
     """Remove a connection, session, producer or consumer, by the kind of its id."""
     connection.resources.remove(info)
     return COMPLETED
 
 
-# transactions
+# transactions (openwire-encoding 13)
 def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> CommandResult:
-    """Begin, prepare or end a transaction; done when the store has recorded it."""
+    """Begin, prepare or end a transaction; done when the store has recorded it.
+
+    Raises:
+        JMSException: the type is unknown, the id is missing, or the broker refuses.
+    """
     state = connection.resources.named_connection(info.connection_id, "run a transaction on")
-    return run(connection.broker, state, info)
+    broker, context, xid, kind = connection.broker, state.context, info.transaction_id, info.type
+    if kind == TransactionType.RECOVER:
+        return DataArrayResponse(data=list(broker.prepared_transactions(context)))
+    if kind not in _TRANSACTION_TYPES:
+        raise JMSException(f"Unknown transaction info type: {kind}")
+    if xid is None:
+        raise JMSException("Cannot run a transaction without a transaction id")
+    if kind == TransactionType.BEGIN:
+        return _begin(broker, state, xid)
+    if kind == TransactionType.PREPARE:
+        return _prepare(broker, state, xid)
+    if kind == TransactionType.END:
+        return COMPLETED  # the response only confirms that all previous commands have arrived
+    state.transactions.pop(xid, None)
+    if kind == TransactionType.ROLLBACK:
+        return broker.rollback_transaction(context, xid)
+    if kind == TransactionType.FORGET:
+        return broker.forget_transaction(context, xid)
+    one_phase = kind == TransactionType.COMMIT_ONE_PHASE
+    return broker.commit_transaction(context, xid, one_phase=one_phase)
+
+
+def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
+    if state.transactions.get(xid) is not None:
+        _forget_ended(broker, state)
+    if xid not in state.transactions:  # a second begin is a replay (activemq-broker C3)
+        if _count(state) >= state.maximum_transactions:
+            _forget_ended(broker, state)
+        if _count(state) >= state.maximum_transactions:
+            raise IllegalStateException(
+                f"Can't begin a transaction on connection {state.info.connection_id}: "
+                f"at maximum limit: {state.maximum_transactions}"
+            )
+        broker.begin_transaction(state.context, xid)
+        state.transactions[xid] = None
+    return COMPLETED
+
+
+def _count(state: ConnectionState) -> int:
+    return len(state.transactions) + len(state.context.waiting_ends)
+
+
+def _forget_ended(broker: Broker, state: ConnectionState) -> None:
+    """Drop the votes of branches that other connections have ended."""
+    prepared = broker.prepared_transactions(state.context)
+    for xid in [xid for xid, vote in state.transactions.items() if vote is not None]:
+        if xid not in prepared:
+            del state.transactions[xid]
+
+
+def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> CommandResult:
+    if xid not in state.transactions:
+        raise IllegalStateException(
+            "Cannot prepare a transaction that had not been started or previously returned"
+            f" XA_RDONLY: {xid}"
+        )
+    former = state.transactions[xid]
+    if former is not None:
+        return IntegerResponse(result=former)
+    result = broker.prepare_transaction(state.context, xid)
+    if not isinstance(result, Completion):
+        if result == _XA_RDONLY:
+            state.transactions.pop(xid, None)
+        else:
+            state.transactions[xid] = result
+        return IntegerResponse(result=result)
+    response = DeferredResponse(IntegerResponse(result=_XA_OK))
+
+    def vote(completion: Completion) -> None:
+        if completion.error is None and xid in state.transactions:
+            state.transactions[xid] = _XA_OK
+        response.complete(completion.error)
+
+    result.then(vote)
+    return response
 
 
 # the connection itself
@@ -503,12 +427,12 @@ def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandRes
             state.context.network_connection = True
         accepted = connection.host.networks.accept(connection, info)
         audit = accepted.audit
-        if audit is None and connection.audits_bridges:
+        if audit is None and connection.connector.audit_network_producers:
             audit = connection.host.networks.audit
         handlers = HANDLERS if audit is None else _audited_handlers(audit)
         if accepted.duplex is not None:
             handlers = _duplex_handlers(accepted.duplex, handlers)
-        connection.handle_by(handlers)
+        connection.handlers = handlers
         if accepted.subscriptions is not None:
             connection.send_command(accepted.subscriptions)
     return COMPLETED
@@ -569,9 +493,12 @@ HANDLERS: dict[int, CommandHandler] = {
     ConnectionControl.TYPE: on_connection_control,
     SessionInfo.TYPE: on_session_info,
     ProducerInfo.TYPE: on_producer_info,
-    ConsumerInfo.TYPE: on_consumer_info,
+    # completed when the broker has added it, or the store has recorded it
+    ConsumerInfo.TYPE: lambda connection, info: connection.resources.add_consumer(info),
     DestinationInfo.TYPE: on_destination_info,
-    RemoveSubscriptionInfo.TYPE: on_remove_subscription,
+    RemoveSubscriptionInfo.TYPE: lambda connection, info: connection.resources.remove_subscription(
+        info
+    ),
     RemoveInfo.TYPE: on_remove_info,
     TransactionInfo.TYPE: on_transaction_info,
     ShutdownInfo.TYPE: on_shutdown,

@@ -1,8 +1,7 @@
 """The connection of one OpenWire client: commands in, responses and dispatches out.
 
 How a command is handled. The transport calls `on_command` for every command, in the order of
-arrival, on the broker's event loop; nothing awaits. Acknowledgements without a response may be
-deferred to the end of their chunk (`deferred_acks`). The handler for the command's type returns
+arrival, on the broker's event loop; nothing awaits. The handler for the command's type returns
 
 - `COMPLETED`: a Response is sent if the command requires one;
 - a Response: done, with a value;
@@ -13,17 +12,14 @@ deferred to the end of their chunk (`deferred_acks`). The handler for the comman
 An exception becomes an ExceptionResponse, or an unsolicited ConnectionError if no response is
 required; the latter also makes an open transaction's commit fail. If the store has failed, nothing
 is sent: the outcome of the operation is unknown, and a client that fails over asks the next broker.
-`back_pressure` describes when reading from a client is paused.
 
-The life cycle: `start_soon` negotiates in the background, and a failure closes the connection;
-`release`, called by whatever ends the connection first, immediately removes the client's resources
-from the broker, so that nothing more is dispatched to it; `stop_soon` then closes the transport in
-the background. The last two are idempotent. (activemq-broker C1 to C9, M2, M6)
+Acknowledgements that nobody waits for are deferred until the responses to commands of the same
+chunk are sent: a client that sends a request and an acknowledgement in one chunk waits only for the
+response. The difference is not observable, because everything happens in one turn of the event
+loop, before anything else is read.
 
-Back-pressure on one client: pauses of reading from it, and of dispatching to it.
-
-The broker never buffers unbounded data for a client. It pauses reading from the connection while at
-least one of these conditions holds (`ReadPause`), and resumes when none does:
+Back-pressure. The broker never buffers unbounded data for a client. It pauses reading from the
+connection while at least one of these conditions holds (`ReadPause`), and resumes when none does:
 
 | condition | begins | ends |
 |---|---|---|
@@ -41,26 +37,21 @@ never read again.
 While the transport is congested the connection's subscriptions also count as full, so nothing is
 dispatched to it; once the transport is drained they are offered messages again. Producers with a
 window are throttled by withholding their ProducerAcks, not by pausing the connection: their other
-commands, such as acknowledgements, must still get through. (activemq-broker M2, M6)
+commands, such as acknowledgements, must still get through.
 
-Deferral of acknowledgements until the responses to commands of the same chunk are sent.
-
-A client that sends a request and an acknowledgement in one chunk waits only for the response.
-Handling the acknowledgement afterwards shortens that wait. The difference is not observable,
-because everything happens in one turn of the event loop, before anything else is read.
-
-The count of a client's pending responses, so that a stopping broker can send them.
-
-A request that was accepted before the stop is completed, and the client should get the result: the
-outcome of a commit is unknown if its response is lost.
+The life cycle: `start_soon` negotiates in the background, and a failure closes the connection;
+`release`, called by whatever ends the connection first, immediately removes the client's resources
+from the broker, so that nothing more is dispatched to it; `stop_soon` then closes the transport in
+the background. The last two are idempotent. A request that was accepted before the connector stops
+is completed, and `wait_for_responses` lets the client get the result: the outcome of a commit is
+unknown if its response is lost. (activemq-broker C1 to C9, M2, M6)
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -70,7 +61,6 @@ from pyjms.errors import ConnectionFailedException, LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (
@@ -88,9 +78,8 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.message_size import message_size
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
-from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.connector.base import BrokerHost, TransportConnector
-from pyjms_broker.connector.openwire.client_resources import ClientResources, DeferredResponse
+from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.connector.openwire.throwables import (
     level_of_end,
     log_unexpected,
@@ -98,16 +87,26 @@ from pyjms_broker.connector.openwire.throwables import (
     to_throwable,
 )
 
-__all__ = ["BrokerConnection", "CommandHandler", "CommandResult", "DeferredAcks", "ReadPause"]
+__all__ = [
+    "BrokerConnection",
+    "CommandHandler",
+    "CommandResult",
+    "DeferredResponse",
+    "ReadPause",
+]
 
+logger = get_logger(__name__)
+
+_REFUSED_CONNECTION_DELAY = 2.0
+"""Seconds until a refused client is disconnected, so that it reads why. (activemq-broker C2)"""
 _MAXIMUM_WAITING_SENDS = 1000
 _MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
 """The limit for one connection, well above any producer window."""
+_WAITING_BYTES_UNDER_PRESSURE = 1024 * 1024
+"""The limit for one connection while the memory for all clients' waiting sends is exceeded."""
 _MAXIMUM_UNREAD_RESPONSES: Final = 64 * 1024
 """Bytes per connection in addition to those queued when it became congested; most responses
 have 20 to 60."""
-_WAITING_BYTES_UNDER_PRESSURE = 1024 * 1024
-"""The limit for one connection while the memory for all clients' waiting sends is exceeded."""
 _WORK_AT_ONCE: Final = 0.05
 """Seconds of work per turn: a chunk may have hundreds of messages, each for many consumers."""
 
@@ -123,247 +122,16 @@ class ReadPause(Enum):
     STOPPING = auto()
 
 
-class BackPressure:
-    """Pauses and resumes reading from one client, and tracks whether the client keeps up."""
+class DeferredResponse(Completion):
+    """A completion whose response has a value."""
 
-    __slots__ = (
-        "_budget",
-        "_closed",
-        "_creations",
-        "_draining",
-        "_most_queued",
-        "_pauses",
-        "_resume_dispatch",
-        "_set_congested",
-        "_transport",
-        "_turn",
-        "_unwindowed_sends",
-        "_waiting_bytes",
-        "_waiting_sends",
-        "_worked",
-    )
+    __slots__ = ("response",)
 
-    def __init__(
-        self,
-        transport: OpenWireTransport,
-        host: BrokerHost,
-        set_congested: Callable[[bool], None],
-        resume_dispatch: Callable[[], None],
-    ) -> None:
-        """Watch `transport`.
+    def __init__(self, response: Response) -> None:
+        """Send `response` when the operation finishes without an error."""
+        super().__init__()
+        self.response = response
 
-        Args:
-            transport: the client's outermost transport.
-            host: counts the waiting sends of all clients.
-            set_congested: called with True when the client falls behind, False when it catches up.
-            resume_dispatch: called after the latter, to offer messages to its consumers again.
-        """
-        self._transport = transport
-        self._budget = host.frame_budget
-        self._set_congested = set_congested
-        self._resume_dispatch = resume_dispatch
-        self._pauses: set[ReadPause] = set()
-        self._draining: BackgroundTask | None = None
-        self._most_queued = 0
-        self._waiting_sends = 0
-        self._waiting_bytes = 0
-        self._unwindowed_sends = 0
-        self._creations = 0
-        self._worked = 0.0
-        self._turn: BackgroundTask | None = None
-        self._closed = False
-
-    @property
-    def congested(self) -> bool:
-        """Whether too much unread data is queued for the client."""
-        return self._draining is not None
-
-    def pause_reading(self, reason: ReadPause) -> None:
-        """Stop reading until `resume_reading` was called for every reason."""
-        if not self._pauses:
-            self._transport.pause_reading()
-        self._pauses.add(reason)
-
-    def resume_reading(self, reason: ReadPause) -> None:
-        """Resume reading, unless there are other reasons not to read."""
-        if reason in self._pauses:
-            self._pauses.remove(reason)
-            if not self._pauses and not self._closed:
-                self._transport.resume_reading()
-
-    def client_is_behind(self) -> None:
-        """Treat the client as congested until it has read what is queued for it."""
-        if self._draining is None:
-            self._most_queued = (self._transport.queued_bytes or 0) + _MAXIMUM_UNREAD_RESPONSES
-            self._set_congested(True)
-            name = f"broker {self._transport.remote_address} waits for the client to read"
-            self._draining = spawn(self._wait_until_drained, name=name)
-
-    def response_queued(self) -> None:
-        """Handle a response that was queued for a congested client.
-
-        Reading pauses if many are queued, since further requests would only add responses.
-        """
-        self.client_is_behind()
-        queued = self._transport.queued_bytes
-        if queued is None or queued > self._most_queued:
-            self.pause_reading(ReadPause.RESPONSES)
-
-    async def _wait_until_drained(self) -> None:
-        await self._transport.drained()
-        self._draining = None
-        self._set_congested(False)
-        self.resume_reading(ReadPause.RESPONSES)
-        self._resume_dispatch()
-
-    # sends that wait for space
-    def send_waits(self, size: int) -> None:
-        """Count a send of `size` bytes that waits for space."""
-        self._waiting_sends += 1
-        self._waiting_bytes += size
-        self._budget.hold(size)
-        if not self._within_limits():
-            self.pause_reading(ReadPause.WAITING_SENDS)
-
-    def send_finished(self, size: int) -> None:
-        """Count a send of `size` bytes as no longer waiting."""
-        self._waiting_sends -= 1
-        self._waiting_bytes -= size
-        self._budget.release(size)
-        if self._pauses and self._within_limits():
-            self.resume_reading(ReadPause.WAITING_SENDS)
-
-    def unwindowed_send_waits(self) -> None:
-        """Stop reading while a send that is not limited by a producer window waits for space."""
-        self._unwindowed_sends += 1
-        self.pause_reading(ReadPause.SPACE)
-
-    def unwindowed_send_finished(self) -> None:
-        """Resume reading once no such send waits any more."""
-        self._unwindowed_sends -= 1
-        if not self._unwindowed_sends:
-            self.resume_reading(ReadPause.SPACE)
-
-    # messages that take a long time
-    def worked(self, seconds: float) -> None:
-        """Count the time that a message took; above a limit, let other clients go first."""
-        self._worked += seconds
-        if self._worked > _WORK_AT_ONCE and (self._turn is None or self._turn.done):
-            self._worked = 0.0
-            self.pause_reading(ReadPause.TURN)
-            self._turn = spawn(self._wait_for_others, name="broker lets other clients come first")
-
-    async def _wait_for_others(self) -> None:
-        await lowlevel.checkpoint()
-        self.resume_reading(ReadPause.TURN)
-
-    # commands that create many destinations
-    def pause_until(self, done: Completion) -> None:
-        """Stop reading until `done`: until the destinations of a command exist."""
-        self._creations += 1
-        self.pause_reading(ReadPause.DESTINATIONS)
-        done.then(self._creation_ended)
-
-    def _creation_ended(self, _done: Completion) -> None:
-        self._creations -= 1
-        if not self._creations:
-            self.resume_reading(ReadPause.DESTINATIONS)
-
-    def _within_limits(self) -> bool:
-        # one message may be long; a second long one is not read while the budget is exceeded
-        exceeded = self._budget.exceeded and self._waiting_sends > 1
-        size = _WAITING_BYTES_UNDER_PRESSURE if exceeded else _MAXIMUM_WAITING_BYTES
-        return self._waiting_sends <= _MAXIMUM_WAITING_SENDS and self._waiting_bytes <= size
-
-    # the end
-    def close(self) -> None:
-        """Never resume reading, because the connection is closed."""
-        self._closed = True
-
-    async def stop(self) -> None:
-        """Stop waiting for the client to read, and for other clients."""
-        await end_tasks(self._draining, self._turn)
-
-
-class DeferredAcks:
-    """The deferred acknowledgements of one connection.
-
-    Only messages of the same chunk overtake them.
-    """
-
-    __slots__ = ("_deferred", "_handle", "transport")
-
-    def __init__(self, transport: OpenWireTransport, handle: Callable[[Command], None]) -> None:
-        self.transport = transport
-        self._handle = handle
-        self._deferred: deque[MessageAck] = deque()
-
-    def defer(self, command: Command) -> bool:
-        """Defer `command` if possible; return whether it is deferred.
-
-        If it is not, deferred acknowledgements that it must not overtake are handled now.
-        """
-        if type(command) is MessageAck:
-            # outside a transaction, and nobody waits for a response
-            if command.transaction_id is None and not command.response_required:
-                if self._deferred or self.transport.defer(self.handle_all):
-                    self._deferred.append(command)
-                    return True
-                return False
-        elif isinstance(command, ActiveMQMessage):
-            return False
-        if self._deferred:
-            self.handle_all()
-        return False
-
-    def handle_all(self) -> None:
-        """Handle the deferred acknowledgements in order."""
-        deferred = self._deferred
-        while deferred:
-            self._handle(deferred.popleft())
-
-
-class PendingResponses:
-    """The pending responses of one connection.
-
-    Sends that wait for space, and commits that wait for such sends, are excluded, because space may
-    never become available.
-    """
-
-    __slots__ = ("_all_sent", "_contexts", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        """The number of pending responses: add 1 for each delayed one, which `sent` subtracts."""
-        self._all_sent: anyio.Event | None = None
-        self._contexts: tuple[ConnectionContext, ...] = ()
-
-    def sent(self) -> None:
-        """Count one response as sent."""
-        self.count -= 1
-        if self._all_sent is not None and self._are_sent():
-            self._all_sent.set()
-
-    async def wait(self, contexts: Iterable[ConnectionContext]) -> None:
-        """Wait for all, except those that wait for space in `contexts`. Cancellable."""
-        self._contexts = tuple(contexts)
-        if not self._are_sent():
-            self._all_sent = anyio.Event()
-            await self._all_sent.wait()
-
-    def _are_sent(self) -> bool:
-        return self.count <= sum(map(_waiting_for_space, self._contexts))
-
-
-def _waiting_for_space(context: ConnectionContext) -> int:
-    ends = sum(transaction.is_waiting for transaction in context.waiting_ends)
-    return len(context.blocked_sends) + ends
-
-
-logger = get_logger(__name__)
-
-_REFUSED_CONNECTION_DELAY = 2.0
-"""Seconds until a refused client is disconnected, so that it reads why. (activemq-broker C2)"""
 
 CommandResult: TypeAlias = Completion | Response
 CommandHandler: TypeAlias = Callable[["BrokerConnection", Any], CommandResult]
@@ -385,56 +153,64 @@ class BrokerConnection:
         handlers: Mapping[int, CommandHandler],
     ) -> None:
         self.connector = connector
-        self.host = host = connector.host
-        self.broker = host.broker
+        self.host = connector.host
+        self.broker = self.host.broker
         self.resources = ClientResources(self)
         # shortcuts to the same two tables for the most frequent commands
         self.producers = self.resources.producers
         self.consumers = self.resources.consumers
         self.cluster = connector.cluster
-        self.audits_bridges = connector.audit_network_producers
-        self._handler_of = handlers.get
+        self.serves_broker = False
+        """Whether the client is the bridge of another broker."""
+        self.handlers = handlers
         self._transport = transport
         self._outbound = transport
         self._oneway = transport.oneway
-        self._deferred_acks = DeferredAcks(transport, self._handle)
-        self._pending_responses = PendingResponses()
-        self._back_pressure = BackPressure(
-            transport, host, self._set_congested, self._resume_dispatch
-        )
-        self.pause_until = self._back_pressure.pause_until
-        self.worked = self._back_pressure.worked
+        self._deferred_acks: deque[MessageAck] = deque()
+        self._pending_responses = 0
+        """Responses that are sent later, including those of sends that wait for space."""
+        self._all_responses_sent: anyio.Event | None = None
+        self.read_pauses: set[ReadPause] = set()
+        """Why nothing is read from the client; empty: it is read."""
+        self._paused_until: dict[ReadPause, int] = {}
+        self._budget = self.host.frame_budget
+        self._waiting_sends = 0
+        self._waiting_bytes = 0
+        self._draining: BackgroundTask | None = None
+        self._most_queued = 0
+        self._worked = 0.0
+        self._turn: BackgroundTask | None = None
         self._closed = False
-        self.serves_broker = False
-        """Whether the client is the bridge of another broker."""
         self._start_task: BackgroundTask | None = None
         self._stop_task: BackgroundTask | None = None
         self._delayed_stop: BackgroundTask | None = None
         self._stopped = anyio.Event()
         transport.listener = self
 
-    remote_address = DelegatedAttribute[str](attrgetter("_transport"), read_only=True)
-    peer_certificate = DelegatedAttribute[Any](attrgetter("_transport"), read_only=True)
+    @property
+    def remote_address(self) -> str:
+        return self._transport.remote_address
+
+    @property
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        """The client's TLS certificate, if it was verified."""
+        return self._transport.peer_certificate
 
     @property
     def congested(self) -> bool:
         """Whether too much unread data is queued for the client."""
-        return self._back_pressure.congested
+        return self._draining is not None
 
     async def drained(self) -> None:
         """Wait until the client has read most of the data, or is disconnected. Cancellable."""
         await self._outbound.drained()
-
-    def handle_by(self, handlers: Mapping[int, CommandHandler]) -> None:
-        """Handle commands by another table from now on."""
-        self._handler_of = handlers.get
 
     # life cycle
     def start_soon(self) -> None:
         """Negotiate with the client and serve it, in the background."""
         self.connector.connections.add(self)
         self._start_task = spawn(
-            self._start, name=f"broker {self.remote_address} start", on_error=self._start_failed
+            self._start, name=f"broker {self.remote_address} start", on_error=self._on_start_failure
         )
 
     async def _start(self) -> None:
@@ -448,7 +224,7 @@ class BrokerConnection:
             )
         )
         await self._transport.start()
-        self._outbound = self._deferred_acks.transport = self._transport.outbound
+        self._outbound = self._transport.outbound
         self._oneway = self._outbound.oneway
         timeout = self.host.connection_info_timeout
         if timeout and not self._transport.notices_silence:
@@ -470,19 +246,35 @@ class BrokerConnection:
                 )
             )
 
-    def _start_failed(self, error: BaseException) -> None:
-        level = level_of_end(error)
-        logger.log(level, "%s could not connect: %s", self.remote_address, self._reason(error))
+    def _on_start_failure(self, error: BaseException) -> None:
+        self._log_end("could not connect", error)
         self.stop_soon()
 
     def stop_reading(self) -> None:
         """Stop handling commands, because the connector is stopping."""
-        self._back_pressure.pause_reading(ReadPause.STOPPING)
+        self._pause_reading(ReadPause.STOPPING)
 
     async def wait_for_responses(self) -> None:
         """Wait until all responses are sent; call `stop_reading` first. Cancellable."""
-        await self._pending_responses.wait(
-            state.context for state in self.resources.connections.values()
+        if not self._are_responses_sent():
+            self._all_responses_sent = anyio.Event()
+            await self._all_responses_sent.wait()
+
+    def _count_response(self) -> None:
+        """Count a pending response as sent."""
+        self._pending_responses -= 1
+        if self._all_responses_sent is not None and self._are_responses_sent():
+            self._all_responses_sent.set()
+
+    def _are_responses_sent(self) -> bool:
+        """Return whether only sends that wait for space, which may never be there, are pending.
+
+        Commits that wait for such sends are pending with them.
+        """
+        contexts = [state.context for state in self.resources.connections.values()]
+        return self._pending_responses <= sum(
+            len(context.blocked_sends) + sum(end.is_waiting for end in context.waiting_ends)
+            for context in contexts
         )
 
     def stop_soon(self, error: Exception | None = None) -> None:
@@ -490,8 +282,8 @@ class BrokerConnection:
         if self._stop_task is None:
             self._stop_task = spawn(self._stop, error, name=f"broker {self.remote_address} stop")
 
-    def refused(self, error: Exception) -> None:
-        """Close the connection soon, allowing the client some time to read its response."""
+    def stop_later(self, error: Exception) -> None:
+        """Close a refused client's connection, allowing it some time to read its response."""
 
         async def wait_and_stop() -> None:
             await _clock.sleep(_REFUSED_CONNECTION_DELAY)
@@ -507,7 +299,7 @@ class BrokerConnection:
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
         if consumer_id in self.consumers:
-            self.resources.remove_consumer(RemoveInfo(consumer_id))
+            self.resources.remove(RemoveInfo(consumer_id))
 
     def give_way(self, error: Exception) -> None:
         """Yield to a newer connection with the same id. (activemq-broker C1, C8)"""
@@ -524,14 +316,12 @@ class BrokerConnection:
         if not self._closed:
             self._closed = True
             self.cluster.client_left(self)
-            self._back_pressure.close()
             self.resources.close(error)
 
     async def _stop(self, error: Exception | None) -> None:
         try:
             self.release(error)
-            await end_tasks(self._start_task, self._delayed_stop)
-            await self._back_pressure.stop()
+            await end_tasks(self._start_task, self._delayed_stop, self._draining, self._turn)
             await self._transport.stop()
         finally:
             self.connector.connections.discard(self)
@@ -539,14 +329,29 @@ class BrokerConnection:
 
     # from the transport
     def on_command(self, command: Command) -> None:
-        if not self._deferred_acks.defer(command):
-            self._handle(command)
+        # acknowledgements outside a transaction, without a response: only messages overtake them
+        if (
+            type(command) is MessageAck
+            and command.transaction_id is None
+            and not command.response_required
+        ):
+            if self._deferred_acks or self._outbound.defer(self._handle_deferred_acks):
+                self._deferred_acks.append(command)
+                return
+        elif self._deferred_acks and not isinstance(command, ActiveMQMessage):
+            self._handle_deferred_acks()
+        self._handle(command)
+
+    def _handle_deferred_acks(self) -> None:
+        deferred = self._deferred_acks
+        while deferred:
+            self._handle(deferred.popleft())
 
     def _handle(self, command: Command) -> None:
         if self._closed:
             return
         try:
-            result = self._handler_of(command.TYPE, refuse)(self, command)
+            result = self.handlers.get(command.TYPE, refuse)(self, command)
             if result is not COMPLETED and not isinstance(result, Response):
                 checked(result, self.broker, f"handling a {type(command).__name__}")
         except Exception as error:
@@ -563,24 +368,29 @@ class BrokerConnection:
 
     def on_exception(self, error: Exception) -> None:
         if not self._closed:
-            level = level_of_end(error)
-            logger.log(level, "%s disconnected: %s", self.remote_address, self._reason(error))
+            self._log_end("disconnected", error)
         self.release(error)
         self.stop_soon(error)
 
-    def _reason(self, error: BaseException) -> str:
-        return str(error).removeprefix(f"{self.remote_address}: ")
+    def _log_end(self, what: str, error: BaseException) -> None:
+        address = self.remote_address
+        reason = str(error).removeprefix(f"{address}: ")
+        logger.log(level_of_end(error), "%s %s: %s", address, what, reason)
 
     # to the client
     def dispatch(self, dispatch: MessageDispatch) -> None:
         if not self._closed and self._write(dispatch) and self._outbound.congested:
-            self._back_pressure.client_is_behind()
+            self._on_congestion()
 
     def send_command(self, command: Command) -> None:
         if self._closed:
             return
         if self._write(command) and self._outbound.congested:
-            self._back_pressure.response_queued()
+            self._on_congestion()
+            # further requests would only add responses
+            queued = self._transport.queued_bytes
+            if queued is None or queued > self._most_queued:
+                self._pause_reading(ReadPause.RESPONSES)
 
     def _write(self, command: Command) -> bool:
         try:
@@ -601,14 +411,69 @@ class BrokerConnection:
         identifier = next(iter(self.resources.connections), None)
         self.send_command(ConnectionErrorCommand(to_throwable(error), identifier))
 
+    def send_producer_ack(self, message: ActiveMQMessage) -> None:
+        """Open the producer's window by the size of `message`. (activemq-broker M6)"""
+        self.send_command(ProducerAck(message.producer_id, message_size(message)))
+
+    # a client that does not read
+    def _on_congestion(self) -> None:
+        """Treat the client as congested until it has read what is queued for it."""
+        if self._draining is None:
+            self._most_queued = (self._transport.queued_bytes or 0) + _MAXIMUM_UNREAD_RESPONSES
+            self._set_congested(True)
+            name = f"broker {self.remote_address} waits for the client to read"
+            self._draining = spawn(self._wait_until_drained, name=name)
+
+    async def _wait_until_drained(self) -> None:
+        await self._transport.drained()
+        self._draining = None
+        self._set_congested(False)
+        self._resume_reading(ReadPause.RESPONSES)
+        for exchange in list(self.consumers.values()):
+            if exchange.subscription is not None:
+                exchange.subscription.window_freed()
+
     def _set_congested(self, congested: bool) -> None:
         for state in self.resources.connections.values():
             state.context.congested = congested
 
-    def _resume_dispatch(self) -> None:
-        for exchange in list(self.consumers.values()):
-            if exchange.subscription is not None:
-                exchange.subscription.window_freed()
+    # pauses of reading
+    def _pause_reading(self, reason: ReadPause) -> None:
+        """Stop reading until `_resume_reading` was called for every reason."""
+        if not self.read_pauses:
+            self._transport.pause_reading()
+        self.read_pauses.add(reason)
+
+    def _resume_reading(self, reason: ReadPause) -> None:
+        """Resume reading, unless there are other reasons not to read."""
+        if reason in self.read_pauses:
+            self.read_pauses.remove(reason)
+            if not self.read_pauses and not self._closed:
+                self._transport.resume_reading()
+
+    def pause_until(self, done: Completion, reason: ReadPause = ReadPause.DESTINATIONS) -> None:
+        """Stop reading until `done`, which is the end of a command; calls may overlap."""
+        self._paused_until[reason] = self._paused_until.get(reason, 0) + 1
+        self._pause_reading(reason)
+
+        def resume(_done: Completion) -> None:
+            self._paused_until[reason] -= 1
+            if not self._paused_until[reason]:
+                self._resume_reading(reason)
+
+        done.then(resume)
+
+    def count_work(self, seconds: float) -> None:
+        """Count the time that a message took; above a limit, let other clients go first."""
+        self._worked += seconds
+        if self._worked > _WORK_AT_ONCE and (self._turn is None or self._turn.done):
+            self._worked = 0.0
+            self._pause_reading(ReadPause.TURN)
+            self._turn = spawn(self._wait_for_others, name="broker lets other clients come first")
+
+    async def _wait_for_others(self) -> None:
+        await lowlevel.checkpoint()
+        self._resume_reading(ReadPause.TURN)
 
     # sends that wait for space
     def wait_for_space(self, message: ActiveMQMessage, window: bool, stored: Completion) -> None:
@@ -617,39 +482,55 @@ class BrokerConnection:
         Without a producer window the whole connection waits. (activemq-broker M2)
         """
         size = message_size(message)
-        self._back_pressure.send_waits(size)
-        self._pending_responses.count += 1
-        if not window:
-            self._back_pressure.unwindowed_send_waits()
+        self._on_send_waits(size)
+        self._pending_responses += 1
 
-        def done(completion: Completion) -> None:
-            self._pending_responses.sent()
-            self._back_pressure.send_finished(size)
+        def on_stored(completion: Completion) -> None:
+            self._count_response()
+            self._on_send_settled(size)
             if window:
                 self.send_producer_ack(message)
-            else:
-                self._back_pressure.unwindowed_send_finished()
             if completion.error is not None:
                 self._send_error(message, completion.error, acked=window)
 
-        stored.then(done)
+        stored.then(on_stored)
+        if not window:
+            self.pause_until(stored, ReadPause.SPACE)
 
-    def send_producer_ack(self, message: ActiveMQMessage) -> None:
-        """Open the producer's window by the size of `message`. (activemq-broker M6)"""
-        self.send_command(ProducerAck(message.producer_id, message_size(message)))
+    def _on_send_waits(self, size: int) -> None:
+        """Count a send of `size` bytes that waits for space."""
+        self._waiting_sends += 1
+        self._waiting_bytes += size
+        self._budget.hold(size)
+        if not self._is_within_limits():
+            self._pause_reading(ReadPause.WAITING_SENDS)
+
+    def _on_send_settled(self, size: int) -> None:
+        """Count a send of `size` bytes as no longer waiting."""
+        self._waiting_sends -= 1
+        self._waiting_bytes -= size
+        self._budget.release(size)
+        if self.read_pauses and self._is_within_limits():
+            self._resume_reading(ReadPause.WAITING_SENDS)
+
+    def _is_within_limits(self) -> bool:
+        # one message may be long; a second long one is not read while the budget is exceeded
+        exceeded = self._budget.exceeded and self._waiting_sends > 1
+        size = _WAITING_BYTES_UNDER_PRESSURE if exceeded else _MAXIMUM_WAITING_BYTES
+        return self._waiting_sends <= _MAXIMUM_WAITING_SENDS and self._waiting_bytes <= size
 
     # responses
     def _respond_when_done(self, command: Command, result: Completion) -> None:
         size = -1
         if isinstance(command, ActiveMQMessage) and not result.done:
             size = message_size(command)
-            self._back_pressure.send_waits(size)
-        self._pending_responses.count += 1
+            self._on_send_waits(size)
+        self._pending_responses += 1
 
-        def done(completion: Completion) -> None:
-            self._pending_responses.sent()
+        def respond(completion: Completion) -> None:
+            self._count_response()
             if size >= 0:
-                self._back_pressure.send_finished(size)
+                self._on_send_settled(size)
             if completion.error is not None:
                 self._send_error(command, completion.error)
             elif command.response_required:
@@ -657,7 +538,7 @@ class BrokerConnection:
                 response.correlation_id = command.command_id
                 self.send_command(response)
 
-        result.then(done)
+        result.then(respond)
 
     def _send_error(self, command: Command, error: Exception, *, acked: bool = False) -> None:
         log_unexpected(error, f"{type(command).__name__} of {self.remote_address}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from anyio.abc import SocketStream
 
 from pyjms.transport.openwire import accepted_transport
@@ -13,13 +11,11 @@ from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.tcp import ProtocolConnector
 
-__all__ = ["OpenWireConnector", "OpenWireSslConnector"]
+__all__ = ["OpenWireConnector"]
 
 
 class OpenWireConnector(ProtocolConnector):
-    """Listens for OpenWire clients."""
-
-    _is_encrypted: ClassVar = False
+    """Listens for OpenWire clients, with TLS if the scheme ends in `ssl`."""
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
         """Read the options `transport.*`, `wireFormat.*`, those of TLS and the server's of `uri`.
@@ -28,14 +24,14 @@ class OpenWireConnector(ProtocolConnector):
             ConfigurationException: the URI has no port, an option is unknown or invalid, or TLS has
                 no certificate.
         """
-        super().__init__(host, uri, name, encrypted=self._is_encrypted)
+        super().__init__(host, uri, name)
         server, self._tcp_options, self._wire_format = read_server_options(self.uri)
         self._apply(server)
 
     @property
     def client_scheme(self) -> str:
         """`tcp`, even if the connector was configured as `nio` or `openwire`; or `ssl`."""
-        return "ssl" if self._is_encrypted else "tcp"
+        return "tcp" if self._tls is None else "ssl"
 
     def serve(self, stream: SocketStream) -> None:
         """Negotiate with a client in the background."""
@@ -48,9 +44,3 @@ class OpenWireConnector(ProtocolConnector):
             unsent_budget=self.host.unsent_budget,
         )
         serve(self, transport)
-
-
-class OpenWireSslConnector(OpenWireConnector):
-    """Listens for OpenWire clients that use TLS."""
-
-    _is_encrypted: ClassVar = True

@@ -48,7 +48,7 @@ from pyjms.wire.limits import MAX_FRAME_SIZE, FrameBudget, UnfinishedFrame
 from pyjms.wire.openwire.commands import Command, ShutdownInfo
 from pyjms.wire.stomp import V1_0, Frame, StompFormat
 from pyjms_broker.connector.base import BrokerHost
-from pyjms_broker.connector.openwire import serve
+from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.stomp.heart_beat import HeartBeat, Periods, read_periods
 from pyjms_broker.connector.stomp.session import HANDLERS, StompSession
 from pyjms_broker.connector.tcp import ProtocolConnector
@@ -303,9 +303,6 @@ def accepted_stomp(
     return StompTransport(tcp, wire_format, options, connection_id)
 
 
-_ENCRYPTED = "+ssl"
-
-
 class StompConnector(ProtocolConnector):
     """Listens for STOMP clients."""
 
@@ -318,7 +315,7 @@ class StompConnector(ProtocolConnector):
             ConfigurationException: the URI has no port, an option is unknown or invalid, or there
                 is no certificate.
         """
-        super().__init__(host, uri, name, encrypted=uri.scheme.endswith(_ENCRYPTED))
+        super().__init__(host, uri, name)
         self._options = read_stomp_options(self.uri)
         self._apply(self._options.server)
         self._ids = IdGenerator()
@@ -326,7 +323,7 @@ class StompConnector(ProtocolConnector):
     @property
     def client_scheme(self) -> str:
         """`stomp` or `stomp+ssl`, even if the connector was configured with `nio`."""
-        return "stomp" if self._tls is None else f"stomp{_ENCRYPTED}"
+        return "stomp" if self._tls is None else "stomp+ssl"
 
     def serve(self, stream: SocketStream) -> None:
         """Wait for a client's CONNECT in the background."""

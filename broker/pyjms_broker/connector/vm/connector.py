@@ -22,7 +22,8 @@ from pyjms.transport.openwire import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.connector.base import TransportConnector
-from pyjms_broker.connector.openwire import BrokerConnection, serve
+from pyjms_broker.connector.openwire.command_handlers import serve
+from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.connector.vm.bridge import FarEnd
 
 __all__ = ["VmConnector", "VmTransport", "negotiated", "next_address"]

@@ -10,7 +10,7 @@ from anyio.abc import ByteStream
 
 from pyjms.testing.contract.connector import ConnectorContract
 from pyjms.transport.uri import TransportURI
-from pyjms_broker.connector.stomp import StompConnector
+from pyjms_broker.connector.stomp.connector import StompConnector
 
 
 class TestStompConnector(ConnectorContract):
