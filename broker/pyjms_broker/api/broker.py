@@ -1,29 +1,23 @@
-"""The broker's interface, implemented by the region broker and every filter around it.
+"""The broker's interface, and the base classes of the filters around the region broker.
 
-It combines the interfaces below, so that a collaborator can depend on only those it needs. Methods
-run to completion on the broker's event loop; `send`, `acknowledge` and the transaction methods may
-return a Completion. Any method may raise a JMSException, which becomes the client's response.
-(ActiveMQ Broker, Region; activemq-broker B1 to B6)
-
-The filter chain: the base classes of broker filters and of the region broker.
-
-Each behaviour of the broker (stop guard, transactions, composite destinations, advisories ...)
-is a `BrokerFilter` in its own module; `pyjms_broker.service.filter_chain` assembles them in one
-list around the region broker. Methods run to completion on the broker's event loop. Any method may
-raise a JMSException, which becomes the client's response. (activemq-broker B1 to B6)
+Each behaviour of the broker (stop guard, transactions, composite destinations, advisories ...) is
+a `BrokerFilter` in its own module; `pyjms_broker.service.filter_chain` assembles them in one list
+around the region broker. Methods run to completion on the broker's event loop; `send`,
+`acknowledge` and the transaction methods may return a Completion. Any method may raise a
+JMSException, which becomes the client's response. (ActiveMQ Broker, Region, BrokerFilter;
+activemq-broker B1 to B6)
 """
+# ruff: noqa: B027 - most brokers have nothing to do with the events that filters report
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Concatenate, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
-from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,
@@ -47,20 +41,29 @@ from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
 
-__all__ = [
-    "Broker",
-    "BrokerFilter",
-    "BrokerPlugin",
-    "InnermostBroker",
-    "PluginFilter",
-    "SubscriptionRegistry",
-    "intercepted",
-]
 
+class Broker(ABC):
+    """The interface of the region broker and the filters around it."""
 
-class ClientRegistry(ABC):
-    """Registers and removes connections, sessions and producers."""
+    @property
+    @abstractmethod
+    def broker_name(self) -> str:
+        """The broker's name."""
 
+    @property
+    @abstractmethod
+    def scheduler_support(self) -> bool:
+        """Whether messages with AMQ_SCHEDULED_DELAY are scheduled."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start after the store was opened."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Stop dispatching and all background tasks. Idempotent."""
+
+    # connections, sessions and producers
     @property
     @abstractmethod
     def authenticates_clients(self) -> bool:
@@ -107,10 +110,7 @@ class ClientRegistry(ABC):
     def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         """Remove a producer."""
 
-
-class DestinationRegistry(ABC):
-    """Creates and removes destinations."""
-
+    # destinations
     @abstractmethod
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         """Create a destination at a client's request."""
@@ -147,10 +147,7 @@ class DestinationRegistry(ABC):
     def destinations(self) -> dict[Destination, BrokerDestination]:
         """Return a copy of the table of destinations."""
 
-
-class SubscriptionRegistry(ABC):
-    """Registers and removes consumers and durable subscriptions."""
-
+    # consumers and durable subscriptions
     @abstractmethod
     def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         """Register a consumer and return its subscription.
@@ -185,10 +182,7 @@ class SubscriptionRegistry(ABC):
     ) -> None:
         """Change a consumer's prefetch."""
 
-
-class MessageRouter(ABC):
-    """Routes messages, acknowledgements and pulls."""
-
+    # messages
     @abstractmethod
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         """Accept a message; done when it is as durable as its sender requires."""
@@ -208,10 +202,7 @@ class MessageRouter(ABC):
     def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
         """Dispatch one message to a consumer without prefetch."""
 
-
-class BrokerTransactions(ABC):
-    """Transactions by id, implemented by the transaction filter."""
-
+    # transactions by id, for the transaction filter
     @abstractmethod
     def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
         """Begin a transaction; an XA branch may be begun repeatedly."""
@@ -246,10 +237,7 @@ class BrokerTransactions(ABC):
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
         """Return the prepared XA transactions (XA recover)."""
 
-
-class BrokerEvents(ABC):
-    """Events that the regions report to the outermost filter, so that all filters see them."""
-
+    # events that the regions report to the outermost filter, so that all filters see them
     @abstractmethod
     def message_expired(
         self,
@@ -269,27 +257,22 @@ class BrokerEvents(ABC):
     ) -> bool:
         """Dead-letter a message if its strategy decides so; return whether it was."""
 
-    @abstractmethod
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         """Report an acknowledged message, if the policy enables it."""
 
-    @abstractmethod
     def message_delivered(self, context: ConnectionContext, reference: MessageReference) -> None:
         """Report a message that arrived in its destination, if the policy enables it."""
 
-    @abstractmethod
     def message_dispatched(
         self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
     ) -> None:
         """Report a message that was sent to a consumer, if the policy enables it."""
 
-    @abstractmethod
     def message_without_consumers(
         self, context: ConnectionContext, reference: MessageReference
     ) -> None:
         """Report a non-persistent message without a consumer, if the policy enables it."""
 
-    @abstractmethod
     def message_discarded(
         self,
         context: ConnectionContext,
@@ -298,19 +281,16 @@ class BrokerEvents(ABC):
     ) -> None:
         """Report a message evicted from a topic subscription, if the policy enables it."""
 
-    @abstractmethod
     def slow_consumer(
         self, context: ConnectionContext, destination: BrokerDestination, subscription: Subscription
     ) -> None:
         """Report a consumer that became slow, if the policy enables it."""
 
-    @abstractmethod
     def fast_producer(
         self, context: ConnectionContext, info: ProducerInfo, destination: BrokerDestination
     ) -> None:
         """Report a producer that sends while memory is full, if the policy enables it."""
 
-    @abstractmethod
     def destination_full(
         self, context: ConnectionContext, destination: BrokerDestination, usage: MemoryUsage
     ) -> None:
@@ -319,11 +299,9 @@ class BrokerEvents(ABC):
         Source: ActiveMQ Broker.isFull.
         """
 
-    @abstractmethod
     def now_master_broker(self) -> None:
         """Report that the broker has started and holds the store's lock."""
 
-    @abstractmethod
     def network_bridge_started(
         self, info: BrokerInfo, created_by_duplex: bool, remote_address: str
     ) -> None:
@@ -332,11 +310,9 @@ class BrokerEvents(ABC):
         `created_by_duplex`: the other broker opened the connection.
         """
 
-    @abstractmethod
     def network_bridge_stopped(self, info: BrokerInfo) -> None:
         """Report that a bridge reported as started has ended."""
 
-    @abstractmethod
     def network_forward_failed(self, message: ActiveMQMessage, cause: Exception) -> None:
         """Report a message that another broker refused, if the bridge enables it.
 
@@ -344,39 +320,7 @@ class BrokerEvents(ABC):
         """
 
 
-class Broker(
-    ClientRegistry,
-    DestinationRegistry,
-    SubscriptionRegistry,
-    MessageRouter,
-    BrokerTransactions,
-    BrokerEvents,
-):
-    """The complete interface of the region broker and the filters around it."""
-
-    @property
-    @abstractmethod
-    def broker_name(self) -> str:
-        """The broker's name."""
-
-    @property
-    @abstractmethod
-    def scheduler_support(self) -> bool:
-        """Whether messages with AMQ_SCHEDULED_DELAY are scheduled."""
-
-    @abstractmethod
-    async def start(self) -> None:
-        """Start after the store was opened."""
-
-    @abstractmethod
-    async def stop(self) -> None:
-        """Stop dispatching and all background tasks. Idempotent."""
-
-
 _Plugin = TypeVar("_Plugin")
-_B = TypeVar("_B")
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 _NEXT: Final = attrgetter("next")
 _ONCE_A_MESSAGE: Final = (
@@ -387,24 +331,6 @@ _ONCE_A_MESSAGE: Final = (
     "message_dispatched",
     "message_delivered",
 )
-
-
-def intercepted(
-    method: Callable[Concatenate[_B, _P], _R],
-    handle: Callable[[Any, tuple[Any, ...], Callable[[], _R]], _R],
-) -> Callable[Concatenate[Any, _P], _R]:
-    """Return a filter's method with the name and the signature of `method`.
-
-    A call returns `handle(filter, arguments, proceed)`; `proceed` calls the next broker with the
-    same arguments. Calls that happen once for each message are better written out.
-    """
-    forward = delegated(method, _NEXT)
-
-    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        arguments = (*cast("tuple[Any, ...]", args), *kwargs.values())
-        return handle(self, arguments, lambda: forward(self, *args, **kwargs))
-
-    return call
 
 
 class BrokerPlugin(Protocol):
@@ -455,13 +381,13 @@ class BrokerFilter(Broker):
         return self.next.authenticates_clients
 
     # called for each message, so written out
-    def send(self, exchange: ProducerExchange, message: commands.ActiveMQMessage) -> Completion:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         return self.next.send(exchange, message)
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: commands.MessageAck) -> Completion:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         return self.next.acknowledge(exchange, ack)
 
-    def message_pull(self, context: ConnectionContext, pull: commands.MessagePull) -> None:
+    def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
         self.next.message_pull(context, pull)
 
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
@@ -520,7 +446,7 @@ class PluginFilter(BrokerFilter, Generic[_Plugin]):
 class InnermostBroker(Broker):
     """The base of the region broker, with the methods that filters around it handle.
 
-    It refuses transactions and ignores events that are only for filters.
+    It refuses transactions.
     """
 
     broker_name: str = ""
@@ -530,7 +456,7 @@ class InnermostBroker(Broker):
     def authenticates_clients(self) -> bool:
         return False
 
-    def authenticate(self, context: ConnectionContext, info: commands.ConnectionInfo) -> Completion:
+    def authenticate(self, context: ConnectionContext, info: ConnectionInfo) -> Completion:
         """Admit every client."""
         return COMPLETED
 
@@ -546,26 +472,10 @@ class InnermostBroker(Broker):
     forget_transaction = _refuse_transaction
     set_rollback_only = _refuse_transaction
 
-    def _ignore_event(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing, because the event is for filters."""
-
-    message_consumed = _ignore_event
-    message_delivered = _ignore_event
-    message_dispatched = _ignore_event
-    message_without_consumers = _ignore_event
-    message_discarded = _ignore_event
-    slow_consumer = _ignore_event
-    fast_producer = _ignore_event
-    destination_full = _ignore_event
-    now_master_broker = _ignore_event
-    network_bridge_started = _ignore_event
-    network_bridge_stopped = _ignore_event
-    network_forward_failed = _ignore_event
-
     def is_awaited(self, reference: MessageReference) -> bool:
         """Return False: only connected consumers count."""
         return False
 
-    def prepared_transactions(self, context: ConnectionContext) -> list[commands.XATransactionId]:
+    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
         """Return an empty list: there are no transactions."""
         return []

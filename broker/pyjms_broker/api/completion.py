@@ -19,8 +19,6 @@ import anyio
 
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["COMPLETED", "Completion", "all_of", "checked", "wait_for"]
-
 logger = get_logger(__name__)
 
 _OWN_PACKAGE: Final = "pyjms_broker."

@@ -25,16 +25,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
     from pyjms_broker.api.subscription import Subscription
 
-__all__ = [
-    "Access",
-    "BlockedSend",
-    "ClientConnection",
-    "ConnectionContext",
-    "ConsumerExchange",
-    "ProducerExchange",
-    "SecurityContext",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SecurityContext:

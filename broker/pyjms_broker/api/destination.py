@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     )
     from pyjms_broker.api.subscription import Subscription
 
-__all__ = [
-    "NO_MINIMUM",
-    "BrokerDestination",
-    "DestinationFilter",
-    "DestinationStatistics",
-    "RegionDestination",
-]
-
-
 NO_MINIMUM: Final = (1 << 63) - 1
 """The initial minimum, greater than any value."""
 

@@ -33,20 +33,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination, RegionDestination
     from pyjms_broker.api.subscription import Subscription
 
-__all__ = [
-    "NO_TRANSACTION",
-    "SYNCED",
-    "MessageReference",
-    "OperationContext",
-    "Position",
-    "Positions",
-    "StoredMessage",
-    "SubscriptionKey",
-    "copy_command",
-    "copy_for_destination",
-    "remove_duplicate_id",
-]
-
 _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
 

@@ -15,8 +15,6 @@ from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.context import ConnectionContext
 
-__all__ = ["PREFIXES", "can_be_written", "check_access", "is_internal", "is_reserved", "writable"]
-
 PREFIXES: Final = ("PyJMS.", "ActiveMQ.Scheduler.")
 """Prefixes of the names of internal destinations."""
 _OWN, _SCHEDULER = PREFIXES

@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.api.subscription import Subscription
 
-__all__ = [
-    "DeadLetterStrategy",
-    "MessageQuery",
-    "SubscriptionRecovery",
-    "SubscriptionRecoveryPolicy",
-]
-
 
 class DeadLetterStrategy(ABC):
     """Decides which messages of a policy entry are dead-lettered, and where they are sent.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["Subscription"]
-
 
 class Subscription(ABC):
     """A consumer, or a durable subscription without a consumer. Hashes by identity.

@@ -15,8 +15,6 @@ from typing import Protocol
 from pyjms.wire.openwire.commands import ProducerInfo, TransactionId
 from pyjms_broker.api.completion import Completion
 
-__all__ = ["PendingWork", "Synchronization", "Transaction", "TransactionState"]
-
 
 class Synchronization:
     """A unit of work in a transaction; override methods as needed. No method may wait."""

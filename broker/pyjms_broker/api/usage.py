@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["MemoryUsage"]
-
 
 class MemoryUsage:
     """A number of bytes with a limit (0: none) and a parent. Source: ActiveMQ MemoryUsage."""

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from pyjms.runtime.event_loop import BackgroundTask
     from pyjms_broker.api.message import MessageReference
 
-__all__ = [
-    "MAX_EXPIRED_PER_TURN",
-    "PAGING_RETRY_DELAY",
-    "FifoPendingList",
-    "PendingCursor",
-    "PrioritizedPendingList",
-    "log_paging_failure",
-    "pending_list",
-]
-
 _LEVELS: Final = 10
 _sequence_id = attrgetter("broker_sequence_id")
 

@@ -76,21 +76,6 @@ if TYPE_CHECKING:
     from pyjms_broker.policy.entry import PolicyEntry
     from pyjms_broker.store.temp import Spool, SpooledMessage, TempStore
 
-__all__ = [
-    "MOST_CACHED",
-    "UNLIMITED",
-    "MemorySource",
-    "MessageSource",
-    "PrioritizedSpillingCursor",
-    "PrioritizedStoreSource",
-    "RetainedPendingList",
-    "SpillingCursor",
-    "SpoolSource",
-    "SpoolingCursor",
-    "StoreSource",
-    "never_short",
-]
-
 logger = get_logger(__name__)
 
 HIGHEST_PRIORITY: Final = 9

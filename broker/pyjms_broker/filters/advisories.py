@@ -1,27 +1,18 @@
-"""The filter that sends advisories about connections, destinations and clients.
+"""The filter that sends advisories about connections, destinations, clients and messages.
 
 The current state is kept for consumers that subscribe later, and is replayed only to them
 (activemq-broker V-A2). Advisory topics and their consumers cause no advisories. Java clients need
-the advisories about temporary destinations: they do not send to one without an advisory.
+the advisories about temporary destinations: they do not send to one without an advisory. Advisories
+about messages, slow consumers, fast producers and full memory are sent if the policy of the
+destination says so; copies of a message for several destinations cause one advisory each.
 (activemq-broker 11; openwire-encoding 17)
-
-Advisories about messages, slow consumers, fast producers and full memory.
-
-They are sent if the policy of the message's destination says so; copies of a message for several
-destinations cause one advisory each. (activemq-broker 11)
-
-The demand for virtual destinations: consumers of the queues that they feed, or the queues.
-
-Networks of brokers need it to forward to a topic whose consumers all use queues. A consumer fed by
-several virtual destinations counts only for the first one. (activemq-broker 11)
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
@@ -40,7 +31,7 @@ from pyjms.wire.openwire.commands import (
     RemoveInfo,
 )
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.broker import Broker, BrokerFilter, intercepted
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_command, copy_for_destination
@@ -56,17 +47,17 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.api.usage import MemoryUsage
+    from pyjms_broker.filters.virtual_topics import VirtualDestination
     from pyjms_broker.region.region_broker import RegionBroker
-
-__all__ = ["AdvisoryBroker", "AdvisoryConsumers", "AdvisoryProducer"]
-
-# --- The consumers of advisories, since an advisory without a consumer is not created.
 
 _MAX_CACHED_TOPICS = 1000
 
 
 class AdvisoryConsumers:
-    """The consumers that may get advisories, on advisory topics or on topic patterns."""
+    """The consumers that may get advisories, on advisory topics or on topic patterns.
+
+    An advisory without a consumer is not created.
+    """
 
     def __init__(self, policies: PolicyMap) -> None:
         """Create it with the policies that let topics keep messages for later consumers."""
@@ -111,9 +102,6 @@ class AdvisoryConsumers:
                 self._cache.clear()
             self._cache[topic.physical_name] = found
         return found
-
-
-# --- Advisory messages and their producer. (openwire-encoding 17)
 
 
 class AdvisoryProducer:
@@ -164,213 +152,24 @@ class AdvisoryProducer:
 
 logger = get_logger(__name__)
 
-_NOTHING: dict[str, object] = {}
-
-
-def _expiry(reference: MessageReference, _: Subscription | None) -> Mapping[str, object]:
-    return {"orignalMessageId": str(reference.message_id)}
-
-
-def _discarding(
-    reference: MessageReference, subscription: Subscription | None
-) -> Mapping[str, object]:
-    properties = _origin(reference)
-    if subscription is not None:
-        properties["consumerId"] = str(subscription.info.consumer_id)
-        if isinstance(subscription, TopicSubscription):
-            properties["discardedCount"] = subscription.discarded_count
-    return properties
-
-
-def _advised(
-    topic_for: Callable[[Destination], Topic],
-    properties: Callable[[MessageReference, Subscription | None], Mapping[str, object]],
-) -> Callable[[EventAdvisories, tuple[Any, ...], Callable[[], None]], None]:
-    """Return a handler that passes an event on, and then sends an advisory about its message."""
-
-    def handle(
-        self: EventAdvisories, arguments: tuple[Any, ...], proceed: Callable[[], None]
-    ) -> None:
-        proceed()
-        _, reference, subscription = arguments
-        self.advise_of_message(topic_for, reference, properties(reference, subscription))
-
-    return handle
-
-
-class EventAdvisories(BrokerFilter):
-    """Sends an advisory about each event that the region reports."""
-
-    def __init__(
-        self, next_broker: Broker, producer: AdvisoryProducer, policies: PolicyMap
-    ) -> None:
-        super().__init__(next_broker)
-        self._producer = producer
-        self._advisory_consumers = AdvisoryConsumers(policies)
-
-    # messages
-    message_expired = intercepted(Broker.message_expired, _advised(topics.expired_topic, _expiry))
-    message_discarded = intercepted(
-        Broker.message_discarded,
-        _advised(partial(topics.about, "MessageDiscarded"), _discarding),
-    )
-
-    def send_to_dead_letter_queue(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-        cause: commands.Throwable | None,
-    ) -> bool:
-        done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
-        if done:
-            self.advise_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
-        return done
-
-    def message_delivered(self, context: ConnectionContext, reference: MessageReference) -> None:
-        self.next.message_delivered(context, reference)
-        self.advise_of_message(
-            partial(topics.about, "MessageDelivered"), reference, _origin(reference)
-        )
-
-    def message_dispatched(
-        self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
-    ) -> None:
-        self.next.message_dispatched(context, reference, subscription)
-        self.advise_of_message(
-            partial(topics.about, "MessageDispatched"),
-            reference,
-            {**_origin(reference), "consumerId": str(subscription.info.consumer_id)},
-        )
-
-    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        self.next.message_consumed(context, reference)
-        self.advise_of_message(
-            partial(topics.about, "MessageConsumed"), reference, _origin(reference)
-        )
-
-    def message_without_consumers(
-        self, context: ConnectionContext, reference: MessageReference
-    ) -> None:
-        """Send the message itself to the advisory topic, not an advisory about it."""
-        self.next.message_without_consumers(context, reference)
-        topic = topics.no_consumer_topic(reference.destination.destination)
-        if not self._advisory_consumers.includes(topic):
-            return
-        message = reference.message
-        is_forwarded = message.original_destination is not None
-        copy = copy_for_destination(message, topic, message.destination if is_forwarded else None)
-        copy.transaction_id = None
-        copy.response_required = False
-        copy.raw = None
-        self._send_message(copy)
-
-    # consumers, producers, memory
-    def slow_consumer(
-        self, context: ConnectionContext, destination: BrokerDestination, subscription: Subscription
-    ) -> None:
-        self.next.slow_consumer(context, destination, subscription)
-        properties = {"consumerId": str(subscription.info.consumer_id)}
-        self._advise_of_destination("SlowConsumer", destination, subscription.info, properties)
-
-    def fast_producer(
-        self,
-        context: ConnectionContext,
-        info: commands.ProducerInfo,
-        destination: BrokerDestination,
-    ) -> None:
-        self.next.fast_producer(context, info, destination)
-        properties = {"producerId": str(info.producer_id)}
-        self._advise_of_destination("FastProducer", destination, info, properties)
-
-    def destination_full(
-        self, context: ConnectionContext, destination: BrokerDestination, usage: MemoryUsage
-    ) -> None:
-        self.next.destination_full(context, destination, usage)
-        properties = {"usageName": usage.name, "usageCount": Long(usage.used)}
-        self._advise_of_destination("FULL", destination, None, properties)
-
-    # sending
-    def _advise_of_destination(
-        self,
-        event: str,
-        destination: BrokerDestination,
-        about: commands.Command | None,
-        properties: Mapping[str, object],
-    ) -> None:
-        if topics.is_advisory_topic(destination.destination):
-            return
-        topic = topics.about(event, destination.destination)
-        if self._advisory_consumers.includes(topic):
-            self._send(topic, about, None, properties)
-
-    def advise_of_message(
-        self,
-        topic_for: Callable[[Destination], Topic],
-        reference: MessageReference,
-        properties: Mapping[str, object],
-    ) -> None:
-        """Send an advisory about a message, with these properties, if its topic has consumers."""
-        base, message = reference.destination, reference.message
-        sent_to = message.destination
-        if sent_to is None or topics.is_advisory_topic(base.destination):
-            return
-        topic = topic_for(base.destination)
-        if self._advisory_consumers.includes(topic):
-            copy = copy_for_destination(message, sent_to, message.original_destination)
-            if not base.advisories_include_body:
-                copy.content = copy.raw = None
-            self._send(topic, copy, None, properties)
-
-    def _send(
-        self,
-        topic: Topic,
-        about: commands.Command | None,
-        target: commands.ConsumerId | None,
-        properties: Mapping[str, object],
-    ) -> None:
-        self._send_message(self._producer.message(topic, about, target, properties))
-
-    def _send_message(self, message: commands.ActiveMQMessage) -> None:
-        try:
-            self.next.send(self._producer.exchange(), message)
-        except JMSException:
-            logger.warning("Failed to send an advisory to %s", message.destination, exc_info=True)
-
-
-def _origin(reference: MessageReference) -> dict[str, object]:
-    """Return the origin of a message; the misspelt names are the official ones."""
-    return {
-        "orignalMessageId": str(reference.message_id),
-        "orignalDestination": reference.destination.destination.qualified_name,
-    }
-
-
 Advise = Callable[[Topic, Destination, Command, ConsumerId | None], None]
 """Sends an advisory to a topic, with the number of consumers of a destination."""
 
 
-class VirtualSource(Protocol):
-    """A virtual destination whose demand is reported."""
-
-    @property
-    def virtual_destination(self) -> Destination:
-        """The name or pattern of the destination to which messages are sent."""
-
-    def demanded_by(self, destination: Destination) -> Destination | None:
-        """Return the destination or pattern that feeds `destination`; None if none does."""
-
-
 class _Demand(NamedTuple):
-    source: VirtualSource
+    source: VirtualDestination
     info: ConsumerInfo
 
 
 class VirtualDemand:
-    """The consumers, and optionally the queues, fed by virtual destinations."""
+    """The consumers, and optionally the queues, fed by virtual destinations.
+
+    Networks of brokers need it to forward to a topic whose consumers all use queues. A consumer fed
+    by several virtual destinations counts only for the first one. (activemq-broker 11)
+    """
 
     def __init__(
-        self, sources: Sequence[VirtualSource], advise: Advise, *, of_queues: bool
+        self, sources: Sequence[VirtualDestination], advise: Advise, *, of_queues: bool
     ) -> None:
         """Report the demand for `sources`; `of_queues`: including queues without consumers.
 
@@ -442,9 +241,10 @@ _ADDED, _REMOVED = 0, 1
 _MASTER_BROKER = Topic(topics.MASTER_BROKER)
 _NETWORK_BRIDGE = Topic(topics.NETWORK_BRIDGE)
 _FORWARD_FAILURE = Topic(topics.FORWARD_FAILURE)
+_NOTHING: Mapping[str, object] = {}
 
 
-class AdvisoryBroker(EventAdvisories):
+class AdvisoryBroker(BrokerFilter):
     """Sends advisory messages about each operation, after it has succeeded."""
 
     def __init__(
@@ -454,10 +254,12 @@ class AdvisoryBroker(EventAdvisories):
         region: RegionBroker,
         *,
         anonymous_producers: bool = False,
-        virtual_sources: Sequence[VirtualSource] = (),
+        virtual_sources: Sequence[VirtualDestination] = (),
         virtual_demand_of_queues: bool = False,
     ) -> None:
-        super().__init__(next_broker, producer, region.policy_map)
+        super().__init__(next_broker)
+        self._producer = producer
+        self._advisory_consumers = AdvisoryConsumers(region.policy_map)
         self._region = region
         self._anonymous_producers = anonymous_producers
         self._connections: dict[commands.ConnectionId, commands.ConnectionInfo] = {}
@@ -563,8 +365,7 @@ class AdvisoryBroker(EventAdvisories):
     def network_bridge_stopped(self, info: commands.BrokerInfo) -> None:
         self.next.network_bridge_stopped(info)
         self._bridges = [each for each in self._bridges if each[0] is not info]
-        if self._advisory_consumers.includes(_NETWORK_BRIDGE):
-            self._send(_NETWORK_BRIDGE, info, None, {"started": False})
+        self._advise(_NETWORK_BRIDGE, info, None, {"started": False})
 
     def _advise_of_bridge(
         self,
@@ -573,13 +374,12 @@ class AdvisoryBroker(EventAdvisories):
         remote_address: str,
         target: commands.ConsumerId | None,
     ) -> None:
-        if self._advisory_consumers.includes(_NETWORK_BRIDGE):
-            properties = {
-                "started": True,
-                "createdByDuplex": created_by_duplex,
-                "remoteIp": remote_address,
-            }
-            self._send(_NETWORK_BRIDGE, info, target, properties)
+        properties = {
+            "started": True,
+            "createdByDuplex": created_by_duplex,
+            "remoteIp": remote_address,
+        }
+        self._advise(_NETWORK_BRIDGE, info, target, properties)
 
     def network_forward_failed(self, message: commands.ActiveMQMessage, cause: Exception) -> None:
         self.next.network_forward_failed(message, cause)
@@ -654,6 +454,100 @@ class AdvisoryBroker(EventAdvisories):
             return self._anonymous_producers
         return not topics.is_advisory_topic(info.destination)
 
+    # messages
+    def message_expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        self.next.message_expired(context, reference, subscription)
+        self._advise_of_message(
+            "Expired", reference, {"orignalMessageId": str(reference.message_id)}
+        )
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: commands.Throwable | None,
+    ) -> bool:
+        done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+        if done:
+            self._advise_of_message("MessageDLQd", reference, _NOTHING)
+        return done
+
+    def message_discarded(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        self.next.message_discarded(context, reference, subscription)
+        properties = _origin(reference)
+        if subscription is not None:
+            properties["consumerId"] = str(subscription.info.consumer_id)
+            if isinstance(subscription, TopicSubscription):
+                properties["discardedCount"] = subscription.discarded_count
+        self._advise_of_message("MessageDiscarded", reference, properties)
+
+    def message_delivered(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.next.message_delivered(context, reference)
+        self._advise_of_message("MessageDelivered", reference, _origin(reference))
+
+    def message_dispatched(
+        self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
+    ) -> None:
+        self.next.message_dispatched(context, reference, subscription)
+        properties = {**_origin(reference), "consumerId": str(subscription.info.consumer_id)}
+        self._advise_of_message("MessageDispatched", reference, properties)
+
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.next.message_consumed(context, reference)
+        self._advise_of_message("MessageConsumed", reference, _origin(reference))
+
+    def message_without_consumers(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> None:
+        """Send the message itself to the advisory topic, not an advisory about it."""
+        self.next.message_without_consumers(context, reference)
+        topic = topics.about("NoConsumer", reference.destination.destination)
+        if not self._advisory_consumers.includes(topic):
+            return
+        message = reference.message
+        is_forwarded = message.original_destination is not None
+        copy = copy_for_destination(message, topic, message.destination if is_forwarded else None)
+        copy.transaction_id = None
+        copy.response_required = False
+        copy.raw = None
+        self._send_message(copy)
+
+    # consumers, producers, memory
+    def slow_consumer(
+        self, context: ConnectionContext, destination: BrokerDestination, subscription: Subscription
+    ) -> None:
+        self.next.slow_consumer(context, destination, subscription)
+        properties = {"consumerId": str(subscription.info.consumer_id)}
+        self._advise_of_destination("SlowConsumer", destination, subscription.info, properties)
+
+    def fast_producer(
+        self,
+        context: ConnectionContext,
+        info: commands.ProducerInfo,
+        destination: BrokerDestination,
+    ) -> None:
+        self.next.fast_producer(context, info, destination)
+        properties = {"producerId": str(info.producer_id)}
+        self._advise_of_destination("FastProducer", destination, info, properties)
+
+    def destination_full(
+        self, context: ConnectionContext, destination: BrokerDestination, usage: MemoryUsage
+    ) -> None:
+        self.next.destination_full(context, destination, usage)
+        properties = {"usageName": usage.name, "usageCount": Long(usage.used)}
+        self._advise_of_destination("FULL", destination, None, properties)
+
     # sending
     def _is_reported_end(self, destination: Destination) -> bool:
         """Return whether the removal of a client of `destination` is reported.
@@ -701,9 +595,49 @@ class AdvisoryBroker(EventAdvisories):
         topic: Topic,
         about: commands.Command | None,
         target: commands.ConsumerId | None = None,
+        properties: Mapping[str, object] = _NOTHING,
     ) -> None:
         if self._advisory_consumers.includes(topic):
-            self._send(topic, about, target, _NOTHING)
+            self._send(topic, about, target, properties)
+
+    def _advise_of_destination(
+        self,
+        event: str,
+        destination: BrokerDestination,
+        about: commands.Command | None,
+        properties: Mapping[str, object],
+    ) -> None:
+        if not topics.is_advisory_topic(destination.destination):
+            self._advise(topics.about(event, destination.destination), about, None, properties)
+
+    def _advise_of_message(
+        self, event: str, reference: MessageReference, properties: Mapping[str, object]
+    ) -> None:
+        base, message = reference.destination, reference.message
+        sent_to = message.destination
+        if sent_to is None or topics.is_advisory_topic(base.destination):
+            return
+        topic = topics.about(event, base.destination)
+        if self._advisory_consumers.includes(topic):
+            copy = copy_for_destination(message, sent_to, message.original_destination)
+            if not base.advisories_include_body:
+                copy.content = copy.raw = None
+            self._send(topic, copy, None, properties)
+
+    def _send(
+        self,
+        topic: Topic,
+        about: commands.Command | None,
+        target: commands.ConsumerId | None,
+        properties: Mapping[str, object],
+    ) -> None:
+        self._send_message(self._producer.message(topic, about, target, properties))
+
+    def _send_message(self, message: commands.ActiveMQMessage) -> None:
+        try:
+            self.next.send(self._producer.exchange(), message)
+        except JMSException:
+            logger.warning("Failed to send an advisory to %s", message.destination, exc_info=True)
 
     def _replay(self, topic: Destination, target: commands.ConsumerId) -> None:
         """Send the current state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
@@ -731,6 +665,14 @@ class AdvisoryBroker(EventAdvisories):
             for producer in list(self._producers.values()):
                 if matches(topic, topics.producer_topic(producer.destination)):
                     self._advise_of_producer(producer.destination, producer, target)
+
+
+def _origin(reference: MessageReference) -> dict[str, object]:
+    """Return the origin of a message; the misspelt names are the official ones."""
+    return {
+        "orignalMessageId": str(reference.message_id),
+        "orignalDestination": reference.destination.destination.qualified_name,
+    }
 
 
 def _removal(object_id: commands.DataStructure, info: commands.Command) -> commands.RemoveInfo:

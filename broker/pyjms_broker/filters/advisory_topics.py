@@ -11,26 +11,6 @@ from pyjms.jms.destination import (
     Topic,
 )
 
-__all__ = [
-    "CONNECTION",
-    "CONSUMER_PREFIX",
-    "DESTINATION_KINDS",
-    "FORWARD_FAILURE",
-    "MASTER_BROKER",
-    "NETWORK_BRIDGE",
-    "PRODUCER_PREFIX",
-    "VIRTUAL_CONSUMER_PREFIX",
-    "about",
-    "consumer_topic",
-    "destination_topic",
-    "expired_topic",
-    "is_advisory_topic",
-    "no_consumer_topic",
-    "producer_topic",
-    "topics_about",
-    "virtual_consumer_topic",
-]
-
 MASTER_BROKER = ADVISORY_PREFIX + "MasterBroker"
 CONNECTION = ADVISORY_PREFIX + "Connection"
 NETWORK_BRIDGE = ADVISORY_PREFIX + "NetworkBridge"
@@ -53,6 +33,7 @@ _ABOUT_A_DESTINATION = (
     "Consumer", "Producer", "Expired", "NoConsumer", "SlowConsumer", "FastProducer",
     "MessageDiscarded", "MessageDelivered", "MessageConsumed", "MessageDLQd", "FULL",
 )  # fmt: skip
+_LASTING = ("Expired", "NoConsumer")
 
 
 def is_advisory_topic(destination: Destination | None) -> bool:
@@ -68,7 +49,7 @@ def _lasting_kind(destination: Destination) -> str:
     return "Queue" if destination.is_queue else "Topic"
 
 
-def _escaped(destination: Destination) -> str:
+def _name(destination: Destination) -> str:
     return destination.physical_name.replace(",", "&sbquo;")
 
 
@@ -79,46 +60,36 @@ def destination_topic(destination: Destination) -> Topic:
 
 def consumer_topic(destination: Destination) -> Topic:
     """Return the topic of consumer advisories; temporary ones also use Queue and Topic."""
-    return Topic(f"{CONSUMER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
+    return Topic(f"{CONSUMER_PREFIX}{_lasting_kind(destination)}.{_name(destination)}")
 
 
 def producer_topic(destination: Destination | None) -> Topic:
     """Return the topic of producer advisories; None: for producers without a destination."""
     if destination is None:
         return Topic(ANONYMOUS_PRODUCER)
-    return Topic(f"{PRODUCER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
+    return Topic(f"{PRODUCER_PREFIX}{_lasting_kind(destination)}.{_name(destination)}")
 
 
 def virtual_consumer_topic(destination: Destination) -> Topic:
     """Return the topic of advisories about consumers fed by a virtual destination."""
     kind = _lasting_kind(destination)
-    return Topic(f"{VIRTUAL_CONSUMER_PREFIX}{kind}.{_escaped(destination)}")
-
-
-def expired_topic(destination: Destination) -> Topic:
-    """Return the topic of advisories about expired messages of `destination`."""
-    return Topic(f"{ADVISORY_PREFIX}Expired.{_lasting_kind(destination)}.{_escaped(destination)}")
-
-
-def no_consumer_topic(destination: Destination) -> Topic:
-    """Return the topic for messages of `destination` that found no consumer."""
-    return Topic(
-        f"{ADVISORY_PREFIX}NoConsumer.{_lasting_kind(destination)}.{_escaped(destination)}"
-    )
+    return Topic(f"{VIRTUAL_CONSUMER_PREFIX}{kind}.{_name(destination)}")
 
 
 def about(event: str, destination: Destination) -> Topic:
     """Return the topic of `event` on `destination` (activemq-broker V-A1).
 
-    Events are for example "SlowConsumer" and "MessageDLQd".
+    Events are for example "SlowConsumer" and "MessageDLQd". Those of temporary destinations use
+    TempQueue and TempTopic, except for the two in `_LASTING`.
     """
-    return Topic(f"{ADVISORY_PREFIX}{event}.{_KIND[destination.TYPE]}.{_escaped(destination)}")
+    kind = _lasting_kind(destination) if event in _LASTING else _KIND[destination.TYPE]
+    return Topic(f"{ADVISORY_PREFIX}{event}.{kind}.{_name(destination)}")
 
 
 def topics_about(destination: Destination) -> list[Topic]:
     """Return all advisory topics that concern only `destination` (activemq-broker D10)."""
     kinds = dict.fromkeys((_lasting_kind(destination), _KIND[destination.TYPE]))
-    name = _escaped(destination)
+    name = _name(destination)
     return [
         Topic(f"{ADVISORY_PREFIX}{event}.{kind}.{name}")
         for event in _ABOUT_A_DESTINATION

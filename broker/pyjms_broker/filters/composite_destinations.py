@@ -35,14 +35,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.region_broker import RegionBroker
 
-__all__ = [
-    "CREATED_IN_ONE_TURN",
-    "CompositeDestinationBroker",
-    "create_in_turns",
-    "members_of",
-    "send_when_created",
-]
-
 CREATED_IN_ONE_TURN: Final = 16
 """The number of destinations created before other clients are served: about 2 ms."""
 

@@ -22,8 +22,6 @@ from pyjms_broker.filters.composite_destinations import send_when_created
 from pyjms_broker.filters.virtual_topics import Routes, VirtualDestination
 from pyjms_broker.policy.wildcard import matches
 
-__all__ = ["CompositeQueue", "CompositeTopic", "FilteredDestination"]
-
 
 @dataclass(frozen=True)
 class FilteredDestination:

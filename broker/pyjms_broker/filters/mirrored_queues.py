@@ -13,8 +13,6 @@ from pyjms_broker.api.message import copy_for_destination
 from pyjms_broker.api.names import PREFIXES
 from pyjms_broker.filters.virtual_topics import Routes, VirtualDestination
 
-__all__ = ["MirroredQueue"]
-
 
 @dataclass(frozen=True)
 class MirroredQueue(VirtualDestination):

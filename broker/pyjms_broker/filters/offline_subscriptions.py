@@ -17,8 +17,6 @@ from pyjms_broker.api.message import SubscriptionKey
 if TYPE_CHECKING:
     from pyjms_broker.region.region_broker import RegionBroker
 
-__all__ = ["OfflineSubscriptionsBroker"]
-
 logger = get_logger(__name__)
 
 

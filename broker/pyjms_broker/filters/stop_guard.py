@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 from pyjms.errors import IllegalStateException
 from pyjms_broker.api.broker import Broker, BrokerFilter
 
-__all__ = ["ErrorBroker", "StopGuard"]
-
 
 class ErrorBroker(Broker):
     """A stopped broker, which refuses every call. Source: ActiveMQ ErrorBroker."""

@@ -85,19 +85,6 @@ from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, Produc
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
 from pyjms_broker.store.api import RecoveredTransaction, TransactionStore
 
-__all__ = [
-    "XAER_NOTA",
-    "XAER_PROTO",
-    "XAER_RMFAIL",
-    "XA_OK",
-    "XA_RBOTHER",
-    "XA_RBROLLBACK",
-    "XA_RDONLY",
-    "LocalTransaction",
-    "TransactionBroker",
-    "XATransaction",
-]
-
 logger = get_logger(__name__)
 
 XA_RBROLLBACK = XAException.XA_RBROLLBACK

@@ -7,8 +7,6 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
 
-__all__ = ["UserIDBroker"]
-
 
 class UserIDBroker(BrokerFilter):
     """Overwrites the user id of each message, so that clients cannot forge it.

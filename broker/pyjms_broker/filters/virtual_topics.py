@@ -31,14 +31,6 @@ from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.topic import Topic
 from pyjms_broker.store.api import StoreState
 
-__all__ = [
-    "Routes",
-    "VirtualDestination",
-    "VirtualDestinationInterceptor",
-    "VirtualTopic",
-    "VirtualTopicAttributes",
-]
-
 _MAX_FORWARDING_DEPTH = 32
 
 

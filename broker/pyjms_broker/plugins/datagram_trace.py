@@ -31,8 +31,6 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.message import copy_command
 from pyjms_broker.attribute import attribute, count, flag
 
-__all__ = ["MulticastTraceBrokerPlugin", "UDPTraceBrokerPlugin"]
-
 logger = get_logger(__name__)
 
 _REPORTED: Final = 60.0

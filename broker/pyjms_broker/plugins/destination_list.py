@@ -21,8 +21,6 @@ from pyjms_broker.api.names import is_internal
 from pyjms_broker.attribute import Unit, attribute
 from pyjms_broker.filters.advisory_topics import is_advisory_topic
 
-__all__ = ["DEFAULT_FILE", "DestinationsBroker", "DestinationsPlugin"]
-
 logger = get_logger(__name__)
 
 DEFAULT_FILE: Final = "destinations"

@@ -16,8 +16,6 @@ from pyjms_broker.api.message import MessageReference
 from pyjms_broker.attribute import attribute, count, flag
 from pyjms_broker.plugins.redelivery import DeadLetterFilter
 
-__all__ = ["DiscardingDLQBrokerPlugin"]
-
 logger = get_logger(__name__)
 
 

@@ -31,8 +31,6 @@ from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import Unit, attribute, flag
 
-__all__ = ["ConnectionDotFilePlugin", "DestinationDotFilePlugin", "DotFilePlugin"]
-
 logger = get_logger(__name__)
 
 _PAUSE: Final = 1.0

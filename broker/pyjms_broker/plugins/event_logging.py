@@ -18,8 +18,6 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.attribute import attribute, flag
 
-__all__ = ["MAXIMUM_LOGGERS", "LoggingBrokerPlugin"]
-
 logger = get_logger(__name__)
 
 MAXIMUM_LOGGERS: Final = 1000

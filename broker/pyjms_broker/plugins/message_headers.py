@@ -28,8 +28,6 @@ from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.attribute import attribute, duration, flag
 from pyjms_broker.filters.scheduler.schedule_properties import properties_of
 
-__all__ = ["ForcePersistencyModeBrokerPlugin", "TimeStampingBrokerPlugin", "TraceBrokerPathPlugin"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TimeStampingBrokerPlugin:

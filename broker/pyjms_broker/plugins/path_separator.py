@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar, cast
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
+from pyjms.runtime.forwarding import delegated
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageAck, MessagePull
-from pyjms_broker.api.broker import Broker, PluginFilter, intercepted
+from pyjms_broker.api.broker import Broker, PluginFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.attribute import attribute
 
-__all__ = ["DestinationPathSeparatorPlugin"]
-
-_R = TypeVar("_R")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,29 +52,38 @@ class _Command(Protocol):
     destination: Destination | None
 
 
-def _convert(
-    self: DestinationPathSeparatorBroker, arguments: tuple[Any, ...], proceed: Callable[[], _R]
-) -> _R:
-    """Convert the second argument, a command, and proceed."""
-    self.convert(arguments[1])
-    return proceed()
+def _converting(method: _Method) -> _Method:
+    """Return a filter's `method`, which first converts the command in its second argument."""
+    pass_on = delegated(method, attrgetter("next"))
+
+    def call(
+        self: DestinationPathSeparatorBroker,
+        scope: Any,
+        command: _Command,
+        *more: Any,
+        **named: Any,
+    ) -> Any:
+        self.convert(command)
+        return pass_on(self, scope, command, *more, **named)
+
+    return cast("_Method", call)
 
 
 class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin]):
     """Replaces the separator in clients' destination names, except for temporary ones."""
 
-    add_consumer = intercepted(Broker.add_consumer, _convert)
-    remove_consumer = intercepted(Broker.remove_consumer, _convert)
-    process_consumer_control = intercepted(Broker.process_consumer_control, _convert)
-    add_producer = intercepted(Broker.add_producer, _convert)
-    remove_producer = intercepted(Broker.remove_producer, _convert)
-    add_destination_info = intercepted(Broker.add_destination_info, _convert)
-    remove_destination_info = intercepted(Broker.remove_destination_info, _convert)
+    add_consumer = _converting(Broker.add_consumer)
+    remove_consumer = _converting(Broker.remove_consumer)
+    process_consumer_control = _converting(Broker.process_consumer_control)
+    add_producer = _converting(Broker.add_producer)
+    remove_producer = _converting(Broker.remove_producer)
+    add_destination_info = _converting(Broker.add_destination_info)
+    remove_destination_info = _converting(Broker.remove_destination_info)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         destination = message.destination
         if destination is not None and self.plugin.path_separator in destination.physical_name:
-            message.destination = self._converted(destination)
+            message.destination = self._translate(destination)
             message.raw = None
         return self.next.send(exchange, message)
 
@@ -89,26 +98,26 @@ class DestinationPathSeparatorBroker(PluginFilter[DestinationPathSeparatorPlugin
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
-        return self.next.add_destination(context, self._converted(destination), create_temporary)
+        return self.next.add_destination(context, self._translate(destination), create_temporary)
 
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
     ) -> None:
-        self.next.remove_destination(context, self._converted(destination), timeout)
+        self.next.remove_destination(context, self._translate(destination), timeout)
 
     def convert(self, command: _Command) -> None:
         """Replace the separator in the destination of a command."""
         destination = command.destination
         if destination is not None and self.plugin.path_separator in destination.physical_name:
-            command.destination = self._converted(destination)
+            command.destination = self._translate(destination)
 
-    def _converted(self, destination: Destination) -> Destination:
+    def _translate(self, destination: Destination) -> Destination:
         separator = self.plugin.path_separator
         if destination.is_temporary or separator not in destination.physical_name:
             return destination
         kind = type(destination)
         if destination.is_composite:  # its members may have prefixes, such as topic://
-            members = [self._converted(each) for each in destination.composite_destinations]
+            members = [self._translate(each) for each in destination.composite_destinations]
             converted = kind(",".join(each.qualified_name for each in members))
         else:
             converted = kind(destination.physical_name.replace(separator, "."))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
@@ -21,31 +21,31 @@ from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
 from pyjms.jms.types import Long
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.broker import Broker, BrokerFilter, intercepted
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import COMPLETED, all_of, checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import MessageReference, copy_command
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import attribute, count, duration, flag
 from pyjms_broker.filters.scheduler.schedule_properties import number_of, properties_of
 from pyjms_broker.policy.wildcard import matches, specificity
-
-__all__ = ["DeadLetterFilter", "RedeliveryPlugin", "RedeliveryPolicy"]
-
-# --- The base class of filters that decide which messages are dead-lettered.
-
-
-def _decide(
-    self: DeadLetterFilter, arguments: tuple[Any, ...], proceed: Callable[[], bool]
-) -> bool:
-    return self.is_dead_letter(arguments[1]) and proceed()
 
 
 class DeadLetterFilter(BrokerFilter):
     """Passes on the dead letters that `is_dead_letter` allows; acknowledgement always continues."""
 
-    send_to_dead_letter_queue = intercepted(Broker.send_to_dead_letter_queue, _decide)
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        return self.is_dead_letter(reference) and self.next.send_to_dead_letter_queue(
+            context, reference, subscription, cause
+        )
 
     @abstractmethod
     def is_dead_letter(self, reference: MessageReference) -> bool:

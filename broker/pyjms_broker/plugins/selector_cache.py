@@ -28,8 +28,6 @@ from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import Unit, attribute, duration, flag
 
-__all__ = ["MOST_SELECTORS", "VirtualSelectorCacheBroker", "VirtualSelectorCacheBrokerPlugin"]
-
 logger = get_logger(__name__)
 
 MOST_SELECTORS: Final = 100

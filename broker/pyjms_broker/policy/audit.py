@@ -15,8 +15,6 @@ from typing import Final
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 from pyjms_broker.attribute import count
 
-__all__ = ["MessageAudit", "audit_depth", "audited_producers"]
-
 _WORD: Final = 64
 
 

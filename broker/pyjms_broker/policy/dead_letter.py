@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.api.subscription import Subscription
 
-__all__ = [
-    "AbstractDeadLetterStrategy",
-    "DeadLetterAttributes",
-    "DeadLetterOptions",
-    "DiscardingDeadLetterStrategy",
-    "IndividualDeadLetterAttributes",
-    "IndividualDeadLetterStrategy",
-    "SharedDeadLetterStrategy",
-]
-
 
 class DeadLetterOptions(TypedDict, total=False):
     """The options of every strategy; see `DeadLetterAttributes` for the defaults."""

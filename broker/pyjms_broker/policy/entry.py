@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
     from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
 
-__all__ = ["PolicyAttributes", "PolicyEntry", "PolicyMap"]
-
 PendingQueuePolicy: TypeAlias = Literal["storeCursor", "vmQueueCursor"]
 PendingSubscriberPolicy: TypeAlias = Literal["fileCursor", "vmCursor"]
 PendingDurableSubscriberPolicy: TypeAlias = Literal[

@@ -16,16 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = [
-    "ConstantPendingMessageLimitStrategy",
-    "MessageEvictionStrategy",
-    "OldestMessageEvictionStrategy",
-    "OldestMessageWithLowestPriorityEvictionStrategy",
-    "PendingMessageLimitStrategy",
-    "PrefetchRatePendingMessageLimitStrategy",
-    "UniquePropertyMessageEvictionStrategy",
-]
-
 
 class MessageEvictionStrategy(Protocol):
     """Selects messages to discard; above the high watermark, expired ones go first."""

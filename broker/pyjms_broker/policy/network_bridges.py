@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from pyjms_broker.attribute import count, duration, flag
 
-__all__ = ["ConditionalNetworkBridgeAttributes", "ConditionalNetworkBridgeFilterFactory"]
-
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)  # only a base class
 class ConditionalNetworkBridgeAttributes:

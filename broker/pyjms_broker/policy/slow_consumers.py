@@ -18,17 +18,6 @@ from pyjms_broker.attribute import attribute, duration, flag
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
 
-__all__ = [
-    "AbortSlowAckConsumerAttributes",
-    "AbortSlowAckConsumerStrategy",
-    "AbortSlowConsumerAttributes",
-    "AbortSlowConsumerStrategy",
-    "ObservedWatch",
-    "SlowConsumerEntry",
-    "SlowConsumerStrategy",
-    "SlowConsumerWatch",
-]
-
 
 class SlowConsumerWatch(Protocol):
     """The consumers of one broker under one strategy. All calls come from its event loop."""

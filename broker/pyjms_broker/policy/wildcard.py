@@ -14,8 +14,6 @@ from pyjms.jms.destination import Destination
 MAX_CACHED_LENGTH = 1000
 """The maximum length of cached names, which bounds memory because clients choose the names."""
 
-__all__ = ["MAX_CACHED_LENGTH", "matches", "name_matches", "specificity"]
-
 
 def matches(pattern: Destination, destination: Destination) -> bool:
     """Return whether `pattern` (a pattern, name or composite) matches `destination`."""

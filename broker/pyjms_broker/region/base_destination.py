@@ -34,9 +34,7 @@ from pyjms_broker.store.api import StoreState
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
-    from pyjms_broker.region.services import RegionServices
-
-__all__ = ["ADVISORY_TYPE", "ArrivalOrder", "BaseDestination"]
+    from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)
 
@@ -53,9 +51,7 @@ class BaseDestination(RegionDestination):
     FIXED: ClassVar[tuple[str, ...]]
     """The policy attributes that take effect only for new destinations."""
 
-    def __init__(
-        self, broker: RegionServices, destination: Destination, policy: PolicyEntry
-    ) -> None:
+    def __init__(self, broker: RegionBroker, destination: Destination, policy: PolicyEntry) -> None:
         self.broker = broker
         self.destination = destination
         self.is_advisory = destination.is_topic and destination.physical_name.startswith(

@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
     from pyjms_broker.region.queue import Queue
 
-__all__ = [
-    "BrokerPath",
-    "ConditionalBridgeFilter",
-    "appended",
-    "check_return",
-    "is_too_long",
-    "lets_pass",
-    "may_pass",
-]
-
 BrokerPath: TypeAlias = Sequence[BrokerId | None] | None
 """A path as in commands; None: no broker was passed."""
 

@@ -33,9 +33,7 @@ from pyjms_broker.api.subscription import Subscription
 
 if TYPE_CHECKING:
     from pyjms_broker.api.policies import DeadLetterStrategy
-    from pyjms_broker.region.services import RegionServices
-
-__all__ = ["DeadLetterOrdering", "dead_letter", "send_to_dead_letter_queue", "unstored_dead_letter"]
+    from pyjms_broker.region.region_broker import RegionBroker
 
 _NO_LISTENERS_ERROR: Final = "java.lang.Throwable"
 
@@ -46,7 +44,7 @@ NON_PERSISTENT: Final = "NON_PERSISTENT"
 
 
 def send_to_dead_letter_queue(
-    broker: RegionServices,
+    broker: RegionBroker,
     reference: MessageReference,
     subscription: Subscription | None,
     cause: Throwable | None,

@@ -1,28 +1,29 @@
-"""The tables of destinations and subscriptions, and the matching between them.
+"""The destinations of a broker: their creation, their table, their limits and their removal.
 
 Subscriptions to patterns and composites attach to existing destinations and to later ones.
-(ActiveMQ AbstractRegion; activemq-broker D3, D5, D7)
 
-Removal of unused destinations, if their policies require it.
+A sweep removes unused destinations if their policies require it. It marks destinations without
+consumers, producers and messages, and removes those that an earlier sweep marked at least
+`inactive_timeout_before_gc` ago and that nobody has used since. A scan for expired messages has one
+background task per period.
 
-A sweep marks destinations without consumers, producers and messages, and removes those that an
-earlier sweep marked at least `inactive_timeout_before_gc` ago and that nobody has used since.
-(ActiveMQ RegionBroker.purgeInactiveDestinations; activemq-broker D11)
-
-The periodic scan for expired messages, with one background task per period.
-
-(activemq-broker Q32, T24)
+(ActiveMQ AbstractRegion, RegionBroker.purgeInactiveDestinations; activemq-broker D3, D5, D7, D11,
+Q32, T24)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio.lowlevel
 
-from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+    ResourceAllocationException,
+)
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
@@ -30,38 +31,116 @@ from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
 from pyjms_broker.api.names import can_be_written, is_internal
-from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.queue import Queue
-from pyjms_broker.region.slow_consumers import SlowConsumers
-from pyjms_broker.region.system_usage import CreatedDestinations, DestinationLimits
+from pyjms_broker.region.system_usage import DestinationLimits
 from pyjms_broker.region.topic import AdvisoryTopic, Topic
 
 if TYPE_CHECKING:
-    from pyjms_broker.region.services import RegionServices
+    from pyjms_broker.region.region_broker import RegionBroker
 
-__all__ = [
-    "DestinationChanges",
-    "DestinationTable",
-    "ExpiryScanner",
-    "InactiveDestinations",
-    "SubscriptionIndex",
-    "check_removable",
-    "make_destination",
-]
+logger = get_logger(__name__)
 
 LONGEST_NAME = 8192
 """The maximum length of a destination's name; members of composites count separately."""
 _CACHED_MATCHES = 4096
+_HINT: Final = "remove unused destinations, or raise {}"
+_REMOVALS_PER_TURN: Final = 100
+"""The number of destinations that are removed before other tasks run."""
 
 
-class IdleMark(NamedTuple):
+class _IdleMark(NamedTuple):
     """The time since which a destination has been unused, and its number of enqueues then."""
 
     since: float
     enqueues: int
+
+
+class _Counter:
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class _Creator(NamedTuple):
+    connection: _Counter | None
+    user: str | None
+
+
+class CreatedDestinations:
+    """Counts the destinations that clients have created.
+
+    Destinations that the broker creates for itself, or that the store had at the start, count only
+    towards the total. A destination counts until it is removed; for its connection, until the
+    connection ends.
+    """
+
+    def __init__(self, limits: DestinationLimits) -> None:
+        self._limits = limits
+        self._creators: dict[Destination, _Creator] = {}
+        self._connections: dict[ConnectionContext, _Counter] = {}
+        self._users: dict[str | None, int] = {}
+
+    def check(self, context: ConnectionContext, destination: Destination, existing: int) -> None:
+        """Check that a client may create the destination; `existing` is the current total.
+
+        Raises:
+            ResourceAllocationException: the broker's, the connection's or the user's maximum is
+                reached.
+        """
+        limits = self._limits
+        if existing >= limits.maximum:
+            raise ResourceAllocationException(
+                f"{destination} cannot be created: the broker has {existing} "
+                "destinations, its maximum",
+                hint=_HINT.format("maximum_destinations"),
+            )
+        mine = self._connections.get(context)
+        if mine is not None and mine.count >= limits.per_connection:
+            raise ResourceAllocationException(
+                f"{destination} cannot be created: connection {context.connection_id} has created "
+                f"{mine.count} destinations, its maximum",
+                hint=_HINT.format("maximum_destinations_per_connection"),
+            )
+        user_count = self._users.get(context.user_name, 0)
+        if user_count >= limits.per_user:
+            who = "clients without a user name" if context.user_name is None else "this user"
+            raise ResourceAllocationException(
+                f"{destination} cannot be created: {who} created {user_count} destinations that "
+                "still exist, their maximum",
+                hint=_HINT.format("maximum_destinations_per_user"),
+            )
+
+    def add(self, context: ConnectionContext, destination: Destination) -> None:
+        """Count a destination that a client has created."""
+        counter = None
+        if not destination.is_temporary:
+            counter = self._connections.get(context)
+            if counter is None:
+                counter = self._connections[context] = _Counter()
+            counter.count += 1
+        user = context.user_name
+        self._users[user] = self._users.get(user, 0) + 1
+        self._creators[destination] = _Creator(counter, user)
+
+    def remove(self, destination: Destination) -> None:
+        """Stop counting a removed destination, if it was created by a client."""
+        creator = self._creators.pop(destination, None)
+        if creator is None:
+            return
+        if creator.connection is not None:
+            creator.connection.count -= 1
+        left = self._users[creator.user] - 1
+        if left:
+            self._users[creator.user] = left
+        else:
+            del self._users[creator.user]
+
+    def connection_closed(self, context: ConnectionContext) -> None:
+        """Stop counting for a closed connection; its destinations still count for its user."""
+        self._connections.pop(context, None)
 
 
 class DestinationTable:
@@ -72,7 +151,7 @@ class DestinationTable:
         """The accumulated counters of removed destinations."""
         self.limits = limits
         self.created = CreatedDestinations(limits)
-        self.idle_marks: dict[Destination, IdleMark] = {}
+        self.idle_marks: dict[Destination, _IdleMark] = {}
         """Destinations that a sweep found idle. (activemq-broker D11)"""
         self._destinations: dict[Destination, BaseDestination] = {}
         self._entry_points: dict[Destination, BrokerDestination] = {}
@@ -168,84 +247,13 @@ class DestinationTable:
         return found
 
 
-def check_removable(found: BaseDestination, timeout: float) -> None:
-    """Check that a permanent destination may be removed; see `remove_destination`.
-
-    Raises:
-        JMSException: it may not.
-    """
-    consumers = found.consumers
-    if consumers and timeout == 0:
-        raise JMSException(f"Destination: {found} still has an active subscription: {consumers[0]}")
-    if found.prepared_sends and timeout >= 0:
-        raise JMSException(
-            f"Destination: {found} still has messages of transactions that are prepared or being "
-            "committed",
-            hint="commit or roll back the prepared transactions, then try again",
-        )
-
-
-class SubscriptionIndex:
-    """Subscriptions by the destinations that they subscribe to."""
-
-    def __init__(self) -> None:
-        self._exact: dict[Destination, dict[Subscription, None]] = {}
-        self._patterns: dict[Subscription, None] = {}
-
-    def add(self, subscription: Subscription) -> None:
-        """Add a subscription."""
-        requested = subscription.requested
-        if requested.is_pattern or requested.is_composite:
-            self._patterns[subscription] = None
-        else:
-            self._exact.setdefault(requested, {})[subscription] = None
-
-    def remove(self, subscription: Subscription) -> None:
-        """Remove a subscription."""
-        self._patterns.pop(subscription, None)
-        exact = self._exact.get(subscription.requested)
-        if exact is not None:
-            exact.pop(subscription, None)
-            if not exact:
-                del self._exact[subscription.requested]
-
-    def matching(self, destination: Destination) -> list[Subscription]:
-        """Return the subscriptions that match a new destination."""
-        exact = list(self._exact.get(destination, ()))
-        if is_internal(destination):
-            return exact
-        return exact + [
-            subscription
-            for subscription in self._patterns
-            if subscription.requested.is_topic == destination.is_topic  # a composite may mix them
-            and matches(subscription.requested, destination)
-        ]
-
-
-logger = get_logger(__name__)
-
-_REMOVALS_PER_TURN: Final = 100
-"""The number of destinations that are removed before other tasks run."""
-
-
 class InactiveDestinations:
-    """Sweeps the table every `purge_period` seconds. Use it on the broker's event loop.
+    """Sweeps the table every `purge_period` seconds. Use it on the broker's event loop."""
 
-    `remove(destination, timeout)` removes a destination through the whole filter chain. Temporary
-    destinations are swept only if `with_temporary` is set.
-    """
-
-    def __init__(
-        self,
-        table: DestinationTable,
-        remove: Callable[[Destination, float], None],
-        *,
-        with_temporary: bool,
-    ) -> None:
+    def __init__(self, region: RegionBroker, table: DestinationTable) -> None:
+        self._region = region
         self._table = table
         self._limits = table.limits
-        self._remove = remove
-        self._with_temporary = with_temporary
         self._task: _wakeup.BackgroundTask | None = None
 
     def start(self) -> None:
@@ -282,7 +290,9 @@ class InactiveDestinations:
         timeout = policy.inactive_timeout_before_gc
         if not policy.gc_inactive_destinations or timeout <= 0:
             return False
-        if is_internal(destination) or (destination.is_temporary and not self._with_temporary):
+        # without creation on send, a temporary destination lives as long as its connection
+        is_kept = destination.is_temporary and not self._region.allow_temp_auto_creation_on_send
+        if is_internal(destination) or is_kept:
             return False
         marks = self._table.idle_marks
         if _is_active(found):
@@ -290,7 +300,7 @@ class InactiveDestinations:
             return False
         mark = marks.get(destination)
         if mark is None or mark.enqueues != found.statistics.enqueues:
-            marks[destination] = IdleMark(_clock.now(), found.statistics.enqueues)
+            marks[destination] = _IdleMark(_clock.now(), found.statistics.enqueues)
             return False
         return _clock.now() - mark.since >= timeout
 
@@ -298,7 +308,8 @@ class InactiveDestinations:
         timeout = found.policy.inactive_timeout_before_gc
         logger.info("%s Inactive for longer than %d ms - removing ...", found, timeout * 1000)
         try:
-            self._remove(found.destination, 1 if found.consumers else 0)
+            wait = 1 if found.consumers else 0
+            self._region.root.remove_destination(self._region.context, found.destination, wait)
         except JMSException as error:
             logger.warning("%s is inactive, but cannot be removed: %s", found, error)
 
@@ -377,14 +388,8 @@ class ExpiryScanner:
                     logger.exception("The expiry scan of %s failed", destination)
 
 
-# --- Creation of queues and topics with their message stores, and changes of their policies.
-
-
 def make_destination(
-    broker: RegionServices,
-    policy_map: PolicyMap,
-    existing_destinations: Collection[Destination],
-    destination: Destination,
+    broker: RegionBroker, existing: Collection[Destination], destination: Destination
 ) -> BaseDestination:
     """Create a queue or a topic, with the messages that are already in its store.
 
@@ -397,12 +402,12 @@ def make_destination(
             f"The name of {destination!r} cannot be encoded as UTF-8",
             hint="it contains half of a surrogate pair; use another name",
         )
-    policy = policy_map.entry_for(destination)
+    policy = broker.policy_map.entry_for(destination)
     is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
     target = policy.target
     if policy.max_destinations >= 0 and not is_advisory:
-        existing = sum(target is None or matches(target, d) for d in existing_destinations)
-        if existing >= policy.max_destinations:
+        count = sum(target is None or matches(target, d) for d in existing)
+        if count >= policy.max_destinations:
             raise IllegalStateException(
                 "The maxmimum number of destinations allowed "
                 f"({policy.max_destinations}) for the policy "
@@ -418,44 +423,3 @@ def make_destination(
         return AdvisoryTopic(broker, destination, policy, None)
     topic_store = store.topic_message_store(destination, prioritized) if is_stored else None
     return Topic(broker, destination, policy, topic_store)
-
-
-@dataclass(eq=False, repr=False)
-class DestinationChanges:
-    """Changes the policies of existing destinations, and the filters around them.
-
-    Source: ActiveMQ PolicyEntry.update. (activemq-broker 1.1)
-    """
-
-    _table: DestinationTable
-    _policy_map: PolicyMap
-    _expiry: ExpiryScanner
-    _slow_consumers: SlowConsumers
-
-    def change_policies(self, policies: PolicyMap) -> dict[Destination, frozenset[str]]:
-        """Apply these policies to new and existing destinations.
-
-        A destination whose entry stays the same object keeps an operator's changes.
-
-        Returns:
-            By destination, the attributes that differ but take effect only for a new destination.
-        """
-        policy_map = self._policy_map
-        before = {name: policy_map.entry_for(name) for name in self._table.destinations}
-        policy_map.replace(policies)
-        kept: dict[Destination, frozenset[str]] = {}
-        for name, found in self._table.all().items():
-            entry = policy_map.entry_for(name)
-            if entry is before[name]:
-                continue
-            self._expiry.remove(found)
-            self._slow_consumers.remove(found)
-            kept[name] = found.change_policy(entry)
-            self._expiry.add(found)
-            self._slow_consumers.add(found)
-        return {name: attributes for name, attributes in kept.items() if attributes}
-
-    def change_filters(self, filtered: Callable[[BrokerDestination], BrokerDestination]) -> None:
-        """Replace the filters around all destinations; messages sent before are not affected."""
-        for name, found in self._table.all().items():
-            self._table.change_entry_point(name, filtered(found))

@@ -103,18 +103,16 @@ from pyjms_broker.store.api import (
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination
     from pyjms_broker.policy.entry import PolicyEntry
-    from pyjms_broker.region.services import RegionServices
+    from pyjms_broker.region.region_broker import RegionBroker
     from pyjms_broker.region.topic import Topic
     from pyjms_broker.store.temp import SpooledMessage
-
-__all__ = ["DurableTopicSubscription"]
 
 
 class _TopicBacklog:
     """The part of the backlog that belongs to one topic."""
 
     def __init__(
-        self, topic: Topic, key: SubscriptionKey, broker: RegionServices, prioritized: bool
+        self, topic: Topic, key: SubscriptionKey, broker: RegionBroker, prioritized: bool
     ) -> None:
         self.topic = topic
         self.dead_letter_ordering = DeadLetterOrdering(None)
@@ -174,7 +172,7 @@ class _TopicBacklog:
 class SubscriptionBacklog:
     """The messages of a durable subscription that wait or are in flight to its consumer."""
 
-    def __init__(self, key: SubscriptionKey, broker: RegionServices, policy: PolicyEntry) -> None:
+    def __init__(self, key: SubscriptionKey, broker: RegionBroker, policy: PolicyEntry) -> None:
         self._key = key
         self._broker = broker
         self._prioritized = policy.prioritized_messages

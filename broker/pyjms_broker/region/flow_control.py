@@ -62,8 +62,6 @@ from pyjms_broker.region.system_usage import DiskUsage, SystemUsage
 if TYPE_CHECKING:
     from pyjms_broker.region.base_destination import BaseDestination
 
-__all__ = ["FlowControl", "abort_blocked_sends"]
-
 logger = get_logger(__name__)
 
 

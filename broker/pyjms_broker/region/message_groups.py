@@ -50,14 +50,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.queue_dispatcher import Candidate, ConsumerRing
 
-__all__ = [
-    "BucketMessageGroupMap",
-    "CachedMessageGroupMap",
-    "GroupAssignment",
-    "SimpleMessageGroupMap",
-    "message_group_map",
-]
-
 _K = TypeVar("_K")
 
 

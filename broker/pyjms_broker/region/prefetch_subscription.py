@@ -32,8 +32,6 @@ from pyjms_broker.region.subscription import (
     SubscriptionRequest,
 )
 
-__all__ = ["PrefetchSubscription", "is_last", "unmatched"]
-
 # --- The dispatched messages in the range of an acknowledgement. (activemq-broker 7.1, A1)
 
 

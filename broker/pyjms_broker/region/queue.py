@@ -60,10 +60,8 @@ from pyjms_broker.region.transaction_work import TransactedSend
 from pyjms_broker.store.api import MessageStore, OperationContext, StoredMessage, SubscriptionKey
 
 if TYPE_CHECKING:
-    from pyjms_broker.region.services import RegionServices
+    from pyjms_broker.region.region_broker import RegionBroker
     from pyjms_broker.store.temp import SpooledMessage, TempStore
-
-__all__ = ["Queue", "QueueContents"]
 
 
 class QueueContents:
@@ -345,7 +343,7 @@ class Queue(BaseDestination):
 
     def __init__(
         self,
-        broker: RegionServices,
+        broker: RegionBroker,
         destination: Destination,
         policy: PolicyEntry,
         store: MessageStore | None,

@@ -80,8 +80,6 @@ if TYPE_CHECKING:
     from pyjms_broker.region.prefetch_subscription import PrefetchSubscription
     from pyjms_broker.region.queue import Queue
 
-__all__ = ["Candidate", "ConsumerRing", "QueueDispatcher"]
-
 _ALWAYS_EXCLUSIVE: Final = 127
 """The priority with which an exclusive consumer replaces any other one."""
 _order = attrgetter("order")

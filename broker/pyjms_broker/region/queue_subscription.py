@@ -31,8 +31,6 @@ from pyjms_broker.region.subscription import (
 if TYPE_CHECKING:
     from pyjms_broker.region.queue import Queue
 
-__all__ = ["QueueBrowserSubscription", "QueueSubscription"]
-
 
 class QueueSubscription(PrefetchSubscription):
     """A consumer with an entry in the consumer ring of each of its queues."""

@@ -6,6 +6,7 @@ It creates destinations and sends dead letters and events through `root`, the ou
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjms.errors import (
@@ -41,18 +42,16 @@ from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.names import check_access, is_reserved
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyMap
+from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.dead_letters import send_to_dead_letter_queue
 from pyjms_broker.region.destinations import (
-    DestinationChanges,
     DestinationTable,
     ExpiryScanner,
     InactiveDestinations,
-    check_removable,
     make_destination,
 )
 from pyjms_broker.region.flow_control import abort_blocked_sends
 from pyjms_broker.region.selector_meter import SelectorMeter
-from pyjms_broker.region.services import StoreCapabilities
 from pyjms_broker.region.slow_consumers import SlowConsumers
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 from pyjms_broker.region.subscription_registry import SubscriptionRegistry
@@ -62,15 +61,34 @@ from pyjms_broker.store.api import PersistenceAdapter, StoreState
 if TYPE_CHECKING:
     from pyjms_broker.store.temp import TempStore
 
-__all__ = ["ClientIds", "RegionBroker"]
-
-# --- The client ids in use, each by one connection. (activemq-broker C1)
-
 logger = get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class StoreCapabilities:
+    """Capabilities, with ActiveMQ's names in snake_case; an adapter has those it supports as
+    attributes.
+    """
+
+    is_volatile: bool = False
+    """The store keeps all messages in memory, so cursors do the same."""
+    concurrent_store_and_dispatch_queues: bool = False
+    """Queues dispatch messages that are still being stored; the sender's response waits."""
+    concurrent_store_and_dispatch_topics: bool = False
+    """The same for topics."""
+
+    has_several_journals: bool = False
+    """Writes of different destinations may become durable in another order."""
+
+    @staticmethod
+    def of(adapter: PersistenceAdapter) -> StoreCapabilities:
+        """Return the capabilities of a store."""
+        names = StoreCapabilities.__dataclass_fields__
+        return StoreCapabilities(**{n: bool(getattr(adapter, n, False)) for n in names})
+
+
 class ClientIds:
-    """The connections by client id."""
+    """The client ids in use, each by one connection. (activemq-broker C1)"""
 
     def __init__(self, broker_name: str) -> None:
         self._broker_name = broker_name
@@ -158,14 +176,7 @@ class RegionBroker(InnermostBroker):
         self.slow_consumers = SlowConsumers(self.policy_map, self.subscriptions.get)
         self._clients = ClientIds(broker_name)
         self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
-        self._inactive = InactiveDestinations(
-            self._table,
-            lambda inactive, wait: self.root.remove_destination(self.context, inactive, wait),
-            with_temporary=allow_temp_auto_creation_on_send,
-        )
-        self.changes = DestinationChanges(
-            self._table, self.policy_map, self._expiry, self.slow_consumers
-        )
+        self._inactive = InactiveDestinations(self, self._table)
         self._sequence = 0
 
     # life cycle
@@ -274,7 +285,7 @@ class RegionBroker(InnermostBroker):
         return self._create(context, destination)
 
     def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
-        created = make_destination(self, self.policy_map, self._table.destinations, destination)
+        created = make_destination(self, self._table.destinations, destination)
         entry_point: BrokerDestination = created
         if self.destination_interceptor is not None:
             entry_point = self.destination_interceptor(created)
@@ -304,7 +315,7 @@ class RegionBroker(InnermostBroker):
         if found is None:
             return
         if not destination.is_temporary:
-            check_removable(found, timeout)
+            _check_removable(found, timeout)
         entry_point = self._table.entry_point(destination) or found
         found.disposed = True
         for subscription in found.consumers:
@@ -314,6 +325,34 @@ class RegionBroker(InnermostBroker):
         entry_point.dispose(context)
         self._table.remove(destination)
         self.store.remove_message_store(destination)
+
+    def change_policies(self, policies: PolicyMap) -> dict[Destination, frozenset[str]]:
+        """Apply these policies to new and existing destinations.
+
+        A destination whose entry stays the same object keeps an operator's changes. Source:
+        ActiveMQ PolicyEntry.update.
+
+        Returns:
+            By destination, the attributes that differ but take effect only for a new destination.
+        """
+        before = {name: self.policy_map.entry_for(name) for name in self._table.destinations}
+        self.policy_map.replace(policies)
+        kept: dict[Destination, frozenset[str]] = {}
+        for name, found in self._table.all().items():
+            entry = self.policy_map.entry_for(name)
+            if entry is before[name]:
+                continue
+            self._expiry.remove(found)
+            self.slow_consumers.remove(found)
+            kept[name] = found.change_policy(entry)
+            self._expiry.add(found)
+            self.slow_consumers.add(found)
+        return {name: attributes for name, attributes in kept.items() if attributes}
+
+    def change_filters(self, wrap: Callable[[BrokerDestination], BrokerDestination]) -> None:
+        """Replace the filters around all destinations; messages sent before are not affected."""
+        for name, found in self._table.all().items():
+            self._table.change_entry_point(name, wrap(found))
 
     def _entry_point(
         self, context: ConnectionContext, destination: Destination
@@ -442,3 +481,16 @@ def _named(context: ConnectionContext, info: DestinationInfo) -> Destination:
         raise InvalidDestinationException("A DestinationInfo has no destination")
     check_access(context, info.destination)
     return info.destination
+
+
+def _check_removable(found: BaseDestination, timeout: float) -> None:
+    """Check that a permanent destination may be removed; see `remove_destination`."""
+    consumers = found.consumers
+    if consumers and timeout == 0:
+        raise JMSException(f"Destination: {found} still has an active subscription: {consumers[0]}")
+    if found.prepared_sends and timeout >= 0:
+        raise JMSException(
+            f"Destination: {found} still has messages of transactions that are prepared or being "
+            "committed",
+            hint="commit or roll back the prepared transactions, then try again",
+        )

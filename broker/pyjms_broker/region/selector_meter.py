@@ -18,8 +18,6 @@ from typing import Final, NoReturn
 from pyjms.runtime import clock as _clock
 from pyjms.selector import CHARACTERS_PER_STEP, SelectorLimitException, SelectorLimits
 
-__all__ = ["BUSY_DELAY", "COSTLY", "SelectorMeter", "SelectorRest", "SelectorsBusyException"]
-
 COSTLY: Final = 250
 """Steps per message, about half a millisecond: consumers that need less are never closed."""
 BUSY_DELAY: Final = 0.5

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
     from pyjms_broker.region.base_destination import BaseDestination
 
-__all__ = ["SlowConsumers", "WatchedStrategy"]
-
 logger = get_logger(__name__)
 
 _REMOVAL_DELAY: Final = 1.0

@@ -44,7 +44,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
@@ -66,16 +66,9 @@ from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.bridge_filter import lets_pass
-from pyjms_broker.region.services import RegionServices
 
-__all__ = [
-    "LAST_DELIVERED_UNKNOWN",
-    "LAST_DELIVERED_UNSET",
-    "SELECTS_NOTHING",
-    "AbstractSubscription",
-    "PendingRedeliveryMarks",
-    "SubscriptionRequest",
-]
+if TYPE_CHECKING:
+    from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)
 
@@ -189,7 +182,7 @@ _QUOTED: Final = 200
 class SubscriptionRequest(NamedTuple):
     """The arguments for creating a subscription."""
 
-    broker: RegionServices
+    broker: RegionBroker
     context: ConnectionContext
     info: ConsumerInfo
     policy: PolicyEntry

@@ -15,9 +15,10 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import SubscriptionKey
-from pyjms_broker.api.names import can_be_written
+from pyjms_broker.api.names import can_be_written, is_internal
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.region.destinations import DestinationTable, SubscriptionIndex
+from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.region.destinations import DestinationTable
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.queue_subscription import QueueBrowserSubscription, QueueSubscription
 from pyjms_broker.region.subscription import (
@@ -30,9 +31,7 @@ from pyjms_broker.region.topic_subscription import TopicSubscription
 from pyjms_broker.store.api import StoredSubscription
 
 if TYPE_CHECKING:
-    from pyjms_broker.region.services import RegionServices
-
-__all__ = ["SubscriptionRegistry"]
+    from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)
 
@@ -40,13 +39,16 @@ logger = get_logger(__name__)
 class SubscriptionRegistry:
     """All subscriptions of a broker."""
 
-    def __init__(self, broker: RegionServices, destinations: DestinationTable) -> None:
+    def __init__(self, broker: RegionBroker, destinations: DestinationTable) -> None:
         self._broker = broker
         self._policy_map = broker.policy_map
         self._table = destinations
         self._by_consumer: dict[ConsumerId | None, Subscription] = {}
         self._durables: dict[SubscriptionKey, DurableTopicSubscription] = {}
-        self._index = SubscriptionIndex()
+        self._exact: dict[Destination, dict[Subscription, None]] = {}
+        """The subscriptions to single destinations."""
+        self._patterns: dict[Subscription, None] = {}
+        """The subscriptions to patterns and composites."""
 
     def get(self, consumer_id: ConsumerId | None) -> Subscription | None:
         """Return the subscription of a live consumer."""
@@ -62,11 +64,30 @@ class SubscriptionRegistry:
 
         Those whose clients may not read from it are excluded. (activemq-edges SE5)
         """
-        return [
-            subscription
-            for subscription in self._index.matching(destination)
-            if subscription.context.may_read(destination)
-        ]
+        found = list(self._exact.get(destination, ()))
+        if not is_internal(destination):
+            found += [
+                subscription
+                for subscription in self._patterns
+                if subscription.requested.is_topic == destination.is_topic  # composites may mix
+                and matches(subscription.requested, destination)
+            ]
+        return [each for each in found if each.context.may_read(destination)]
+
+    def _index(self, subscription: Subscription) -> None:
+        requested = subscription.requested
+        if requested.is_pattern or requested.is_composite:
+            self._patterns[subscription] = None
+        else:
+            self._exact.setdefault(requested, {})[subscription] = None
+
+    def _remove_from_index(self, subscription: Subscription) -> None:
+        self._patterns.pop(subscription, None)
+        exact = self._exact.get(subscription.requested)
+        if exact is not None:
+            exact.pop(subscription, None)
+            if not exact:
+                del self._exact[subscription.requested]
 
     def add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         """Create a consumer's subscription, or activate its durable one.
@@ -95,7 +116,7 @@ class SubscriptionRegistry:
             )
         subscription = self._create(context, info, destination)
         self._by_consumer[info.consumer_id] = subscription
-        self._index.add(subscription)
+        self._index(subscription)
         try:
             matching = [
                 entry_point
@@ -142,7 +163,7 @@ class SubscriptionRegistry:
         if isinstance(subscription, DurableTopicSubscription):
             subscription.deactivate(last_delivered_sequence_id)
             return
-        self._index.remove(subscription)
+        self._remove_from_index(subscription)
         self._detach(context, subscription, last_delivered_sequence_id)
 
     def _detach(
@@ -197,7 +218,7 @@ class SubscriptionRegistry:
     ) -> DurableTopicSubscription:
         subscription = DurableTopicSubscription(request, key)
         self._durables[key] = subscription
-        self._index.add(subscription)
+        self._index(subscription)
         try:
             for entry_point in self._readable(request.context, subscription.requested):
                 entry_point.add_subscription(request.context, subscription)
@@ -267,7 +288,7 @@ class SubscriptionRegistry:
         self, context: ConnectionContext, subscription: DurableTopicSubscription
     ) -> None:
         del self._durables[subscription.key]
-        self._index.remove(subscription)
+        self._remove_from_index(subscription)
         self._detach(context, subscription, LAST_DELIVERED_UNKNOWN)
 
     def unsubscribe(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> Completion:

@@ -49,9 +49,7 @@ from pyjms_broker.store.api import (
 )
 
 if TYPE_CHECKING:
-    from pyjms_broker.region.services import RegionServices
-
-__all__ = ["AdvisoryTopic", "Topic"]
+    from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)
 
@@ -140,7 +138,7 @@ class Topic(BaseDestination):
 
     def __init__(
         self,
-        broker: RegionServices,
+        broker: RegionBroker,
         destination: Destination,
         policy: PolicyEntry,
         store: TopicMessageStore | None,

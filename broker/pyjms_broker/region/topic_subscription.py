@@ -27,8 +27,6 @@ from pyjms_broker.region.subscription import AbstractSubscription, SubscriptionR
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
 
-__all__ = ["TopicSubscription"]
-
 logger = get_logger(__name__)
 
 _SpoolingListener: TypeAlias = Callable[["TopicSubscription", bool], None]

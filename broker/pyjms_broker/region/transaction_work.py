@@ -22,9 +22,7 @@ from pyjms_broker.store.api import RecoveredTransaction
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination
     from pyjms_broker.api.message import MessageReference
-    from pyjms_broker.region.services import RegionServices
-
-__all__ = ["PendingSend", "TransactedSend", "recovered_work"]
+    from pyjms_broker.region.region_broker import RegionBroker
 
 
 class PendingSend(Synchronization):
@@ -102,7 +100,7 @@ logger = get_logger(__name__)
 
 
 def recovered_work(
-    region: RegionServices, transaction: RecoveredTransaction
+    region: RegionBroker, transaction: RecoveredTransaction
 ) -> list[Synchronization]:
     """Return the transaction's work.
 
@@ -123,7 +121,7 @@ class _RecoveredSend(Synchronization):
     __slots__ = ("_destination", "_message", "_store")
 
     def __init__(
-        self, region: RegionServices, destination: Destination, message: ActiveMQMessage
+        self, region: RegionBroker, destination: Destination, message: ActiveMQMessage
     ) -> None:
         self._destination = region.region_destination(destination)
         self._destination.prepared_sends += 1
@@ -154,7 +152,7 @@ class _RecoveredAcknowledgement(Synchronization):
 
     def __init__(
         self,
-        region: RegionServices,
+        region: RegionBroker,
         destination: Destination,
         key: SubscriptionKey | None,
         stored: StoredMessage,

@@ -77,7 +77,7 @@ def intercept_destinations(region: RegionBroker, config: BrokerConfiguration) ->
     interceptor = VirtualDestinationInterceptor(region, virtual_destinations_of(config))
     region.destination_interceptor = interceptor
     region.queue_consumer_added = interceptor.queue_consumer_added
-    region.changes.change_filters(interceptor)
+    region.change_filters(interceptor)
 
 
 def build_filter_chain(

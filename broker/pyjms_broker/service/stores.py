@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 from pyjms.errors import IllegalStateException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
-from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.region.services import StoreCapabilities
+from pyjms_broker.region.region_broker import RegionBroker, StoreCapabilities
 from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.service.configuration import BrokerConfiguration
 from pyjms_broker.store.api import PersistenceAdapter, StoreState

@@ -333,7 +333,7 @@ class RuntimeConfiguration:
             if entry is not None
         }
         entries = [_policy_entry(each, before, earlier) for each in after]
-        kept = region.changes.change_policies(PolicyMap(entries))
+        kept = region.change_policies(PolicyMap(entries))
         return [
             f"policies, {', '.join(sorted(names))} of {destination.qualified_name}: {_AT_START}"
             for destination, names in kept.items()

@@ -25,7 +25,7 @@ def test_the_names_of_advisory_topics(destination: Destination, kind: str, lasti
     assert topics.destination_topic(destination) == Topic(a + kind)
     assert topics.consumer_topic(destination) == Topic(f"{a}Consumer.{lasting}.a.b")
     assert topics.producer_topic(destination) == Topic(f"{a}Producer.{lasting}.a.b")
-    assert topics.expired_topic(destination) == Topic(f"{a}Expired.{lasting}.a.b")
+    assert topics.about("Expired", destination) == Topic(f"{a}Expired.{lasting}.a.b")
     assert topics.about("SlowConsumer", destination) == Topic(f"{a}SlowConsumer.{kind}.a.b")
     everything = topics.topics_about(destination)
     assert topics.consumer_topic(destination) in everything

@@ -19,8 +19,6 @@ from pyjms_broker.region.region_broker import RegionBroker
 if TYPE_CHECKING:
     from pyjms_broker.filters.ranges.requests import RangeRequests
 
-__all__ = ["PROGRESS_RECORDS", "RANGES", "RangesBroker"]
-
 # --- The broker's queues for range reads.
 
 RANGES: Final = Queue("PyJMS.Ranges")

@@ -84,8 +84,6 @@ from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.api import MessageStore
 
-__all__ = ["Lease", "Leases", "Progress", "ProgressRecords", "QueueReading"]
-
 # --- Reading of a queue's stored messages in arrival order, regardless of priority, by pages.
 
 _LEVELS: Final = 10

@@ -21,8 +21,6 @@ from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.primitives import decode_text, encode_map, encode_text
 from pyjms_broker.api.message import StoredMessage
 
-__all__ = ["RangesError", "ReplyFactory", "Request", "frame_message", "read_request"]
-
 _MAX_REQUEST_SIZE: Final = 64 * 1024
 _MAX_DIGITS: Final = 20
 _NUMBER: Final = struct.Struct(">q")

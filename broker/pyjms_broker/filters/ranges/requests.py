@@ -52,8 +52,6 @@ from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.selector_meter import BUSY_DELAY, SelectorsBusyException
 from pyjms_broker.region.system_usage import DiskUsage
 
-__all__ = ["OPERATIONS", "Operation", "RangeRequests", "Reply", "check_reply_destination"]
-
 # --- The operations of the range protocol, one function each.
 
 logger = get_logger(__name__)

@@ -15,8 +15,6 @@ from pyjms.errors import MessageFormatException
 from pyjms.runtime import clock as _clock
 from pyjms_broker.store.jobs.api import LATEST, ScheduledJob
 
-__all__ = ["next_tick", "next_time"]
-
 _MAX_LENGTH: Final = 1000
 _DAYS_AHEAD: Final = 9 * 366
 """Two leap days are at most eight years apart, around 2100."""

@@ -51,8 +51,6 @@ from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.jobs.api import EARLIEST, LATEST, JobScheduler, JobSchedulerStore
 
-__all__ = ["Management", "SchedulerBroker", "is_management"]
-
 _TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
 _MAX_BROWSE_REQUESTS: Final = 100
 """The maximum number of concurrent lists of one connection."""

@@ -107,8 +107,6 @@ from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jobs.api import JobScheduler, JobSchedulerStore, ScheduledJob
 
-__all__ = ["DEAD_LETTERS", "Deliveries", "DestinationThrottle", "JobDispatcher"]
-
 _MAX_IN_FLIGHT: Final = 10
 _MAX_TOTAL_IN_FLIGHT: Final = 1000
 _MAX_WAITING: Final = 1000

@@ -41,20 +41,6 @@ from pyjms_broker.api.names import is_internal
 from pyjms_broker.filters.scheduler.cron import next_tick
 from pyjms_broker.store.jobs.api import ScheduledJob
 
-__all__ = [
-    "MAXIMUM_WARNINGS",
-    "PREFIX",
-    "SCHEDULED",
-    "SCHEDULE_PROPERTIES",
-    "ScheduleProperties",
-    "UnscheduledSendsBroker",
-    "check_source",
-    "check_target",
-    "number_of",
-    "properties_of",
-    "read_schedule",
-]
-
 SCHEDULE_PROPERTIES: Final = (
     AMQ_SCHEDULED_DELAY,
     AMQ_SCHEDULED_PERIOD,

@@ -48,8 +48,6 @@ from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
 
-__all__ = ["ScheduleRequests", "defer_fields"]
-
 _EXPIRATION: Final = "PyJMSScheduledExpiration"
 _ID_TEXT: Final = "PyJMSScheduledMessageID"
 _DEFERRED: Final = (DUPLICATE_ID_PROPERTY.encode(), _EXPIRATION.encode(), _ID_TEXT.encode())

@@ -12,7 +12,7 @@ import pytest
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Topic
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
-from pyjms_broker.region.services import StoreCapabilities
+from pyjms_broker.region.region_broker import StoreCapabilities
 from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.database import (
