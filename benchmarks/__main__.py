@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import codec, profile_layers, queue, spark, startup
 from pyjms.runtime.distribution import install_command
-from pyjms.wire.openwire.format import WireFormatSettings
+from pyjms.wire.openwire.settings import WireFormatSettings
 
 
 def codec_table(*, quick: bool) -> dict[str, float]:

@@ -21,9 +21,10 @@ from pyjms.wire.openwire.commands import (
     Response,
 )
 from pyjms.wire.openwire.commands.base import Command
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from pyjms.wire.openwire.raw import patch_raw
+from pyjms.wire.openwire.settings import WireFormatSettings
 
 CONNECTION = "ID:host.example.org-50000-1700000000000-4:1"
 PRODUCER = ProducerId(CONNECTION, 1, 1)

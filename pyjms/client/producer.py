@@ -35,7 +35,7 @@ from pyjms.runtime.clock import FOR_EVER, Waiters, check_seconds
 from pyjms.runtime.forwarding import Checked
 from pyjms.transport.options import camel_case
 from pyjms.wire.openwire.commands import MessageId, ProducerId, ProducerInfo
-from pyjms.wire.openwire.message_size import message_size
+from pyjms.wire.openwire.commands.messages import message_size
 
 __all__ = ["ActiveMQMessageProducer", "ProducerWindow", "new_producer"]
 

@@ -13,15 +13,6 @@ from pyjms.runtime.clock import check_seconds
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = [
-    "BackOff",
-    "BackOffExecution",
-    "ExponentialBackOff",
-    "FixedBackOff",
-    "stop_after_back_off",
-    "wait_back_off",
-]
-
 DEFAULT_INTERVAL = 5.0
 DEFAULT_INITIAL_INTERVAL = 2.0
 DEFAULT_MULTIPLIER = 1.5

@@ -19,21 +19,6 @@ import anyio
 
 from pyjms.runtime.event_loop import Waiter
 
-__all__ = [
-    "FOR_EVER",
-    "Clock",
-    "SystemClock",
-    "TimeoutScope",
-    "Waiters",
-    "check_seconds",
-    "install",
-    "now",
-    "sleep",
-    "time_ms",
-    "timeout",
-    "wait",
-]
-
 FOR_EVER: Final = "None waits for ever"
 _EXAMPLES: Final = "a number of seconds such as 0.5"
 

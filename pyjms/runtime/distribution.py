@@ -10,8 +10,6 @@ from pyjms.errors import ConfigurationException
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-__all__ = ["DISTRIBUTION", "entry_points", "install_command", "optional"]
-
 DISTRIBUTION = "pyjms-framework"
 """The distribution's name for pip; the name `pyjms` belongs to another project."""
 

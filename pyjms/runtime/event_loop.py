@@ -43,8 +43,6 @@ from anyio.lowlevel import EventLoopToken, current_token
 from pyjms.runtime.fork import Process, inherited_error
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["BackgroundTask", "LoopHandle", "Turn", "Waiter", "end_tasks", "loop_options", "spawn"]
-
 logger = get_logger(__name__)
 
 _asyncio_tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references

@@ -31,8 +31,6 @@ from weakref import WeakSet
 
 from pyjms.errors import IllegalStateException
 
-__all__ = ["Process", "call_in_child", "inherited_error", "inherits", "let_go_of_socket"]
-
 R = TypeVar("R")
 
 

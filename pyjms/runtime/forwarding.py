@@ -33,17 +33,6 @@ from typing import (
     overload,
 )
 
-__all__ = [
-    "Checked",
-    "Computed",
-    "DelegatedAttribute",
-    "TypedProperty",
-    "delegated",
-    "delegated_as",
-    "homes_of",
-    "names_of",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

@@ -10,8 +10,6 @@ import time
 
 from pyjms.runtime.fork import inherits
 
-__all__ = ["IdGenerator"]
-
 _generators = itertools.count(1)
 _started_ms = int(time.time() * 1000)
 

@@ -11,16 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-__all__ = [
-    "WarnedOnce",
-    "error_text",
-    "escape_control_characters",
-    "get_logger",
-    "indented",
-    "one_line",
-    "shortened",
-]
-
 _CONTROL: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _CONTROL_IN_LINE: Final = re.compile("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _VALUE: Final = re.compile(r", input_value=.*(?:, input_type=\w+(?=\])|\.\.\.$)")

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-__all__ = ["replace_text"]
-
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 """A scheme of at least two letters: a single letter is a Windows drive."""
 

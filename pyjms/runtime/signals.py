@@ -20,8 +20,6 @@ from pyjms.errors import IllegalStateException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 
-__all__ = ["act_on_signals", "require_main_thread", "stop_on_signals"]
-
 _TASK: Final = "pyjms signals"
 
 _SAME_SIGNAL: Final = 0.5

@@ -16,19 +16,6 @@ from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from pyjms.errors import InvalidSelectorException
 
-__all__ = [
-    "CHARACTERS_PER_STEP",
-    "DEFAULT_LIMITS",
-    "FREE_LENGTH",
-    "Budget",
-    "BudgetNeeded",
-    "Lookup",
-    "Meter",
-    "SelectorLimitException",
-    "SelectorLimits",
-    "budget_of",
-]
-
 Lookup: TypeAlias = Callable[[str], object]
 
 FREE_LENGTH: Final = 64

@@ -50,8 +50,6 @@ from pyjms.selector.operations import (
 from pyjms.selector.parser import CONVERT_STRINGS_PREFIX, SelectorSyntaxError, invalid, parse
 from pyjms.selector.regex import Pattern, compile_pattern
 
-__all__ = ["compile_text"]
-
 PRODUCT_PER_STEP: Final = 200
 """The number of pairs (character of the text, character of the pattern) per step."""
 

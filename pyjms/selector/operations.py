@@ -28,20 +28,6 @@ from pyjms.selector.budget import Budget, SelectorLimitException
 from pyjms.selector.regex import Pattern, compile_pattern
 from pyjms.selector.tree import Operator
 
-__all__ = [
-    "ACCEPTED",
-    "FUNCTIONS",
-    "MAX_TEXT",
-    "Function",
-    "calculate",
-    "check_call",
-    "compare",
-    "convert",
-    "kind_of",
-    "negate",
-    "text_of",
-]
-
 ACCEPTED: Final[dict[str, frozenset[int]]] = {
     "=": frozenset({0}),
     "<": frozenset({-1}),

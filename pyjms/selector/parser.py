@@ -46,16 +46,6 @@ from pyjms.selector.tree import (
 if TYPE_CHECKING:
     from lark import Lark
 
-__all__ = [
-    "CONVERT_STRINGS_PREFIX",
-    "MAX_DEPTH",
-    "Builder",
-    "SelectorSyntaxError",
-    "blank_comments",
-    "invalid",
-    "parse",
-]
-
 MAX_DEPTH: Final = 100
 """The maximum nesting depth of parentheses, signs, NOT, calls and sums."""
 

@@ -34,8 +34,6 @@ from typing import Final, NamedTuple
 
 from pyjms.selector.budget import Budget
 
-__all__ = ["Accept", "Match", "Pattern", "Save", "Split", "compile_pattern"]
-
 
 class Accept(NamedTuple):
     """Consume one character that passes the test."""

@@ -10,23 +10,6 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from typing import Literal as OneOf
 
-__all__ = [
-    "AllOf",
-    "AnyOf",
-    "Arithmetic",
-    "Call",
-    "Compare",
-    "In",
-    "IsNull",
-    "Like",
-    "Literal",
-    "Negate",
-    "Node",
-    "Not",
-    "Property",
-    "Truth",
-]
-
 Comparison = OneOf["=", "<>", "<", "<=", ">", ">="]
 Operator = OneOf["+", "-", "*", "/", "%"]
 

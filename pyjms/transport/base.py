@@ -33,8 +33,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pyjms.errors import ConnectionFailedException
 
-__all__ = ["Channel", "ClosedUnused", "Transport", "TransportFilter", "TransportListener"]
-
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
 

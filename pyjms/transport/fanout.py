@@ -88,8 +88,6 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as BrokerError
 
-__all__ = ["MAXIMUM_FOUND", "Branch", "fanout_transport"]
-
 # --- The connection to one of the brokers of a fanout transport.
 
 

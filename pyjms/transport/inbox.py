@@ -20,8 +20,6 @@ from pyjms.runtime.clock import Waiters
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["HIGH_WATER", "LOW_WATER", "Inbox"]
-
 logger: Final = get_logger(__name__)
 
 HIGH_WATER = 2000  # commands; ActiveMQ's asyncQueueDepth

@@ -14,8 +14,6 @@ from typing import Any, Protocol
 
 from anyio.abc import ByteStream
 
-__all__ = ["ByteLayer", "LayeredStream", "StackedLayers", "receiver_through"]
-
 
 class ByteLayer(Protocol):
     """A conversion between the bytes of a socket and of a wire format. Belongs to one loop."""

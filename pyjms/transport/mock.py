@@ -25,8 +25,6 @@ from pyjms.transport.options import check_known
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import Command, Response
 
-__all__ = ["MockTransport", "RecordingListener", "find", "mock_transport", "plain_response"]
-
 C = TypeVar("C")
 T = TypeVar("T")
 

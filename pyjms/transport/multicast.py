@@ -32,16 +32,6 @@ from pyjms.transport.discovery import DiscoveryAgent, DiscoveryListener
 from pyjms.transport.options import Options, boolean, duration, integer, options_for, read_all
 from pyjms.transport.uri import TransportURI
 
-__all__ = [
-    "Announcement",
-    "Datagrams",
-    "MulticastAgent",
-    "MulticastOptions",
-    "multicast_agent",
-    "read_datagram",
-    "read_multicast_options",
-]
-
 LONGEST: Final = 8192
 """The maximum number of bytes that are read of a datagram."""
 _TYPE: Final = ".ActiveMQ-4."

@@ -20,33 +20,6 @@ from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean, is_secret
 
-__all__ = [
-    "IGNORED",
-    "IGNORED_BY_CLIENTS",
-    "IGNORED_BY_SERVERS",
-    "IGNORED_OF_ACCEPTED",
-    "SERVER",
-    "TCP",
-    "Options",
-    "ServerOptions",
-    "TcpOptions",
-    "apply_options",
-    "at_least",
-    "boolean",
-    "camel_case",
-    "check_known",
-    "duration",
-    "integer",
-    "milliseconds",
-    "options_for",
-    "peer_address",
-    "read_all",
-    "read_on_demand",
-    "read_options",
-    "set_of_stream",
-    "set_option",
-]
-
 logger: Final = get_logger(__name__)
 
 Options = Mapping[str, tuple[str, Callable[[str], object]]]

@@ -24,16 +24,6 @@ from pyjms.transport.uri import TransportURI, could_not_create
 if TYPE_CHECKING:
     from pyjms.transport.openwire.correlator import RequestTransport
 
-__all__ = [
-    "GROUP",
-    "UNSUPPORTED",
-    "Refusal",
-    "check_supported",
-    "create_transport",
-    "known_schemes",
-    "register",
-]
-
 
 class Refusal(NamedTuple):
     """Why a scheme is not supported, and what to use instead."""

@@ -19,8 +19,6 @@ from typing import Final, NamedTuple, Protocol
 
 from pyjms.runtime import clock as _clock
 
-__all__ = ["NEVER", "Checks", "MonitoredTransport", "wait_for_silence"]
-
 
 class MonitoredTransport(Protocol):
     """The attributes of a transport that the checks need; TcpTransport has them."""

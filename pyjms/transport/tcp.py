@@ -66,8 +66,6 @@ from pyjms.wire.limits import UnfinishedFrame
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsContext
 
-__all__ = ["StreamDetails", "TcpTransport", "accepted_tcp", "open_socket"]
-
 
 def reader_for(
     stream: ByteStream,

@@ -41,17 +41,6 @@ if TYPE_CHECKING:
     from websockets.protocol import Event, Protocol
     from websockets.server import ServerProtocol
 
-__all__ = [
-    "FRAMES_LOG",
-    "MAXIMUM_MESSAGE",
-    "STOMP_SUBPROTOCOLS",
-    "HandshakePolicy",
-    "WebSocketLayer",
-    "accept_websocket",
-    "connect_websocket",
-    "require_websockets",
-]
-
 # --- WebSocket framing as a byte layer.
 
 STOMP_SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp", "stomp")

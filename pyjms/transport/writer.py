@@ -55,16 +55,6 @@ from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.layers import LayeredStream
 
-__all__ = [
-    "HIGH_WATER",
-    "LOW_WATER",
-    "CoalescingWriter",
-    "SocketWriter",
-    "UnsentBudget",
-    "UnsentParts",
-    "writer_for",
-]
-
 logger: Final = get_logger(__name__)
 
 _SHORT_PATIENCE: Final = 1.0

@@ -21,25 +21,6 @@ from typing import Final
 
 from pyjms.errors import RemoteProtocolError
 
-__all__ = [
-    "LARGE_FRAME",
-    "MAX_CACHE_SIZE",
-    "MAX_FRAME_SIZE",
-    "MAX_INFLATED_SIZE",
-    "MAX_NEGOTIATION_SIZE",
-    "MAX_NEGOTIATION_VALUES",
-    "MAX_NESTING_DEPTH",
-    "MAX_PROPERTY_VALUES",
-    "MAX_STRING_SIZE",
-    "MAX_STRUCTURES",
-    "MAX_TIGHT_STRING_SIZE",
-    "MAX_VALUES",
-    "FrameBudget",
-    "UnfinishedFrame",
-    "inflate",
-    "inflate_sized",
-]
-
 # The stock broker's maxFrameSize; the Java client alone has no limit.
 MAX_FRAME_SIZE: Final = 104857600
 # Smaller incomplete frames are not counted: a connection has at most one of them.

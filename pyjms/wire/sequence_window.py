@@ -18,8 +18,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-__all__ = ["SequenceWindow"]
-
 _SLACK: Final = 64  # a bit set is trimmed only when it is so much too long: cheaper than each time
 
 

@@ -25,21 +25,6 @@ from typing import Final
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.limits import LARGE_FRAME, MAX_FRAME_SIZE, MAX_NEGOTIATION_SIZE, UnfinishedFrame
 
-__all__ = [
-    "HEART_BEAT",
-    "MAX_COMMAND_LENGTH",
-    "MAX_HEADERS",
-    "MAX_HEADER_LENGTH",
-    "V1_0",
-    "V1_1",
-    "V1_2",
-    "VERSIONS",
-    "Frame",
-    "StompFormat",
-    "can_be_header",
-    "negotiated_version",
-]
-
 # --- STOMP's frames and versions, and the header escapes of each version. (activemq-edges ST1, ST3)
 
 V1_0: Final = "1.0"

@@ -25,7 +25,8 @@ from pyjms.wire.openwire.commands import (
     SessionId,
     SessionInfo,
 )
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.service import BrokerService
 from tests.kit.brokers.openwire_attacker import Connect
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import codec, compiled, profile_layers, queue, startup
-from pyjms.wire.openwire.format import WireFormatSettings
+from pyjms.wire.openwire.settings import WireFormatSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 

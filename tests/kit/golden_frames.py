@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyjms.wire.openwire.commands import StackTraceElement, Throwable
-from pyjms.wire.openwire.commands import base as kinds
+from pyjms.wire.openwire.commands import StackTraceElement, Throwable, kinds
 from pyjms.wire.openwire.commands.base import Command
 from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, STRUCTURES, layout_of
 from tests.kit.data import openwire_lines, openwire_types

@@ -26,7 +26,8 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.message import copy_command
 from pyjms_broker.attribute import attribute, count, flag

@@ -32,15 +32,6 @@ from pyjms.transport.uri import UNANNOUNCED_SCHEMES as NEVER
 from pyjms.transport.uri import TransportURI, could_not_create
 from pyjms.transport.uri import read_received_address as read_address
 
-__all__ = [
-    "FAILOVER",
-    "INFINITE",
-    "BrokerList",
-    "FailoverOptions",
-    "ReconnectPolicy",
-    "read_failover_options",
-]
-
 # --- The options of `failover:` URLs, with ActiveMQ's names and defaults. (activemq-edges F0)
 
 INFINITE = -1

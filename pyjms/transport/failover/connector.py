@@ -46,8 +46,6 @@ from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
 
-__all__ = ["Connector", "CreateTransport", "OutageLog", "Peer", "open_peer"]
-
 _reporting: Final[WeakValueDictionary[str, OutageLog]] = WeakValueDictionary()
 _lock: Final = Lock()  # connections may belong to loops in several threads
 

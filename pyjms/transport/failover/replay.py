@@ -67,19 +67,6 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 
-__all__ = [
-    "HeldMessages",
-    "OpenRequests",
-    "Replay",
-    "Request",
-    "failed_again",
-    "in_doubt",
-    "is_done_by_loss",
-    "outcome_of",
-    "stopped",
-    "timed_out",
-]
-
 # --- The requests whose response is pending, and the messages that have not been sent yet.
 
 OnResponse = Callable[[Response | Exception], None]

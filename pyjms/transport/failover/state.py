@@ -48,9 +48,7 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
-from pyjms.wire.openwire.message_size import message_size
-
-__all__ = ["ClientState", "OpenPulls", "OpenTransactions"]
+from pyjms.wire.openwire.commands.messages import message_size
 
 
 @dataclass

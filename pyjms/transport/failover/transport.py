@@ -60,15 +60,6 @@ from pyjms.wire.openwire.commands import (
     Response,
 )
 
-__all__ = [
-    "FailoverTransport",
-    "discovery_agent",
-    "discovery_transport",
-    "failover_transport",
-    "finds_brokers",
-    "static_brokers",
-]
-
 # --- Timeouts while there is no broker: those of sends (option `timeout`) and of pulls.
 
 

@@ -34,17 +34,6 @@ from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command, ExceptionResponse, Response, Throwable
 from pyjms.wire.openwire.schema import CURRENT_VERSION
 
-__all__ = [
-    "Correlator",
-    "InterruptionListener",
-    "InterruptionListeners",
-    "ReconnectingTransport",
-    "RequestChannel",
-    "RequestTransport",
-    "ResponseCorrelator",
-    "from_throwable",
-]
-
 _JMS: tuple[type[JMSException], ...] = (
     errors.IllegalStateException,
     errors.InvalidClientIDException,

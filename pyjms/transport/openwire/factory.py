@@ -18,9 +18,8 @@ from pyjms.transport.tcp import StreamDetails, TcpTransport, accepted_tcp, open_
 from pyjms.transport.uri import DEFAULT_PORT, TransportURI, could_not_create
 from pyjms.wire.limits import FrameBudget, UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
-from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
-
-__all__ = ["accepted_transport", "client_transport", "host_and_port", "tcp_transport"]
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import NegotiatedSettings
 
 
 def tcp_transport(uri: TransportURI) -> RequestTransport:

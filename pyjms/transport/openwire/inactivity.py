@@ -13,9 +13,7 @@ from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.silence import Checks, MonitoredTransport, wait_for_silence
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo
-from pyjms.wire.openwire.format import NegotiatedSettings
-
-__all__ = ["InactivityMonitor"]
+from pyjms.wire.openwire.settings import NegotiatedSettings
 
 _SHORTEST_DIVIDED = 0.003  # a T of 3 ms or less is not divided for the write check
 

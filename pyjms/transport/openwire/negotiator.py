@@ -24,9 +24,8 @@ from pyjms.errors import ConnectionFailedException, RemoteProtocolError
 from pyjms.runtime import clock as _clock
 from pyjms.transport.base import Transport, TransportFilter
 from pyjms.wire.openwire.commands import Command, WireFormatInfo
-from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
-
-__all__ = ["WireFormatNegotiator"]
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import NegotiatedSettings
 
 _MAGIC = b"ActiveMQ"
 _MAX_WAITING = 1000  # commands sent before the handshake is complete; a client sends only a few

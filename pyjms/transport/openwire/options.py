@@ -39,16 +39,7 @@ from pyjms.transport.options import (
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean, is_secret
 from pyjms.wire.format import WireFormat
 from pyjms.wire.openwire.commands import Command
-from pyjms.wire.openwire.format import WireFormatSettings
-
-__all__ = [
-    "GROUP",
-    "OPENWIRE",
-    "OpenWireOptions",
-    "read_client_options",
-    "read_server_options",
-    "wire_format_settings",
-]
+from pyjms.wire.openwire.settings import WireFormatSettings
 
 GROUP: Final = "pyjms.wire_formats"
 OPENWIRE: Final = frozenset({"default", "openwire"})

@@ -17,8 +17,6 @@ from pyjms.transport.tls import (
 )
 from pyjms.transport.uri import TransportURI
 
-__all__ = ["ssl_transport"]
-
 _REFUSED = (
     "the broker may require a client certificate (ssl.keyStore) or refuse this one; see the "
     "broker's log"

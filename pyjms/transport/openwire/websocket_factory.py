@@ -23,8 +23,6 @@ from pyjms.transport.tls import (
 from pyjms.transport.uri import TransportURI
 from pyjms.transport.websocket import connect_websocket, require_websockets
 
-__all__ = ["SUBPROTOCOL", "ws_transport", "wss_transport"]
-
 SUBPROTOCOL = "openwire"
 
 

@@ -26,8 +26,6 @@ from pyjms.transport.base import ClosedUnused
 from pyjms.transport.layers import LayeredStream
 from pyjms.transport.tls.context import TlsContext
 
-__all__ = ["MAXIMUM_HANDSHAKE", "accept_tls", "connect_tls"]
-
 
 class _Words(NamedTuple):
     reason: str

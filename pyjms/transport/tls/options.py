@@ -16,21 +16,6 @@ from pyjms.errors import ConfigurationException
 from pyjms.transport.options import Options, boolean, options_for, read_options
 from pyjms.transport.uri import TransportURI
 
-__all__ = [
-    "CLIENT_TLS",
-    "IGNORED_OF_TLS_CLIENTS",
-    "PROTOCOLS",
-    "SERVER_TLS",
-    "TLS_SCHEMES",
-    "TlsOptions",
-    "check_cipher_suites",
-    "openssl_ciphers",
-    "read_client_tls",
-    "read_server_tls",
-    "uses_tls_1_3",
-    "with_tls",
-]
-
 # --- Cipher suites by Java's names (`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`) and OpenSSL's names.
 
 _TLS_1_3 = frozenset(

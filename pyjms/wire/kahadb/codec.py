@@ -24,15 +24,6 @@ from pyjms.wire.kahadb import commands
 from pyjms.wire.kahadb import commands as structures
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 
-__all__ = [
-    "decode_command",
-    "encode_command",
-    "encode_varint",
-    "iter_fields",
-    "read_varint",
-    "to_signed",
-]
-
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 
 _FIXED_SIZES: Final = {FIXED64: 8, FIXED32: 4}

@@ -15,45 +15,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from enum import IntEnum
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, cast, get_args
 
-__all__ = [
-    "BOOL",
-    "BYTES",
-    "COMMANDS",
-    "INT32",
-    "INT64",
-    "STRING",
-    "STRUCTURE",
-    "DestinationType",
-    "FieldKind",
-    "KahaAckMessageFileMapCommand",
-    "KahaAddMessageCommand",
-    "KahaAddScheduledJobCommand",
-    "KahaCommand",
-    "KahaCommitCommand",
-    "KahaDestination",
-    "KahaDestroySchedulerCommand",
-    "KahaField",
-    "KahaLocalTransactionId",
-    "KahaLocation",
-    "KahaPrepareCommand",
-    "KahaProducerAuditCommand",
-    "KahaRemoveDestinationCommand",
-    "KahaRemoveMessageCommand",
-    "KahaRemoveScheduledJobCommand",
-    "KahaRemoveScheduledJobsCommand",
-    "KahaRescheduleJobCommand",
-    "KahaRewrittenDataFileCommand",
-    "KahaRollbackCommand",
-    "KahaStructure",
-    "KahaSubscriptionCommand",
-    "KahaTraceCommand",
-    "KahaTransactionInfo",
-    "KahaUpdateMessageCommand",
-    "KahaXATransactionId",
-    "Number",
-    "fields_of",
-]
-
 
 class FieldKind(IntEnum):
     """The encoding of a field's value."""

@@ -11,8 +11,6 @@ from typing import Final
 
 from pyjms.errors import RemoteProtocolError
 
-__all__ = ["KahaDBFormatError", "is_passing"]
-
 _PASSING: Final = frozenset(
     (
         errno.EMFILE,

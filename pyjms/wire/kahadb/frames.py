@@ -34,20 +34,6 @@ from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, MESSAGES, Structure
 from pyjms.wire.openwire.writer import LooseWriter
 
-__all__ = [
-    "STORE_OPENWIRE_VERSION",
-    "decode_ack",
-    "decode_message",
-    "decode_subscription_info",
-    "encode_frame",
-    "encode_message",
-    "from_kaha_destination",
-    "from_transaction_info",
-    "subscription_key",
-    "to_kaha_destination",
-    "to_transaction_info",
-]
-
 STORE_OPENWIRE_VERSION: Final = 11
 
 _SIZE: Final = struct.Struct(">i")

@@ -40,26 +40,6 @@ from typing import Final, NamedTuple
 
 from pyjms.errors import LocalProtocolError
 
-__all__ = [
-    "BATCH_CONTROL_HEAD",
-    "BATCH_CONTROL_SIZE",
-    "BATCH_CONTROL_TYPE",
-    "END_MARKER",
-    "MAX_FILE_LENGTH",
-    "MAX_WRITE_BATCH_SIZE",
-    "RECORD_HEAD",
-    "USER_TYPE",
-    "Batch",
-    "Location",
-    "SegmentCursor",
-    "batch_size",
-    "encode_batch",
-    "has_only_zeros",
-    "preallocation",
-    "segment_name",
-    "segment_number",
-]
-
 RECORD_HEAD: Final = struct.Struct(">iB")
 USER_TYPE: Final = 1
 BATCH_CONTROL_TYPE: Final = 2

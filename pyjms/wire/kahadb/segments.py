@@ -94,17 +94,6 @@ from pyjms.wire.kahadb.journal import (
     segment_number,
 )
 
-__all__ = [
-    "LARGEST_READ",
-    "JournalFiles",
-    "JournalRecord",
-    "SegmentChecks",
-    "SegmentReader",
-    "Skipped",
-    "read_located",
-    "read_record",
-]
-
 Bytes = bytes | bytearray | memoryview | mmap
 
 _SIZES: Final = struct.Struct(">iq")

@@ -23,8 +23,6 @@ from pyjms.errors import RemoteProtocolError
 from pyjms.wire.limits import MAX_CACHE_SIZE
 from pyjms.wire.openwire.schema import Structure
 
-__all__ = ["NOT_STORED", "ReadCache", "WriteCache"]
-
 # A new value with this index is not stored.
 NOT_STORED: Final = -1
 # The slots that the reference keeps free for the new values of one frame.

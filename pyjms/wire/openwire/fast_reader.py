@@ -33,8 +33,9 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
-from pyjms.wire.openwire.commands.base import I32, I64, I64_PAIR, U16, Command
+from pyjms.wire.openwire.commands.base import Command
 from pyjms.wire.openwire.commands.control import ProducerAck, Response
+from pyjms.wire.openwire.commands.kinds import I32, I64, I64_PAIR, U16
 from pyjms.wire.openwire.commands.messages import (
     ActiveMQBlobMessage,
     ActiveMQMessage,
@@ -60,15 +61,6 @@ from pyjms.wire.openwire.schema import (
     TIMESTAMP_SIZE,
     Structure,
 )
-
-__all__ = [
-    "CONNECTION_ID",
-    "CONSUMER_ID",
-    "LOCAL_TRANSACTION_ID",
-    "MESSAGE_ID",
-    "PRODUCER_ID",
-    "FastReader",
-]
 
 LOCAL_TRANSACTION_ID: Final = LocalTransactionId.TYPE
 CONNECTION_ID: Final = ConnectionId.TYPE

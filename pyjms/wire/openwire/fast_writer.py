@@ -15,9 +15,9 @@ from typing import Final
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
-from pyjms.wire.openwire.commands.base import I8, I32, I64_PAIR, U16
 from pyjms.wire.openwire.commands.control import ProducerAck, Response
 from pyjms.wire.openwire.commands.ids import MessageId
+from pyjms.wire.openwire.commands.kinds import I8, I32, I64_PAIR, U16
 from pyjms.wire.openwire.commands.messages import (
     ActiveMQMessage,
     MessageAck,
@@ -39,8 +39,6 @@ from pyjms.wire.openwire.schema import (
     pack_tail,
 )
 from pyjms.wire.openwire.writer import LooseWriter
-
-__all__ = ["FastWriter"]
 
 # type, commandId, responseRequired
 _HEAD: Final = struct.Struct(">Bi?")

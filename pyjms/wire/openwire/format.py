@@ -36,7 +36,7 @@ from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.limits import MAX_NEGOTIATION_SIZE, UnfinishedFrame
 from pyjms.wire.openwire.cache import ReadCache, WriteCache
 from pyjms.wire.openwire.commands import Command, WireFormatInfo
-from pyjms.wire.openwire.commands.base import I32
+from pyjms.wire.openwire.commands.kinds import I32
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.reader import LooseReader, Reader, TightReader, TruncatedFrameError
@@ -44,17 +44,8 @@ from pyjms.wire.openwire.schema import CURRENT_VERSION, Structure
 from pyjms.wire.openwire.settings import (
     NegotiatedSettings,
     WireFormatSettings,
-    wire_format_properties,
 )
 from pyjms.wire.openwire.writer import LooseWriter, TightWriter, Writer
-
-__all__ = [
-    "NegotiatedSettings",
-    "OpenWireFormat",
-    "ReceiveBuffer",
-    "WireFormatSettings",
-    "wire_format_properties",
-]
 
 _SIZE_BYTES: Final = 4
 

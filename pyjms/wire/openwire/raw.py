@@ -21,14 +21,12 @@ from typing import Final
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.openwire.commands import ActiveMQMessage
-from pyjms.wire.openwire.commands.base import I64, U16
+from pyjms.wire.openwire.commands.kinds import I64, U16
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES, TAIL_SIZE, is_plain, pack_tail
 from pyjms.wire.openwire.writer import LooseWriter
-
-__all__ = ["marshal_body", "patch_raw", "readdress_raw", "unmarshal_body"]
 
 # commandId and responseRequired, the first fields of every message.
 _HEAD_SIZE: Final = 5

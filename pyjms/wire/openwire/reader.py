@@ -23,9 +23,9 @@ from pyjms.wire.openwire.commands import (
     DataStructure,
     StackTraceElement,
     Throwable,
+    kinds,
 )
-from pyjms.wire.openwire.commands import base as kinds
-from pyjms.wire.openwire.commands.base import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
+from pyjms.wire.openwire.commands.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
 from pyjms.wire.openwire.schema import (
     CURRENT_VERSION,
     DESTINATIONS,
@@ -35,8 +35,6 @@ from pyjms.wire.openwire.schema import (
     Structure,
     layout_of,
 )
-
-__all__ = ["LooseReader", "Reader", "TightReader", "TruncatedFrameError"]
 
 # The size of the shortest element of a stack trace: its line number.
 _SMALLEST_ELEMENT: Final = 4

@@ -4,12 +4,10 @@ The classes of `commands` list their fields; here the lists are reduced to a ver
 nested field gets the type codes that it accepts. A layout is built when a frame first needs it: a
 process uses one or two versions and a third of the types. (openwire-encoding 2 and 19)
 
-The layout of a message in the form that the fast codec reads and writes: loose, version 12.
-
-A client's message has few of its nullable fields set. `MIDDLE` and `TAIL` cover a run of fields
-with one struct format each, in which a nullable field is represented by its flag: usually all flags
-are zero, and one call converts the whole run. `fast_reader`, `fast_writer` and `raw` share the
-formats, which are generated from codegen/commands.yaml.
+For the fast codec, which reads and writes loose frames of version 12, there are struct formats,
+generated from codegen/commands.yaml. A client's message has few of its nullable fields set. `MIDDLE`
+and `TAIL` cover a run of fields with one format each, in which a nullable field is represented by
+its flag: usually all flags are zero, and one call converts the whole run.
 """
 
 from __future__ import annotations
@@ -25,36 +23,9 @@ from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     DataStructure,
     MessageId,
+    kinds,
 )
-from pyjms.wire.openwire.commands import base as kinds
 from pyjms.wire.openwire.commands.base import Field
-
-__all__ = [
-    "CURRENT_VERSION",
-    "DESTINATIONS",
-    "GROUP_SEQUENCE",
-    "GROUP_SEQUENCE_SIZE",
-    "MARSHALL_AWARE",
-    "MESSAGES",
-    "MIDDLE",
-    "MIDDLE_SIZE",
-    "NULL_TYPE",
-    "OLDEST_VERSION",
-    "PERSISTENT_EXPIRATION_PRIORITY",
-    "PERSISTENT_EXPIRATION_PRIORITY_SIZE",
-    "RESPONSE",
-    "STRUCTURES",
-    "TAIL",
-    "TAIL_SIZE",
-    "TIMESTAMP",
-    "TIMESTAMP_SIZE",
-    "Entry",
-    "Structure",
-    "is_plain",
-    "is_plain_id",
-    "layout_of",
-    "pack_tail",
-]
 
 NULL_TYPE: Final = 0
 OLDEST_VERSION: Final = 1

@@ -18,8 +18,6 @@ from pyjms.wire.openwire.commands import WireFormatInfo
 from pyjms.wire.openwire.primitives import decode_map, encode_map
 from pyjms.wire.openwire.schema import CURRENT_VERSION, OLDEST_VERSION
 
-__all__ = ["NegotiatedSettings", "WireFormatSettings", "wire_format_properties"]
-
 MAGIC: Final = b"ActiveMQ"
 _LONGEST: Final = 0x7FFFFFFFFFFFFFFF
 

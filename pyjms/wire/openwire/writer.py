@@ -22,12 +22,9 @@ from pyjms.wire.limits import (
     MAX_TIGHT_STRING_SIZE,
 )
 from pyjms.wire.openwire.cache import NOT_STORED, WriteCache
-from pyjms.wire.openwire.commands import Throwable
-from pyjms.wire.openwire.commands import base as kinds
-from pyjms.wire.openwire.commands.base import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
+from pyjms.wire.openwire.commands import Throwable, kinds
+from pyjms.wire.openwire.commands.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
 from pyjms.wire.openwire.schema import MARSHALL_AWARE, STRUCTURES, Structure, layout_of
-
-__all__ = ["LooseWriter", "TightWriter", "Writer"]
 
 _MAX_COUNT: Final = 0x7FFF
 # The writers of these versions truncate error messages. (openwire-encoding 5)

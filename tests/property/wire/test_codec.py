@@ -31,11 +31,11 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     WireFormatInfo,
     contents,
+    kinds,
 )
-from pyjms.wire.openwire.commands import base as kinds
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import (
     decode_map,
     decode_text,
@@ -46,6 +46,7 @@ from pyjms.wire.openwire.primitives import (
 )
 from pyjms.wire.openwire.reader import LooseReader, TightReader
 from pyjms.wire.openwire.schema import DESTINATIONS, MESSAGES, STRUCTURES, layout_of
+from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms.wire.openwire.writer import LooseWriter, TightWriter
 from tests.kit.properties import examples
 

@@ -24,8 +24,9 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.transport.openwire.options import CONNECTING, WIRE_FORMAT
 from pyjms.transport.options import IGNORED_BY_CLIENTS, TCP
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo, WireFormatInfo
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import decode_map
+from pyjms.wire.openwire.settings import WireFormatSettings
 from tests.kit.brokers.openwire_attacker import Peer
 from tests.kit.sockets import socket_to
 

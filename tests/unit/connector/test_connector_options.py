@@ -18,8 +18,9 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.transport.openwire.options import ACCEPTED, FILTERS, WIRE_FORMAT
 from pyjms.transport.options import IGNORED_BY_SERVERS, IGNORED_OF_ACCEPTED, SERVER
 from pyjms.wire.openwire.commands import ConnectionId, ConnectionInfo, KeepAliveInfo, WireFormatInfo
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import decode_map
+from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.brokers.openwire_attacker import Peer

@@ -32,7 +32,8 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
     ShutdownInfo,
 )
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import WireFormatSettings
 from tests.kit.waiting import until
 
 

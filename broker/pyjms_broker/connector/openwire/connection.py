@@ -76,7 +76,7 @@ from pyjms.wire.openwire.commands import (
     Response,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
-from pyjms.wire.openwire.message_size import message_size
+from pyjms.wire.openwire.commands.messages import message_size
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ClientResources

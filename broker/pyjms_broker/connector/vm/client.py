@@ -27,7 +27,8 @@ from pyjms.transport.options import (
     read_options,
 )
 from pyjms.transport.uri import TransportURI, could_not_create
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.connector.base import ServedConnection
 from pyjms_broker.connector.vm import registry
 from pyjms_broker.connector.vm.bridge import FarEnd, run_on

@@ -20,7 +20,8 @@ from pyjms.transport.base import Transport
 from pyjms.transport.inbox import Inbox
 from pyjms.transport.openwire import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.openwire.connection import BrokerConnection

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from pyjms.wire.openwire.commands import base, control, ids, messages, resources
-from pyjms.wire.openwire.commands import messages as delivery
-from pyjms.wire.openwire.commands import resources as brokers
 from pyjms.wire.openwire.commands.base import *  # noqa: F403
 from pyjms.wire.openwire.commands.control import *  # noqa: F403
 from pyjms.wire.openwire.commands.ids import *  # noqa: F403
-from pyjms.wire.openwire.commands.messages import *  # noqa: F403  # noqa: F403
-from pyjms.wire.openwire.commands.resources import *  # noqa: F403  # noqa: F403
+from pyjms.wire.openwire.commands.messages import *  # noqa: F403
+from pyjms.wire.openwire.commands.resources import *  # noqa: F403
 
 __all__ = ["TYPES"]
 __all__ += base.__all__
-__all__ += brokers.__all__
 __all__ += control.__all__
-__all__ += delivery.__all__
 __all__ += ids.__all__
 __all__ += messages.__all__
 __all__ += resources.__all__

@@ -8,38 +8,15 @@ codegen/commands.yaml. Constructors take a class's fields in wire order, then `c
 Identifiers compare and hash by value. Every other structure is mutable and compares by
 identity, so that it can be a dict key or a member of a set; `contents` returns a representation
 that compares by value.
-
-The kinds of fields on the wire, by which the marshallers choose what to read and write.
-
-`I8` to `I64`, `U16` and `U32` are the forms of signed and unsigned integers of that many bits.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
+
+from pyjms.wire.openwire.commands import kinds
 
 __all__ = [
-    "ARRAY",
-    "BOOLEAN",
-    "BYTE",
-    "BYTES",
-    "CACHED",
-    "I8",
-    "I16",
-    "I32",
-    "I64",
-    "I64_PAIR",
-    "INT",
-    "LONG",
-    "MAGIC",
-    "MAGIC_SIZE",
-    "NESTED",
-    "SHORT",
-    "STRING",
-    "THROWABLE",
-    "U16",
-    "U32",
     "BaseCommand",
     "Command",
     "DataStructure",
@@ -50,18 +27,6 @@ __all__ = [
     "ValueIdentifier",
     "contents",
 ]
-
-BOOLEAN, BYTE, SHORT, INT, LONG, STRING, BYTES, MAGIC, NESTED, CACHED, ARRAY, THROWABLE = range(12)
-
-MAGIC_SIZE: Final = 8
-
-I8: Final = struct.Struct(">b")
-I16: Final = struct.Struct(">h")
-U16: Final = struct.Struct(">H")
-I32: Final = struct.Struct(">i")
-U32: Final = struct.Struct(">I")
-I64: Final = struct.Struct(">q")
-I64_PAIR: Final = struct.Struct(">qq")
 
 
 class Field(NamedTuple):
@@ -129,8 +94,8 @@ class BaseCommand(Command):
 
     __slots__ = ()
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("command_id", INT, 1),
-        Field("response_required", BOOLEAN, 1),
+        Field("command_id", kinds.INT, 1),
+        Field("response_required", kinds.BOOLEAN, 1),
     )
 
     def __init__(self, command_id: int = 0, response_required: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import base as kinds
+from pyjms.wire.openwire.commands import kinds
 from pyjms.wire.openwire.commands.base import BaseCommand, Command, DataStructure, Field, Throwable
 from pyjms.wire.openwire.commands.ids import ConnectionId, ConsumerId, ProducerId
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pyjms.wire.openwire.commands import base as kinds
+from pyjms.wire.openwire.commands import kinds
 from pyjms.wire.openwire.commands.base import Field, Identifier, ValueIdentifier
 
 __all__ = [

@@ -1,12 +1,12 @@
-"""The seven message types."""
+"""The seven message types, the commands that deliver them, and what consumers send back."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import base as kinds
+from pyjms.wire.openwire.commands import kinds
 from pyjms.wire.openwire.commands.base import BaseCommand, DataStructure, Field, Throwable
 from pyjms.wire.openwire.commands.ids import (
     BrokerId,
@@ -18,6 +18,7 @@ from pyjms.wire.openwire.commands.ids import (
 )
 
 __all__ = [
+    "MESSAGE_OVERHEAD",
     "AckType",
     "ActiveMQBlobMessage",
     "ActiveMQBytesMessage",
@@ -32,7 +33,11 @@ __all__ = [
     "MessagePull",
     "TransactionInfo",
     "TransactionType",
+    "message_size",
 ]
+
+MESSAGE_OVERHEAD: Final = 1024
+"""Bytes counted for a message in addition to properties and body. (openwire-encoding 8)"""
 
 
 class ActiveMQMessage(BaseCommand):
@@ -212,7 +217,13 @@ class ActiveMQBlobMessage(ActiveMQMessage):
     # end generated
 
 
-# --- Commands that deliver messages, and what consumers send back.
+def message_size(message: ActiveMQMessage) -> int:
+    """Return a message's size in bytes, as both ends count it in windows, limits and caches.
+
+    (activemq-broker M6)
+    """
+    content, properties = message.content, message.marshalled_properties
+    return MESSAGE_OVERHEAD + len(content or b"") + len(properties or b"")
 
 
 class AckType(IntEnum):

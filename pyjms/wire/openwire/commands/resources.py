@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import base as kinds
+from pyjms.wire.openwire.commands import kinds
 from pyjms.wire.openwire.commands.base import BaseCommand, DataStructure, Field
 from pyjms.wire.openwire.commands.ids import (
     BrokerId,
@@ -368,7 +368,7 @@ class RemoveSubscriptionInfo(BaseCommand):
     # end generated
 
 
-# --- Structures that clients do not use: of older journals and of stores, and between brokers.
+# Structures that clients do not use: of older journals and of stores, and between brokers.
 
 
 class JournalTopicAck(DataStructure):

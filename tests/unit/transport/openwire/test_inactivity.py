@@ -10,7 +10,8 @@ from pyjms.transport.mock import MockTransport, RecordingListener
 from pyjms.transport.openwire.inactivity import InactivityMonitor
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.wire.openwire.commands import KeepAliveInfo, ShutdownInfo
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import WireFormatSettings
 
 
 class Counted(MockTransport):

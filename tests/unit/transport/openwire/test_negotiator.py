@@ -8,7 +8,8 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import MockTransport, RecordingListener
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo, ShutdownInfo, WireFormatInfo
-from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import NegotiatedSettings, WireFormatSettings
 
 
 class Rig:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pyjms.wire.openwire.commands import WireFormatInfo
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.reader import LooseReader
-from pyjms.wire.openwire.settings import wire_format_properties
+from pyjms.wire.openwire.settings import WireFormatSettings, wire_format_properties
 from tests.kit.golden_frames import Golden
 
 OTHER = {"c2b": "b2c", "b2c": "c2b"}

@@ -15,8 +15,9 @@ from pyjms.wire.openwire.commands import (
     StackTraceElement,
     Throwable,
 )
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import decode_map, decode_values, encode_map
+from pyjms.wire.openwire.settings import WireFormatSettings
 
 NULLS = 200_000
 

@@ -29,7 +29,8 @@ from pyjms.wire.openwire.commands import (
     WireFormatInfo,
     contents,
 )
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.settings import WireFormatSettings
 
 PRODUCER = ProducerId("ID:h-1-2-3:1", 1, 1)
 FORMS: list[dict[str, Any]] = [

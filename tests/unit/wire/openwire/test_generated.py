@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.wire.openwire.codegen import generate
+from codegen import generate
 from pyjms.wire.openwire.commands import TYPES
 
 
 @pytest.mark.parametrize("path", generate.TARGETS, ids=lambda p: p.stem)
 def test_the_committed_code_is_what_the_generator_writes(path: Path) -> None:
     written = generate.render(path, generate.load())
-    assert written == path.read_text(encoding="utf-8"), (
-        "run python -m pyjms.wire.openwire.codegen.generate"
-    )
+    assert written == path.read_text(encoding="utf-8"), "run python -m codegen.generate"
 
 
 def test_the_table_has_every_type() -> None:

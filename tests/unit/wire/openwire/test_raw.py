@@ -23,13 +23,14 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
     contents,
 )
-from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.raw import (
     marshal_body,
     patch_raw,
     readdress_raw,
     unmarshal_body,
 )
+from pyjms.wire.openwire.settings import WireFormatSettings
 
 PRODUCER = ProducerId("ID:h-1-2-3:1", 1, 1)
 CONSUMER = ConsumerId("ID:h-1-2-3:1", 1, 7)

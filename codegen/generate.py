@@ -1,6 +1,6 @@
 """Write the field lists of pyjms/wire/openwire from commands.yaml.
 
-Run: python -m pyjms.wire.openwire.codegen.generate [--check]
+Run: python -m codegen.generate [--check]
 
 The generated regions of a module are between the lines `# generated: NAME` and `# end generated`;
 the rest is written by hand. `--check` writes nothing and exits with 1 if a module differs from the
@@ -21,10 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-__all__ = ["TARGETS", "Field", "Structure", "load", "render"]
-
-# --- The data structures of OpenWire as described in `commands.yaml`.
 
 PYTHON_TYPES = {
     "boolean": "bool",
@@ -119,8 +115,8 @@ def load() -> dict[str, Structure]:
     return {name: Structure.parse(name, entry) for name, entry in entries.items()}
 
 
-OPENWIRE = Path(__file__).resolve().parents[1]
-ROOT = OPENWIRE.parents[2]
+ROOT = Path(__file__).resolve().parents[1]
+OPENWIRE = ROOT / "pyjms" / "wire" / "openwire"
 _WIDTH = 92  # 100, less the indentation of a method's body
 TARGETS = (
     *sorted((OPENWIRE / "commands").glob("*.py")),
@@ -144,7 +140,7 @@ def render(path: Path, structures: dict[str, Structure]) -> str:
 
     text = _REGION.sub(region, path.read_text(encoding="utf-8"))
     ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(path), "-"]
-    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout  # noqa: S603 - ruff on our own text
+    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def _region(name: str, structures: dict[str, Structure]) -> Iterable[str]:
@@ -443,7 +439,7 @@ def main() -> int:
             if not arguments.check:
                 path.write_text(text, encoding="utf-8")
     for path in stale:
-        print(f"{path.relative_to(ROOT)}: {'is stale' if arguments.check else 'written'}")  # noqa: T201 - a command
+        print(f"{path.relative_to(ROOT)}: {'is stale' if arguments.check else 'written'}")
     return int(bool(stale) and arguments.check)
 
 

@@ -1,1 +1,0 @@
-"""The generator of the command classes; nothing imports it at run time."""
