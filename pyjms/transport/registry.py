@@ -56,18 +56,12 @@ UNSUPPORTED: dict[str, Refusal] = {
 TransportFactory: TypeAlias = "Callable[[TransportURI], RequestTransport]"
 GROUP = "pyjms.transports"
 
-_OPENWIRE = "pyjms.transport.openwire."
+_OPENWIRE = "pyjms.transport.openwire.factory:"
 _BUILT_IN: dict[str, str] = {
-    "tcp": f"{_OPENWIRE}factory:tcp_transport",
-    "nio": f"{_OPENWIRE}factory:tcp_transport",
-    "auto": f"{_OPENWIRE}factory:tcp_transport",
-    "auto+nio": f"{_OPENWIRE}factory:tcp_transport",
-    "ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
-    "nio+ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
-    "auto+ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
-    "auto+nio+ssl": f"{_OPENWIRE}ssl_factory:ssl_transport",
-    "ws": f"{_OPENWIRE}websocket_factory:ws_transport",
-    "wss": f"{_OPENWIRE}websocket_factory:wss_transport",
+    **dict.fromkeys(("tcp", "nio", "auto", "auto+nio"), f"{_OPENWIRE}tcp_transport"),
+    **dict.fromkeys(("ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"), f"{_OPENWIRE}ssl_transport"),
+    "ws": f"{_OPENWIRE}ws_transport",
+    "wss": f"{_OPENWIRE}wss_transport",
     "mock": "pyjms.transport.mock:mock_transport",
     "vm": "pyjms_broker.service:vm_transport",
     "peer": "pyjms_broker.service:peer_transport",

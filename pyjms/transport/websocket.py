@@ -1,18 +1,13 @@
-"""The handshake of both sides: an HTTP request for a WebSocket, and its response.
-
-Its time is limited here, its size by `websockets`. A browser sends the `Origin` of the page that
-connects, and lets every page connect to any host. So a broker accepts only pages of its own host
-and those in its configuration: another page could misuse the rights of the browser's user. Programs
-send no origin.
-
-WebSocket as a byte layer below a wire format; with TLS below it: `ws` and `wss`.
-
-    layer       frames in memory, without a socket
-    handshake   the HTTP request that opens a connection, for both sides
+"""WebSocket as a byte layer below a wire format; with TLS below it: `ws` and `wss`.
 
 The bytes of a wire format travel in binary messages, split at any position, those of STOMP also in
 text messages. The receiver joins them to one stream of bytes, like that of a socket. The package
 `websockets` (extra `websocket`) implements the protocol.
+
+A connection begins with a handshake: an HTTP request for a WebSocket, and its response. Its time is
+limited here, its size by `websockets`. A browser sends the `Origin` of the page that connects, and
+lets every page connect to any host. So a broker accepts only pages of its own host and those in its
+configuration: another page could misuse the rights of the browser's user. Programs send no origin.
 """
 
 from __future__ import annotations
@@ -41,8 +36,7 @@ if TYPE_CHECKING:
     from websockets.protocol import Event, Protocol
     from websockets.server import ServerProtocol
 
-# --- WebSocket framing as a byte layer.
-
+OPENWIRE_SUBPROTOCOL: Final = "openwire"
 STOMP_SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp", "stomp")
 """The subprotocols whose messages are sent as text if they are UTF-8."""
 

@@ -16,9 +16,9 @@ from anyio.abc import ByteStream
 
 from pyjms.errors import ConfigurationException
 from pyjms.transport.base import Transport
-from pyjms.transport.openwire.websocket_factory import SUBPROTOCOL
 from pyjms.transport.uri import TransportURI
 from pyjms.transport.websocket import (
+    OPENWIRE_SUBPROTOCOL,
     STOMP_SUBPROTOCOLS,
     HandshakePolicy,
     accept_websocket,
@@ -76,5 +76,5 @@ def _read_policy(uri: TransportURI) -> tuple[HandshakePolicy, TransportURI]:
             f"Unknown option {_PREFIX}{min(options)} of {uri}", hint=f"there is {_PREFIX}{_ORIGINS}"
         )
     named = (origin.strip().rstrip("/") for origin in origins.split(","))
-    subprotocols = (SUBPROTOCOL, *STOMP_SUBPROTOCOLS)
+    subprotocols = (OPENWIRE_SUBPROTOCOL, *STOMP_SUBPROTOCOLS)
     return HandshakePolicy(subprotocols, frozenset(filter(None, named))), rest

@@ -27,9 +27,13 @@ from pyjms.transport.openwire.options import (
 from pyjms.wire.openwire.commands import Command
 
 if TYPE_CHECKING:
-    from pyjms.transport.openwire.factory import accepted_transport, client_transport, tcp_transport
+    from pyjms.transport.openwire.factory import (
+        accepted_transport,
+        client_transport,
+        ssl_transport,
+        tcp_transport,
+    )
     from pyjms.transport.openwire.inactivity import InactivityMonitor
-    from pyjms.transport.openwire.ssl_factory import ssl_transport
 
 __all__ = [
     "Correlator",
@@ -59,10 +63,9 @@ __getattr__, __dir__ = names_of(
     homes_of(
         {
             "pyjms.transport.openwire.factory": """
-                accepted_transport client_transport tcp_transport
+                accepted_transport client_transport ssl_transport tcp_transport
             """,
             "pyjms.transport.openwire.inactivity": "InactivityMonitor",
-            "pyjms.transport.openwire.ssl_factory": "ssl_transport",
         }
     ),
 )

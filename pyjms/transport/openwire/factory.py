@@ -21,6 +21,11 @@ from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.settings import NegotiatedSettings
 
+_REFUSED = (
+    "the broker may require a client certificate (ssl.keyStore) or refuse this one; see the "
+    "broker's log"
+)
+
 
 def tcp_transport(uri: TransportURI) -> RequestTransport:
     """Return a client's transport for `tcp://host:port?options`, not started.
@@ -28,14 +33,75 @@ def tcp_transport(uri: TransportURI) -> RequestTransport:
     Raises:
         ConfigurationException: the host or port is missing, or an option is wrong.
     """
-    tcp_options, options = read_client_options(uri)
+    return _transport(uri, "tcp")
+
+
+def ssl_transport(uri: TransportURI) -> RequestTransport:
+    """Return a client's transport for `ssl://host:port?options`, not started.
+
+    Raises:
+        ConfigurationException: the host or port is missing, or an option is wrong.
+    """
+    return _transport(uri, "ssl", uses_tls=True, refusal_hint=_REFUSED)
+
+
+def ws_transport(uri: TransportURI) -> RequestTransport:
+    """Return a client's transport over WebSocket for `ws://host:port/path?options`, not started.
+
+    OpenWire in binary messages of the subprotocol `openwire`, for networks that allow only HTTP.
+    The other end is a `ws` or `wss` connector of the bundled broker: those of ActiveMQ carry STOMP,
+    MQTT and AMQP.
+
+    Raises:
+        ConfigurationException: the host or port is missing, an option is wrong, or the extra
+            `websocket` is not installed.
+    """
+    return _transport(uri, "ws", uses_websocket=True)
+
+
+def wss_transport(uri: TransportURI) -> RequestTransport:
+    """Return a client's transport over WebSocket and TLS, for `wss://host:port/path?options`.
+
+    Raises:
+        ConfigurationException: as for `ws_transport`.
+    """
+    return _transport(uri, "wss", uses_tls=True, uses_websocket=True)
+
+
+def _transport(
+    uri: TransportURI,
+    scheme: str,
+    *,
+    uses_tls: bool = False,
+    uses_websocket: bool = False,
+    refusal_hint: str = "",
+) -> RequestTransport:
+    # TLS and WebSocket are imported when a URL first needs them: most clients use neither
+    if uses_websocket:
+        from pyjms.transport import websocket  # noqa: PLC0415
+
+        websocket.require_websockets(str(uri))
+    if uses_tls:
+        from pyjms.transport import tls  # noqa: PLC0415
+
+        tcp_options, options = read_client_options(uri, tls.CLIENT_TLS, tls.IGNORED_OF_TLS_CLIENTS)
+    else:
+        tcp_options, options = read_client_options(uri)
     host, port = host_and_port(uri)
-    return client_transport(
-        partial(open_socket, host, port, tcp_options, str(uri)),
-        f"tcp://{host}:{port}",
-        tcp_options,
-        options,
-    )
+    context = tls.shared_context(tls.read_client_tls(uri)) if uses_tls else None
+    remote = f"{scheme}://{uri.location if uses_websocket else f'{host}:{port}'}"
+
+    async def connect() -> ByteStream:
+        stream = await open_socket(host, port, tcp_options, str(uri))
+        timeout = tcp_options.connection_timeout
+        if context is not None:
+            stream = await tls.connect_tls(stream, context, remote, timeout)
+        if uses_websocket:
+            subprotocol = websocket.OPENWIRE_SUBPROTOCOL
+            stream = await websocket.connect_websocket(stream, remote, subprotocol, timeout)
+        return stream
+
+    return client_transport(connect, remote, tcp_options, options, refusal_hint=refusal_hint)
 
 
 def host_and_port(uri: TransportURI) -> tuple[str, int]:
@@ -108,9 +174,6 @@ def negotiated_transport(
         minimum_version=options.minimum_wire_format_version,
         on_negotiated=negotiated,
     )
-
-
-# --- A broker's transport for an OpenWire connection that it accepted, over TCP, TLS or WebSocket.
 
 
 def accepted_transport(

@@ -18,11 +18,10 @@ from pyjms.transport.openwire import (
     WireFormatNegotiator,
     accepted_transport,
 )
-from pyjms.transport.openwire.websocket_factory import SUBPROTOCOL
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
 from pyjms.transport.tls import TlsOptions, accept_tls, shared_context
-from pyjms.transport.websocket import HandshakePolicy, accept_websocket
+from pyjms.transport.websocket import OPENWIRE_SUBPROTOCOL, HandshakePolicy, accept_websocket
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms_broker.connector.vm.connector import VmTransport
@@ -97,7 +96,7 @@ class TestWebSocket(TransportContract):
             stream: ByteStream = await multi.listeners[0].accept()
             if tls is not None:
                 stream = await accept_tls(stream, tls, "wss://localhost", None)
-            policy = HandshakePolicy((SUBPROTOCOL,))
+            policy = HandshakePolicy((OPENWIRE_SUBPROTOCOL,))
             stream = await accept_websocket(stream, policy, "ws://localhost", None)
             options = OpenWireOptions()
             peer = accepted_transport(stream, TcpOptions(), options, scheme=request.param)
