@@ -47,6 +47,8 @@ from pyjms.wire.openwire.settings import (
 )
 from pyjms.wire.openwire.writer import LooseWriter, TightWriter, Writer
 
+__all__ = ["OpenWireFormat"]
+
 _SIZE_BYTES: Final = 4
 
 

@@ -17,6 +17,15 @@ from pyjms.jms.mutf8 import decode_mutf8, decode_mutf8_lenient, encode_mutf8, ut
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRING_SIZE, MAX_VALUES
 
+__all__ = [
+    "decode_map",
+    "decode_text",
+    "decode_values",
+    "encode_map",
+    "encode_text",
+    "encode_values",
+]
+
 _T = TypeVar("_T")
 
 NULL: Final = 0
