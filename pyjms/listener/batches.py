@@ -28,16 +28,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, ClassVar, Final, Protocol, TypeVar, cast, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_origin, overload
 
 from pyjms.errors import ConfigurationException, PoisonMessageException, UnreadableMessageException
-from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, parse_destination
 from pyjms.jms.message import Message
 from pyjms.listener.annotation import MISSING, Header, Headers
-from pyjms.listener.delivery import ACKNOWLEDGED_FOR_THE_LISTENER, Delivery, ListenerExecution
 from pyjms.listener.handler import (
     CallPlan,
     HandlerAdapter,
@@ -45,21 +43,22 @@ from pyjms.listener.handler import (
     read_parameters,
     split_annotation,
 )
-from pyjms.listener.message_listener import ListenerCall
 from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger, one_line
 from pyjms.support.retry import send_dead_letter
 from pyjms.template.interceptors import HandlerInvocation
-from pyjms.template.workers import Worker
+
+if TYPE_CHECKING:
+    from pyjms.listener.delivery import Retries
+    from pyjms.listener.invoker import AsyncMessageListenerInvoker
 
 __all__ = [
     "Batch",
-    "BatchDelivery",
-    "BatchExecution",
     "BatchHandlerAdapter",
     "BatchPlan",
     "collect",
+    "send_rejected",
 ]
 
 # --- The batch that is passed to a listener, and its rejected messages.
@@ -185,50 +184,17 @@ _QUOTED: Final = 3
 """The number of rejected messages that a log line names."""
 
 
-class _Invoker(Protocol):
-    """The part of an invoker that is needed to collect a batch."""
-
-    waiting: bool
-
-    def shield(self) -> AbstractContextManager[object]:
-        """Return a separate cancel scope, which a stop cancels to end the wait."""
-
-
-class BatchDelivery(Delivery):
-    """The messages of one batch; `message` is the last, which decides about their redelivery."""
-
-    is_accepted: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        batch: Batch[Message],
-        session: Session,
-        connection: Connection,
-        consumer: MessageConsumer,
-        worker: Worker,
-    ) -> None:
-        super().__init__(batch.received[-1], session, connection, consumer, worker)
-        self.batch = batch
-
-    @property
-    def subject(self) -> str:
-        """The messages, described for a log line."""
-        received = self.batch.received
-        first, last = received[0].message_id, received[-1].message_id
-        return f"batch of {len(received)} messages from {first} to {last}"
-
-
 async def collect(
-    invoker: _Invoker,
+    invoker: AsyncMessageListenerInvoker,
     consumer: MessageConsumer,
     first: Message,
     properties: ContainerProperties,
-    reason_to_give_up: Callable[[Message, MessageConsumer], BaseException | None],
+    retries: Retries,
 ) -> Batch[Message]:
     """Return a batch that begins with `first`, a message that `consumer` has received.
 
-    A stop of the container ends the wait for more messages. Messages for which `reason_to_give_up`
-    returns a reason are rejected.
+    A stop of the container ends the wait for more messages. Messages that the `retries` have given
+    up are rejected.
     """
     size, seconds = properties.batch_size or 1, properties.batch_timeout
     deadline = _clock.now() + seconds
@@ -241,7 +207,7 @@ async def collect(
             message = await consumer.receive(left)
             if message is None:
                 break
-            reason = reason_to_give_up(message, consumer)
+            reason = retries.reason_to_give_up(message, consumer)
             if reason is not None:
                 given_up[len(messages)] = reason
             messages.append(message)
@@ -250,70 +216,35 @@ async def collect(
     return Batch(messages, refuses_unreadable=refuses, rejected=given_up)
 
 
-class BatchExecution(ListenerExecution):
-    """Executes the batches of one container."""
+async def send_rejected(
+    session: Session, batch: Batch[Message], properties: ContainerProperties
+) -> None:
+    """Send the rejected messages of a batch to the dead-letter destination.
 
-    async def _call_listener(self, delivery: Delivery) -> None:
-        batch = _batch_of(delivery)
-        if delivery.session.acknowledge_mode not in ACKNOWLEDGED_FOR_THE_LISTENER:
-            for message in batch.received[:-1]:
-                delivery.let_worker_acknowledge(message)
-        await super()._call_listener(delivery)
-        if batch.rejections:
-            await self._send_dead_letters(delivery, batch)
-
-    def _invocation(self, call: ListenerCall, delivery: Delivery) -> HandlerInvocation:
-        invocation = super()._invocation(call, delivery)
-        invocation.messages = _batch_of(delivery).received
-        return invocation
-
-    def _argument(self, delivery: Delivery) -> Batch[Message]:
-        return _batch_of(delivery)
-
-    def _record(self, delivery: Delivery, error: Exception) -> None:
-        for message in _batch_of(delivery).received:
-            self._retries.record(delivery, error, message)
-
-    def reason_to_give_up(
-        self, message: Message, consumer: MessageConsumer
-    ) -> BaseException | None:
-        """Return None: messages to give up were already rejected when they were received."""
-        return None
-
-    async def _send_dead_letters(self, delivery: Delivery, batch: Batch[Message]) -> None:
-        name = self._properties.dead_letter or DEFAULT_DEAD_LETTER_QUEUE
-        destination = parse_destination(name)
-        for position, reason in sorted(batch.rejections.items()):
-            await send_dead_letter(delivery.session, destination, batch.received[position], reason)
-        _log_rejections(self._properties, batch, name)
-
-
-def _batch_of(delivery: Delivery) -> Batch[Message]:
-    assert isinstance(delivery, BatchDelivery)
-    return delivery.batch
-
-
-def _log_rejections(properties: ContainerProperties, batch: Batch[Message], name: str) -> None:
-    rejected: Sequence[tuple[int, BaseException]] = sorted(batch.rejections.items())
+    Raises:
+        JMSException: the broker does not accept one of them.
+    """
+    name = properties.dead_letter or DEFAULT_DEAD_LETTER_QUEUE
+    destination = parse_destination(name)
+    rejected = [(batch.received[at], reason) for at, reason in sorted(batch.rejections.items())]
+    for message, reason in rejected:
+        await send_dead_letter(session, destination, message, reason)
     quoted = "; ".join(
-        f"{batch.received[position].message_id}: {type(reason).__name__}: {one_line(str(reason))}"
-        for position, reason in rejected[:_QUOTED]
+        f"{message.message_id}: {type(reason).__name__}: {one_line(str(reason))}"
+        for message, reason in rejected[:_QUOTED]
     )
     more = len(rejected) - _QUOTED
     logger.warning(
         "Listener %s rejects %d of %d messages of a batch from %s; they become dead letters on %s. "
         "%s%s",
-        properties.bean_name or properties.destination_description,
+        properties.log_name,
         len(rejected),
         len(batch.received),
         properties.destination_description,
         name,
         quoted,
         f"; and {more} more" if more > 0 else "",
-        extra={
-            "listener_id": properties.bean_name,
-            "destination": properties.destination_description,
-        },
+        extra=properties.log_extra,
     )
 
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms.jms.api import ConnectionFactory
-from pyjms.listener.delivery import Delivery
+from pyjms.listener.delivery import Delivery, ListenerExecution
 from pyjms.listener.life_cycle import ContainerState, LifeCycle
 from pyjms.listener.properties import ContainerProperties
+from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.forwarding import Computed
 
 __all__ = ["PATIENCE", "THREAD_JOIN", "AbstractMessageListenerContainer"]
 
@@ -35,18 +34,25 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:
         super().__init__(connection_factory)
         self._life_cycle = LifeCycle()
+        self._resources = ContainerResources(self, self._consumer_created)
+        self._execution = ListenerExecution(self, self._life_cycle, self._resources)
         self._pause_ended: anyio.Event | None = None
         self._lock = anyio.Lock()  # held to initialize, to start, and to close resources
 
-    state: Final = Computed[ContainerState](
-        attrgetter("_life_cycle.state"), "The state of the container in its life cycle."
-    )
-    is_active: Final = Computed[bool](
-        attrgetter("_life_cycle.active"), "Whether the container is initialised and not shut down."
-    )
-    is_running: Final = Computed[bool](
-        attrgetter("_life_cycle.running"), "Whether the container is started and not stopped."
-    )
+    @property
+    def state(self) -> ContainerState:
+        """The state of the container in its life cycle."""
+        return self._life_cycle.state
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the container is initialised and not shut down."""
+        return self._life_cycle.active
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the container is started and not stopped."""
+        return self._life_cycle.running
 
     @property
     def is_paused(self) -> bool:
@@ -62,14 +68,15 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     def scheduled_consumer_count(self) -> int:
         """The number of consumers: active, idle or paused."""
 
-    is_auto_startup: Final = Computed[bool](
-        attrgetter("auto_startup"),
-        "Whether an application or a registry starts this container by itself.",
-    )
+    @property
+    def is_auto_startup(self) -> bool:
+        """Whether an application or a registry starts this container by itself."""
+        return self.auto_startup
 
-    is_recovering: Computed[bool] = Computed(
-        lambda _container: False, "Whether the connection is lost and not yet restored."
-    )
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the connection is lost and not yet restored."""
+        return False
 
     @property
     @abstractmethod
@@ -193,3 +200,6 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     async def destroy(self) -> None:
         """Shut down. Spring: DisposableBean.destroy."""
         await self.shutdown()
+
+    def _consumer_created(self) -> None:
+        """Note that the broker has accepted a consumer."""

@@ -7,18 +7,16 @@ The container itself only starts and stops; the work is done by its collaborator
 references to the properties, the life cycle and each other, never to the container:
 
     LifeCycle            the state, one table of transitions
-    ContainerConnection  the shared connection (cache level CONNECTION and above)
-    ResourceFactory      creates sessions and consumers according to the properties
-    InvokerPool          the number of invokers, and which of them run  (scaling)
-    Invoker              one consumer: tasks, cached resources, interruption
-    ReceiveCycle         one receive, in an external transaction if there is one
+    ContainerResources   the shared connection (cache level CONNECTION and above), and creates
+                         sessions and consumers according to the properties
+    InvokerPool          the number of invokers, and which of them run
+    Invoker              one consumer: tasks, cached resources, interruption; one receive, in an
+                         external transaction if there is one
     ListenerExecution    one delivery: listener, commit or rollback
-    BatchExecution       the same for a batch               (pyjms.listener.batches)
     Recovery             reconnects, once for all invokers
     StartOutcome         the result that a start waits for
 
-    invoker.run -> cycle.receive_and_execute -> consumer.receive
-                -> execution.execute -> listener -> commit | rollback
+    invoker.run -> consumer.receive -> execution.execute -> listener -> commit | rollback
         error of the connection -> recovery.recover -> the invoker's next task
 
 Everything runs on the loop that initialised the container, except `def` listeners, which run in one
@@ -35,7 +33,6 @@ again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any, Final, Unpack, cast
 
 from anyio.lowlevel import checkpoint
@@ -43,22 +40,14 @@ from anyio.lowlevel import checkpoint
 from pyjms.enums import CacheLevel
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, Session
-from pyjms.listener.batches import BatchExecution
 from pyjms.listener.container import PATIENCE, THREAD_JOIN, AbstractMessageListenerContainer
-from pyjms.listener.delivery import Delivery, ListenerExecution, Retries
+from pyjms.listener.delivery import Delivery
 from pyjms.listener.failures import is_misconfiguration, prevents_startup
-from pyjms.listener.invoker import (
-    AsyncMessageListenerInvoker,
-    InvokerPool,
-    ReceiveCycle,
-    check_range,
-)
+from pyjms.listener.invoker import InvokerPool
 from pyjms.listener.life_cycle import ContainerEvent, StartOutcome
-from pyjms.listener.properties import DefaultContainerProperties, DefaultOptions
+from pyjms.listener.properties import DefaultContainerProperties, DefaultOptions, check_range
 from pyjms.listener.recovery import Recovery
-from pyjms.listener.resources import ContainerConnection, ResourceFactory
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.forwarding import Computed
 from pyjms.runtime.logging import get_logger
 
 __all__ = ["DefaultMessageListenerContainer", "DefaultOptions"]
@@ -88,44 +77,40 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         super().__init__(connection_factory)
         self.set_options(cast("dict[str, Any]", options))
         self._start_outcome = StartOutcome()
-        self._connection = ContainerConnection(self, self.prepare_connection)
-        self._resources = ResourceFactory(self, self._consumer_created)
-        retries = Retries(self)
-        self._execution = ListenerExecution(self, self._life_cycle, self._resources, retries)
-        batches = BatchExecution(self, self._life_cycle, self._resources, retries)
-        self._cycle = ReceiveCycle(
-            self, self._connection, self._resources, self._execution, batches
-        )
-        self._pool = InvokerPool(self, self._life_cycle, self._create_invoker, self._on_inactive)
         self._recovery = Recovery(
+            self, self._life_cycle, self._resources, self._start_outcome, self.stop
+        )
+        self._pool = InvokerPool(
             self,
             self._life_cycle,
-            self._connection,
             self._resources,
-            self._start_outcome,
-            self.stop,
+            self._execution,
+            self._recovery,
+            self._on_inactive,
         )
         self._stop_callback: Callable[[], None] | None = None
 
-    scheduled_consumer_count: Final = Computed[int](
-        attrgetter("_pool.scheduled"),
-        "The number of all consumers, also those that wait or are paused.",
-    )
+    @property
+    def scheduled_consumer_count(self) -> int:
+        """The number of all consumers, also those that wait or are paused."""
+        return self._pool.scheduled
 
     def deliveries(self) -> list[Delivery]:
         """Return the messages and batches that are being handled now."""
         return [each.delivery for each in self._pool.invokers() if each.delivery is not None]
 
-    active_consumer_count: Final = Computed[int](
-        attrgetter("_pool.active"), "The number of consumers at work: receiving or handling."
-    )
-    paused_task_count: Final = Computed[int](
-        attrgetter("_pool.paused"),
-        "The number of consumers that wait for a start, or for the executor to accept them.",
-    )
+    @property
+    def active_consumer_count(self) -> int:
+        """The number of consumers at work: receiving or handling."""
+        return self._pool.active
 
     @property
-    def consumer_pool(self) -> InvokerPool[AsyncMessageListenerInvoker]:
+    def paused_task_count(self) -> int:
+        """The number of consumers that wait for a start, or for the executor to accept them."""
+        return self._pool.paused
+
+    @property
+    def consumer_pool(self) -> InvokerPool:
         """The pool of the container's consumers, for diagnosis."""
         return self._pool
 
@@ -133,9 +118,10 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
         """Return whether the container itself ends the session's transaction. (spring-jms 1.8.7)"""
         return self._execution.locally_transacted(session)
 
-    is_recovering: Computed[bool] = Computed(
-        attrgetter("_recovery.in_progress"), "Whether the connection is lost and not yet restored."
-    )
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the connection is lost and not yet restored."""
+        return self._recovery.in_progress
 
     @property
     def is_registered_with_destination(self) -> bool:
@@ -145,7 +131,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
     @property
     def has_consumer(self) -> bool:
         """Whether a consumer can receive; True if each receive creates its own."""
-        if self._connection.is_interrupted or self._recovery.in_progress:
+        if self._resources.is_interrupted or self._recovery.in_progress:
             return False
         return self.cache_level < CacheLevel.CONSUMER or self.is_registered_with_destination
 
@@ -200,7 +186,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             if not self._pool.active:  # the executor refused all tasks: no consumer will report
                 self._start_outcome.settle()
             if self.shared_connection_enabled:
-                await self._connection.start()
+                await self._resources.start()
 
     async def wait_until_listening(self) -> None:
         """Wait until a consumer exists, or the container keeps trying to reach the broker.
@@ -231,7 +217,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             invoker.interrupt_wait()
         async with self._lock:
             if not self._life_cycle.running:
-                await self._connection.stop()
+                await self._resources.stop()
         if self._pool.active == 0:
             await self._on_inactive()
 
@@ -250,12 +236,12 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             invoker.interrupt_wait()
         dropped = self._pool.drop_paused()
         async with self._lock:
-            await self._connection.stop()
+            await self._resources.stop()
         await self._wait_for_invokers(timeout)
         for invoker in dropped:
             await invoker.clear_resources()
         async with self._lock:
-            await self._connection.release()
+            await self._resources.release()
         for invoker in invokers:
             invoker.worker.close()
             if not invoker.worker.busy:
@@ -280,16 +266,6 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
             for invoker in self._pool.invokers():
                 invoker.interrupt_wait()
         await checkpoint()
-
-    def _create_invoker(self, name: str) -> AsyncMessageListenerInvoker:
-        return AsyncMessageListenerInvoker(
-            name,
-            properties=self,
-            life_cycle=self._life_cycle,
-            pool=self._pool,
-            cycle=self._cycle,
-            recovery=self._recovery,
-        )
 
     async def _wait_for_invokers(self, timeout: float | None) -> None:
         patience = self._patience() if timeout is None else timeout
@@ -321,7 +297,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
                 if self._life_cycle.paused and not self._pool.active:
                     for invoker in self._pool.invokers():
                         await invoker.clear_resources()
-                    await self._connection.release()
+                    await self._resources.release()
                     self._life_cycle.advance(ContainerEvent.DRAINED)
         callback, self._stop_callback = self._stop_callback, None
         if callback is not None:

@@ -1,4 +1,4 @@
-"""Classification of errors: their cause, and whether a retry can succeed."""
+"""Failures: their cause, whether a retry can succeed, and how log lines show them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from pyjms.errors import (
 __all__ = [
     "NoListenerError",
     "RejectedWhileStoppingError",
+    "SharedConnectionNotInitializedError",
     "cause_of",
     "describe",
     "is_infrastructure_failure",
@@ -40,6 +41,10 @@ class NoListenerError(IllegalStateException):
 
 class RejectedWhileStoppingError(Exception):
     """The message arrived after the container was stopped; already logged and rolled back."""
+
+
+class SharedConnectionNotInitializedError(Exception):
+    """There is no shared connection yet: recovery opens one. Never leaves the container."""
 
 
 _MISCONFIGURATIONS = (
@@ -112,8 +117,6 @@ def describe(error: BaseException) -> str:
         return text
     return f"{text}; nested exception is {type(linked).__name__}: {linked}"
 
-
-# --- Tracebacks for logs: the frames of the application, without the frames of pyjms above them.
 
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 

@@ -1,34 +1,7 @@
-"""One consumer of a DefaultMessageListenerContainer: its tasks, its resources, its interruption.
+"""The consumers of a DefaultMessageListenerContainer: how many there are, and what each does.
 
-Theory of operation (spring-jms 1.4, 1.10)
-------------------------------------------
-
-A task of an invoker loops: get resources, receive, handle. It ends by itself when a limit is
-reached (`_TaskLimits`), when an error needs recovery, or when the container is stopped and the
-invoker is surplus. An invoker without limits runs one *ongoing* task: while the container is
-stopped that task waits, and is not counted as active.
-
-*Interruption.* A stop, a shutdown or a removal must end waits at once: for a message, for a
-connection, for the next attempt. It must not cancel the handling of a message, unless the timeout
-of a shutdown has passed. So the task runs inside one cancel scope and sets `waiting` exactly while
-it waits: `interrupt_wait` cancels the scope only then. Between receiving a message and handling it
-there is no await, so an interruption either happens while `waiting` is set and no message has been
-received, or it is too late: if a wait was cancelled and still returned a message (which arrived
-before the cancellation took effect), the invoker is `interrupted`, and the receive cycle handles
-the message in a separate scope, `shield`. A message that has been received is always handled.
-
-*Threads.* `def` handlers run in the invoker's `Worker`, one thread for each consumer, so that a
-slow handler does not delay other consumers. A thread cannot be cancelled: `interrupt` does not
-touch a busy worker unless its thread may be abandoned.
-
-*Commit and rollback* belong to `ListenerExecution`; an invoker sees only errors that may mean a
-lost connection, and passes them on to `Recovery`. *Fairness.* A full prefetch buffer and a handler
-that never waits would monopolise the loop, so the task yields from time to time.
-
-The invokers of a container: how many there are, and which of them are active.
-
-Theory of operation (spring-jms 1.3 to 1.6)
--------------------------------------------
+Theory of operation (spring-jms 1.3 to 1.6, 1.8, 1.10)
+------------------------------------------------------
 
 An *invoker* is one consumer. It runs in *tasks*; between two tasks it may be rescheduled, paused
 or removed. Three numbers describe the pool:
@@ -51,25 +24,39 @@ behaviour.
 `idle_receives_per_task_limit` empty receives. When a task ends idle, for the
 `idle_task_execution_limit`-th time in a row, and another invoker is idle too, the pool may shrink
 to `concurrent_consumers`; otherwise it may keep the maximum. An invoker above that number is not
-rescheduled. Invokers that are not surplus run one endless task if receives are not limited.
+rescheduled.
 
 *Refusal.* A full executor raises ResourceAllocationException; the invoker is paused, and submitted
 again when another invoker receives a message, or at the next `start`.
 
-Everything here is synchronous and runs on the container's loop, so no lock is needed; only
-`wait_inactive` and the callback for an inactive pool wait.
+*Tasks.* A task loops: get resources, receive, handle. It ends when it has received as often as it
+may, when an error needs recovery, or when the container is stopped and the invoker is surplus. An
+invoker without limits runs one *ongoing* task: while the container is stopped that task waits, and
+is not counted as active.
 
-The receive cycle: create the resources that are not cached, receive, handle, close.
+*Interruption.* A stop, a shutdown or a removal must end waits at once: for a message, for a
+connection, for the next attempt. It must not cancel the handling of a message, unless the timeout
+of a shutdown has passed. So the task runs inside one cancel scope and sets `waiting` exactly while
+it waits: `interrupt_wait` cancels the scope only then. Between receiving a message and handling it
+there is no await, so an interruption either happens while `waiting` is set and no message has been
+received, or it is too late: if a wait was cancelled and still returned a message (which arrived
+before the cancellation took effect), the message is handled in a separate scope, `shield`. A
+message that has been received is always handled.
 
-(spring-jms 1.2.3 for the resources created and closed, 1.8 for external transactions)
+*Threads.* `def` handlers run in the invoker's `Worker`, one thread for each consumer, so that a
+slow handler does not delay other consumers. A thread cannot be cancelled: `interrupt` does not
+touch a busy worker unless its thread may be abandoned.
+
+*Commit and rollback* belong to `ListenerExecution`; an invoker sees only errors that may mean a
+lost connection, and passes them on to `Recovery`. *Fairness.* A full prefetch buffer and a handler
+that never waits would monopolise the loop, so the task yields from time to time.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -77,7 +64,6 @@ from anyio.lowlevel import checkpoint
 from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.api import Connection, MessageConsumer, Session
-from pyjms.listener.batches import BatchDelivery, BatchExecution, collect
 from pyjms.listener.delivery import (
     Delivery,
     ListenerExecution,
@@ -91,58 +77,52 @@ from pyjms.listener.properties import (
     TransactionManager,
     TransactionStatus,
 )
-from pyjms.listener.recovery import FailureRecord, Recovery
-from pyjms.listener.resources import ContainerConnection, ResourceFactory
+from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly
 from pyjms.template.resources import BoundResource, bind, bound
 from pyjms.template.workers import Worker, current_worker
 
-__all__ = ["AsyncMessageListenerInvoker", "InvokerPool", "ReceiveCycle", "check_range"]
+if TYPE_CHECKING:
+    from pyjms.listener.recovery import Recovery
+    from pyjms.runtime.backoff import BackOffExecution
+
+__all__ = ["AsyncMessageListenerInvoker", "InvokerPool"]
 
 logger: Final = get_logger(__name__)
 
-
-class PooledInvoker(Protocol):
-    """The pool's view of an invoker."""
-
-    name: str
-    idle: bool
-    """Whether the last receive was empty, or no receive has ended yet."""
-    idle_task_executions: int
-    """The number of idle tasks in a row."""
-
-    async def run(self) -> None:
-        """Run one task to its end."""
-
-    async def task_ended(self) -> None:
-        """Decide what follows a task: another task, a pause, or the end of the invoker."""
+_RECEIVES_PER_YIELD = 16
+"""Messages after which a task yields: a handler that never waits must not starve the loop."""
 
 
-InvokerT = TypeVar("InvokerT", bound=PooledInvoker)
+class InvokerPool:
+    """Starts the tasks of a container's invokers and decides how many invokers there are.
 
-
-class InvokerPool(Generic[InvokerT]):
-    """Starts the tasks of a container's invokers and decides how many invokers there are."""
+    Everything but the waits is synchronous and runs on the container's loop, so no lock is needed.
+    """
 
     def __init__(
         self,
         properties: DefaultContainerProperties,
         life_cycle: LifeCycle,
-        create: Callable[[str], InvokerT],
+        resources: ContainerResources,
+        execution: ListenerExecution,
+        recovery: Recovery,
         on_inactive: Callable[[], Awaitable[None]],
     ) -> None:
-        """Keep `create`, which returns a new invoker for a name, and `on_inactive`.
+        """Keep what invokers use, and `on_inactive`.
 
         `on_inactive` is awaited whenever the last active task becomes inactive.
         """
-        self._properties = properties
-        self._life_cycle = life_cycle
-        self._create = create
+        self.properties = properties
+        self.life_cycle = life_cycle
+        self.resources = resources
+        self.execution = execution
+        self.recovery = recovery
         self._on_inactive = on_inactive
-        self._scheduled: dict[InvokerT, None] = {}
-        self._paused: dict[InvokerT, None] = {}
+        self._scheduled: dict[AsyncMessageListenerInvoker, None] = {}
+        self._paused: dict[AsyncMessageListenerInvoker, None] = {}
         self._created = 0
         self._inactive = anyio.Event()
         self.active: int = 0
@@ -157,27 +137,27 @@ class InvokerPool(Generic[InvokerT]):
         """The number of invokers that wait for a start, or for the executor to accept them."""
         return len(self._paused)
 
-    def invokers(self) -> list[InvokerT]:
+    def invokers(self) -> list[AsyncMessageListenerInvoker]:
         """Return a snapshot of all invokers."""
         return list(self._scheduled)
 
     def add(self) -> None:
         """Create one more invoker and submit it to the executor, or pause it."""
         self._created += 1
-        invoker = self._create(self._properties.task_name(self._created))
+        invoker = AsyncMessageListenerInvoker(self, self.properties.task_name(self._created))
         self._scheduled[invoker] = None
         self._submit_or_pause(invoker)
 
-    def remove(self, invoker: InvokerT) -> None:
+    def remove(self, invoker: AsyncMessageListenerInvoker) -> None:
         """Remove an invoker that will not run again."""
         self._scheduled.pop(invoker, None)
         self._paused.pop(invoker, None)
 
-    def pause(self, invoker: InvokerT) -> None:
+    def pause(self, invoker: AsyncMessageListenerInvoker) -> None:
         """Keep an invoker without a task."""
         self._paused[invoker] = None
 
-    def drop_paused(self) -> list[InvokerT]:
+    def drop_paused(self) -> list[AsyncMessageListenerInvoker]:
         """Remove the paused invokers, as the container shuts down, and return them."""
         dropped = list(self._paused)
         for invoker in dropped:
@@ -194,7 +174,7 @@ class InvokerPool(Generic[InvokerT]):
         """Resume paused invokers, and add one if more are allowed and few are idle."""
         if self._paused:
             self.resume_paused()
-        properties = self._properties
+        properties = self.properties
         if (
             len(self._scheduled) < properties.max_concurrent_consumers
             and self.idle_count() < properties.idle_consumer_limit
@@ -203,25 +183,21 @@ class InvokerPool(Generic[InvokerT]):
 
     def grow(self) -> None:
         """Add invokers until there are `concurrent_consumers`."""
-        while len(self._scheduled) < self._properties.concurrent_consumers:
+        while len(self._scheduled) < self.properties.concurrent_consumers:
             self.add()
-
-    def idle_count(self) -> int:
-        """Return the number of idle invokers."""
-        return sum(invoker.idle for invoker in self._scheduled)
 
     def has_surplus(self) -> bool:
         """Return whether there are more invokers than `concurrent_consumers`."""
-        return len(self._scheduled) > self._properties.concurrent_consumers
+        return len(self._scheduled) > self.properties.concurrent_consumers
 
     def exceeds_maximum(self) -> bool:
         """Return whether there are more invokers than a lowered `max_concurrent_consumers`."""
-        return len(self._scheduled) > self._properties.max_concurrent_consumers
+        return len(self._scheduled) > self.properties.max_concurrent_consumers
 
-    def reschedule(self, invoker: InvokerT) -> bool:
+    def reschedule(self, invoker: AsyncMessageListenerInvoker) -> bool:
         """Start another task of an invoker whose task has ended; False: it is no longer needed."""
-        properties = self._properties
-        if invoker not in self._scheduled or not self._life_cycle.active:
+        properties = self.properties
+        if invoker not in self._scheduled or not self.life_cycle.active:
             return False
         superfluous = (
             invoker.idle_task_executions >= properties.idle_task_execution_limit
@@ -233,7 +209,7 @@ class InvokerPool(Generic[InvokerT]):
         if len(self._scheduled) > allowed:
             return False
         self._submit_or_pause(invoker)
-        if self._life_cycle.running:
+        if self.life_cycle.running:
             self._warn_if_short()
         return True
 
@@ -256,12 +232,16 @@ class InvokerPool(Generic[InvokerT]):
                 await self._inactive.wait()
         return self.active == 0
 
-    def _submit_or_pause(self, invoker: InvokerT) -> None:
-        if not self._life_cycle.running:
+    def idle_count(self) -> int:
+        """Return the number of idle invokers."""
+        return sum(invoker.idle for invoker in self._scheduled)
+
+    def _submit_or_pause(self, invoker: AsyncMessageListenerInvoker) -> None:
+        if not self.life_cycle.running:
             self._paused[invoker] = None
             return
         try:
-            self._properties.task_executor.execute(invoker.run, invoker.name, invoker.task_ended)
+            self.properties.task_executor.execute(invoker.run, invoker.name, invoker.task_ended)
         except ResourceAllocationException as error:
             self._paused[invoker] = None
             logger.warning(
@@ -280,7 +260,7 @@ class InvokerPool(Generic[InvokerT]):
                 "rejected. Check your task executor's size! Manual recovery necessary through "
                 "a start() call."
             )
-        elif at_work < self._properties.concurrent_consumers:
+        elif at_work < self.properties.concurrent_consumers:
             logger.warning(
                 "Number of scheduled consumers has dropped below concurrent_consumers limit, "
                 "probably due to tasks having been rejected. Check your task executor's size! "
@@ -288,272 +268,36 @@ class InvokerPool(Generic[InvokerT]):
             )
 
 
-def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
-    """Return the largest number of consumers, `lower` if `upper` is None.
-
-    Raises:
-        ValueError: no container can have so many consumers.
-    """
-    most = lower if upper is None else upper
-    if not 1 <= lower <= most:
-        raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
-    if durable and most > 1:
-        raise ValueError(
-            f"A durable subscription has one consumer, not {most}; the queue of a "
-            "virtual topic (Consumer.NAME.VirtualTopic.X) can have any number"
-        )
-    return most
-
-
-class ReceivingInvoker(Protocol):
-    """The receive cycle's view of an invoker."""
-
-    session: Session | None
-    """The cached session, or None."""
-    consumer: MessageConsumer | None
-    """The cached consumer, or None."""
-    waiting: bool
-    """Whether it is in a wait that a stop may interrupt."""
-    idle: bool
-    worker: Worker
-    delivery: Delivery | None
-    """The message that is being handled."""
-
-    def message_received(self) -> None:
-        """Count a message that has just been received; the wait is over."""
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether a stop has cancelled the wait while that message arrived."""
-
-    def shield(self) -> AbstractContextManager[object]:
-        """Return a context in which that stop does not cancel the handling of the message."""
-
-
-@dataclass(eq=False, repr=False)
-class ReceiveCycle:
-    """Makes the receive attempts of one container."""
-
-    _properties: DefaultContainerProperties
-    _connection: ContainerConnection
-    _resources: ResourceFactory
-    _execution: ListenerExecution
-    _batches: BatchExecution
-
-    async def create_session(self) -> Session:
-        """Create a session of the container's connection, to be cached by an invoker."""
-        return await self._resources.create_session(self._connection.get())
-
-    async def create_consumer(self, session: Session) -> MessageConsumer:
-        """Create a consumer of the container's destination, to be cached by an invoker."""
-        return await self._resources.create_consumer(session)
-
-    async def receive_and_execute(self, invoker: ReceivingInvoker) -> bool:
-        """Receive once, and handle the message if there is one; return whether there was.
-
-        Raises:
-            Exception: the connection may be lost; recover before the next attempt.
-        """
-        manager = self._properties.transaction_manager
-        if manager is not None:
-            return await self._in_transaction(manager, invoker)
-        return await self._receive_once(invoker, None)
-
-    async def _receive_once(
-        self, invoker: ReceivingInvoker, status: TransactionStatus | None
-    ) -> bool:
-        if invoker.consumer is None or invoker.session is None:
-            return await self._uncached(invoker, status)
-        connection = self._connection.get()
-        return await self._receive(
-            invoker, connection, invoker.session, invoker.consumer, status, expose=True
-        )
-
-    async def _in_transaction(self, manager: TransactionManager, invoker: ReceivingInvoker) -> bool:
-        properties = self._properties
-        received = in_block = False
-        synchronized = properties.synchronizes_sessions and invoker.session is None
-        token = current_worker.set(invoker.worker)  # calls the handler's synchronizations
-        try:
-            async with AsyncExitStack() as stack:
-                session: _SynchronizedSession | None = None
-                if synchronized:
-                    session = await stack.enter_async_context(self._synchronized(invoker))
-                async with manager.transaction(
-                    properties.transaction_name or properties.bean_name,
-                    properties.transaction_timeout,
-                ) as status:
-                    in_block = True
-                    received = await self._receive_once(invoker, status)
-                    in_block = False
-                if session is not None:
-                    session.committed = not status.rollback_only
-        except JMSException:
-            raise
-        except Exception as error:
-            if in_block:
-                raise
-            await self._execution.handle_exception(error)
-        finally:
-            current_worker.reset(token)
-        return received
-
-    @asynccontextmanager
-    async def _synchronized(self, invoker: ReceivingInvoker) -> AsyncIterator[_SynchronizedSession]:
-        """Bind a session that is committed or rolled back right after an external transaction."""
-        owned: Connection | None = None
-        session: Session | None = None
-        try:
-            invoker.waiting = True
-            owned, connection = await self._obtain_connection()
-            session = await self._resources.create_session(connection)
-            invoker.waiting = False
-            outcome = _SynchronizedSession()
-            resource = BoundResource(connection, session, transactional=True)
-            try:
-                with bind(self._properties.require_connection_factory(), resource):
-                    yield outcome
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await (session.commit() if outcome.committed else session.rollback())
-        finally:
-            invoker.waiting = False
-            await close_quietly(session, owned)
-
-    async def _uncached(self, invoker: ReceivingInvoker, status: TransactionStatus | None) -> bool:
-        """Receive; create the connection, session and consumer as far as they are not cached."""
-        owned: Connection | None = None
-        own_session: Session | None = None
-        consumer: MessageConsumer | None = None
-        invoker.waiting = True
-        try:
-            resource = bound(self._properties.require_connection_factory())
-            transactional = (
-                invoker.session is None and resource is not None and resource.transactional
-            )
-            if transactional and resource is not None:
-                connection, session = resource.connection, resource.session
-                await connection.start()
-            elif invoker.session is not None:
-                connection, session = self._connection.get(), invoker.session
-            else:
-                owned, connection = await self._obtain_connection()
-                session = own_session = await self._resources.create_session(connection)
-            consumer = await self._resources.create_consumer(session)
-            return await self._receive(
-                invoker, connection, session, consumer, status, expose=not transactional
-            )
-        finally:
-            invoker.waiting = False
-            await close_quietly(consumer, own_session, owned)
-
-    async def _obtain_connection(self) -> tuple[Connection | None, Connection]:
-        """Return the connection to close afterwards, or None, and the connection to use."""
-        if self._properties.shared_connection_enabled:
-            return None, self._connection.get()
-        connection = await self._properties.require_connection_factory().create_connection()
-        try:
-            self._properties.prepare_connection(connection)
-            await connection.start()
-        except BaseException:
-            await close_quietly(connection)
-            raise
-        return connection, connection
-
-    async def _receive(
-        self,
-        invoker: ReceivingInvoker,
-        connection: Connection,
-        session: Session,
-        consumer: MessageConsumer,
-        status: TransactionStatus | None,
-        *,
-        expose: bool,
-    ) -> bool:
-        invoker.waiting = True
-        message = await consumer.receive(self._properties.receive_timeout)
-        if message is None:
-            invoker.waiting = False
-            invoker.idle = True
-            await self._execution.commit(session, None)
-            return False
-        invoker.message_received()
-        execution = self._execution
-        if (
-            self._properties.batch_size is None
-            or not execution.is_accepting
-            or execution.reason_to_give_up(message, consumer) is not None
-        ):
-            delivery = Delivery(message, session, connection, consumer, invoker.worker)
-        else:
-            batch = await collect(
-                invoker, consumer, message, self._properties, execution.reason_to_give_up
-            )
-            delivery = BatchDelivery(batch, session, connection, consumer, invoker.worker)
-        invoker.delivery = delivery
-        try:
-            if invoker.interrupted:
-                with invoker.shield():
-                    await self._handle(delivery, status, expose=expose)
-            else:
-                await self._handle(delivery, status, expose=expose)
-        finally:
-            invoker.delivery = None
-        return True
-
-    async def _handle(
-        self, delivery: Delivery, status: TransactionStatus | None, *, expose: bool
-    ) -> None:
-        execution = self._batches if type(delivery) is BatchDelivery else self._execution
-        try:
-            await execution.execute(delivery, expose=expose)
-            if status is not None and status.rollback_only:
-                raise marked_as_rollback_only(delivery)
-        except Exception as error:
-            if status is not None:
-                status.set_rollback_only()
-            await self._execution.handle_exception(error, delivery)
-            if is_infrastructure_failure(error):
-                raise
-
-
-class _SynchronizedSession:
-    """A session that follows an external transaction, with the outcome of that transaction."""
-
-    committed = False
-
-
-_RECEIVES_PER_YIELD = 16
-"""Messages after which a task yields: a handler that never waits must not starve the loop."""
-
-
 class AsyncMessageListenerInvoker:
     """Receives and handles, one message at a time. Spring: AsyncMessageListenerInvoker."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        properties: DefaultContainerProperties,
-        life_cycle: LifeCycle,
-        pool: InvokerPool[AsyncMessageListenerInvoker],
-        cycle: ReceiveCycle,
-        recovery: Recovery,
-    ) -> None:
+    def __init__(self, pool: InvokerPool, name: str) -> None:
         self.name = name
         self.idle: bool = True
+        """Whether the last receive was empty, or no receive has ended yet."""
         self.idle_task_executions: int = 0
+        """The number of idle tasks in a row."""
         self.session: Session | None = None
+        """The cached session, or None."""
         self.consumer: MessageConsumer | None = None
-        self.worker: Worker = Worker(name, properties.bean_name)
+        """The cached consumer, or None."""
+        self.worker: Worker = Worker(name, pool.properties.bean_name)
         self.waiting: bool = False
+        """Whether it is in a wait that a stop may interrupt."""
         self.delivery: Delivery | None = None
-        self._properties = properties
-        self._life_cycle = life_cycle
+        """The message that is being handled."""
+        self.generation: int = 0
+        """The generation of the connection with which it last worked; see `Recovery`."""
+        self.has_failed: bool = False
+        """Whether it has failed since its last successful receive."""
+        self.setup_failures: BackOffExecution | None = None
+        """The waits between failures without a receive in between."""
         self._pool = pool
-        self._cycle = cycle
-        self._recovery = recovery
-        self._failures = FailureRecord(name)
+        self._properties = pool.properties
+        self._life_cycle = pool.life_cycle
+        self._resources = pool.resources
+        self._execution = pool.execution
+        self._recovery = pool.recovery
         self._task_was_idle = True
         self._task_was_killed = False
         self._scope = anyio.CancelScope()
@@ -583,12 +327,6 @@ class AsyncMessageListenerInvoker:
                 self.worker.close()
             await self._pool.leave()
 
-    def message_received(self) -> None:
-        """Count a message that has just been received; the wait is over. The pool may grow."""
-        self.waiting = False
-        self.idle = False
-        self._pool.message_received()
-
     def interrupt_wait(self) -> None:
         """Cancel a wait for a message, a connection or a retry, but not a message's handling."""
         if self.waiting:
@@ -599,7 +337,7 @@ class AsyncMessageListenerInvoker:
         if not abandon_threads and self.worker.busy:
             return
         if self.delivery is not None and not self._scope.cancel_called:
-            log_abandoned(logger, self._properties, self.delivery)
+            log_abandoned(self._properties, self.delivery)
         self._scope.cancel()
 
     async def clear_resources(self) -> None:
@@ -608,16 +346,11 @@ class AsyncMessageListenerInvoker:
         self.consumer = self.session = None
         await close_quietly(consumer, session)
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether a stop has cancelled the wait while a message arrived."""
-        return self._scope.cancel_called
-
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """Handle the message in a new scope, as the interruption has cancelled the task's scope.
+        """Run a block in a new scope, which the interruption of the task's scope does not reach.
 
-        A message that has been received is always handled.
+        A stop during the block cancels the new scope if the invoker waits.
         """
         outer = self._scope
         try:
@@ -627,11 +360,16 @@ class AsyncMessageListenerInvoker:
             self._scope = outer
 
     async def _run_task(self) -> bool:
+        """Run until a limit is reached or the container stops; return whether the task was idle."""
         messages = self._properties.message_limit
         idle_receives = self._properties.idle_receive_limit
         ongoing = messages is None and (not self._pool.has_surplus() or idle_receives is None)
         limits = _TaskLimits(None, None) if ongoing else _TaskLimits(messages, idle_receives)
-        while await (self._wait_for_start() if ongoing else self._may_continue(limits)):
+        while (
+            await self._wait_for_start()
+            if ongoing
+            else self._life_cycle.running and not limits.reached
+        ):
             with anyio.CancelScope() as self._scope:
                 await self._loop(limits, ongoing=ongoing)
             if ongoing and self._pool.exceeds_maximum():
@@ -639,18 +377,22 @@ class AsyncMessageListenerInvoker:
         return limits.idle
 
     async def _loop(self, limits: _TaskLimits, *, ongoing: bool) -> None:
-        life_cycle, failures = self._life_cycle, self._failures
-        exceeds_maximum = self._pool.exceeds_maximum
-        receive = self._cycle.receive_and_execute
+        life_cycle, exceeds_maximum = self._life_cycle, self._pool.exceeds_maximum
         receives = 0
         while life_cycle.running and not limits.reached:
             if ongoing and exceeds_maximum():
                 return
             if self.consumer is None:
                 await self._prepare_resources()
-            limits.count(received=await receive(self))
-            if failures.failed:
-                failures.reset()
+            manager = self._properties.transaction_manager
+            if manager is None:
+                received = await self._receive_once(None)
+            else:
+                received = await self._receive_in_transaction(manager)
+            limits.count(received=received)
+            if self.has_failed:
+                self.has_failed = False
+                self.setup_failures = None
             receives += 1
             if receives % _RECEIVES_PER_YIELD == 0:
                 await checkpoint()
@@ -665,22 +407,19 @@ class AsyncMessageListenerInvoker:
                 self._pool.enter()
         return self._life_cycle.active
 
-    async def _may_continue(self, limits: _TaskLimits) -> bool:
-        return self._life_cycle.running and not limits.reached
-
     async def _prepare_resources(self) -> None:
         """Wait for a recovery in progress, then create the resources to cache."""
         level = self._properties.cache_level
         if level < CacheLevel.SESSION:
-            await self._recovery.join(self._failures)
+            await self._recovery.join(self)
             return
         self.waiting = True
         try:
-            await self._recovery.join(self._failures)
+            await self._recovery.join(self)
             if self.session is None:
-                self.session = await self._cycle.create_session()
+                self.session = await self._resources.create_session(self._resources.connection)
             if level >= CacheLevel.CONSUMER:
-                self.consumer = await self._cycle.create_consumer(self.session)
+                self.consumer = await self._resources.create_consumer(self.session)
         finally:
             self.waiting = False
 
@@ -689,10 +428,163 @@ class AsyncMessageListenerInvoker:
         with anyio.CancelScope() as self._scope:
             self.waiting = True
             try:
-                if not await self._recovery.recover(self._failures, error):
+                if not await self._recovery.recover(self, error):
                     self._pool.remove(self)
             finally:
                 self.waiting = False
+
+    async def _receive_in_transaction(self, manager: TransactionManager) -> bool:
+        """Receive once in a transaction of `manager`; return whether there was a message."""
+        properties = self._properties
+        received = in_block = False
+        token = current_worker.set(self.worker)  # calls the handler's synchronizations
+        try:
+            async with AsyncExitStack() as stack:
+                own: _SynchronizedSession | None = None
+                if properties.synchronizes_sessions and self.session is None:
+                    own = await stack.enter_async_context(self._synchronized_session())
+                async with manager.transaction(
+                    properties.transaction_name or properties.bean_name,
+                    properties.transaction_timeout,
+                ) as status:
+                    in_block = True
+                    received = await self._receive_once(status)
+                    in_block = False
+                if own is not None:
+                    own.is_committed = not status.rollback_only
+        except JMSException:
+            raise
+        except Exception as error:
+            if in_block:
+                raise
+            await self._execution.handle_exception(error)
+        finally:
+            current_worker.reset(token)
+        return received
+
+    @asynccontextmanager
+    async def _synchronized_session(self) -> AsyncIterator[_SynchronizedSession]:
+        """Bind a session that is committed or rolled back right after an external transaction."""
+        separate: Connection | None = None
+        session: Session | None = None
+        try:
+            self.waiting = True
+            separate, connection = await self._open_connection()
+            session = await self._resources.create_session(connection)
+            self.waiting = False
+            own = _SynchronizedSession()
+            resource = BoundResource(connection, session, transactional=True)
+            try:
+                with bind(self._properties.require_connection_factory(), resource):
+                    yield own
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await (session.commit() if own.is_committed else session.rollback())
+        finally:
+            self.waiting = False
+            await close_quietly(session, separate)
+
+    async def _open_connection(self) -> tuple[Connection | None, Connection]:
+        """Return the connection to close afterwards, or None, and the connection to use."""
+        if self._properties.shared_connection_enabled:
+            return None, self._resources.connection
+        connection = await self._resources.open_separate()
+        return connection, connection
+
+    async def _receive_once(self, status: TransactionStatus | None) -> bool:
+        """Receive, and handle the message if there is one; return whether there was.
+
+        The connection, session and consumer are opened for this receive as far as they are not
+        cached. (spring-jms 1.2.3)
+
+        Raises:
+            Exception: the connection may be lost; recover before the next attempt.
+        """
+        if self.consumer is not None and self.session is not None:
+            return await self._receive(
+                self._resources.connection, self.session, self.consumer, status, expose=True
+            )
+        separate: Connection | None = None
+        own_session: Session | None = None
+        consumer: MessageConsumer | None = None
+        self.waiting = True
+        try:
+            resource = bound(self._properties.require_connection_factory())
+            is_bound = self.session is None and resource is not None and resource.transactional
+            if self.session is not None:
+                connection, session = self._resources.connection, self.session
+            elif resource is not None and resource.transactional:
+                connection, session = resource.connection, resource.session
+                await connection.start()
+            else:
+                separate, connection = await self._open_connection()
+                session = own_session = await self._resources.create_session(connection)
+            consumer = await self._resources.create_consumer(session)
+            return await self._receive(connection, session, consumer, status, expose=not is_bound)
+        finally:
+            self.waiting = False
+            await close_quietly(consumer, own_session, separate)
+
+    async def _receive(
+        self,
+        connection: Connection,
+        session: Session,
+        consumer: MessageConsumer,
+        status: TransactionStatus | None,
+        *,
+        expose: bool,
+    ) -> bool:
+        properties, execution = self._properties, self._execution
+        self.waiting = True
+        message = await consumer.receive(properties.receive_timeout)
+        self.waiting = False
+        if message is None:
+            self.idle = True
+            await execution.commit(session, None)
+            return False
+        self.idle = False
+        self._pool.message_received()
+        batch = None
+        if (
+            properties.batch_size is not None
+            and execution.is_accepting
+            and execution.retries.reason_to_give_up(message, consumer) is None
+        ):
+            from pyjms.listener.batches import collect  # noqa: PLC0415 - few have batches
+
+            batch = await collect(self, consumer, message, properties, execution.retries)
+            message = batch.received[-1]
+        delivery = Delivery(message, session, connection, consumer, self.worker, batch)
+        self.delivery = delivery
+        try:
+            if self._scope.cancel_called:  # while the message arrived
+                with self.shield():
+                    await self._handle(delivery, status, expose=expose)
+            else:
+                await self._handle(delivery, status, expose=expose)
+        finally:
+            self.delivery = None
+        return True
+
+    async def _handle(
+        self, delivery: Delivery, status: TransactionStatus | None, *, expose: bool
+    ) -> None:
+        try:
+            await self._execution.execute(delivery, expose=expose)
+            if status is not None and status.rollback_only:
+                raise marked_as_rollback_only(delivery)
+        except Exception as error:
+            if status is not None:
+                status.set_rollback_only()
+            await self._execution.handle_exception(error, delivery)
+            if is_infrastructure_failure(error):
+                raise
+
+
+class _SynchronizedSession:
+    """The outcome of the external transaction that a session follows."""
+
+    is_committed = False
 
 
 class _TaskLimits:

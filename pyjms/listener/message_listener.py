@@ -3,17 +3,16 @@
 A listener takes `(message)` or `(message, session)`, is `def` or `async def`, or is an object
 with such a method `on_message`. The form is determined once, when the listener is set.
 
-MessageListenerAdapter: a method of any object as a message listener. (spring-jms 6.3)
-
-It adapts objects that do not depend on JMS and have no `@jms_listener`: the method gets the
-converted body, and its result is the reply.
+`MessageListenerAdapter` makes a listener of a method of any object: one that does not depend on JMS
+and has no `@jms_listener`. The method gets the converted body, and its result is the reply.
+(spring-jms 6.3)
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyjms.errors import JMSException, ListenerExecutionFailedException
 from pyjms.jms.api import Session
@@ -23,7 +22,11 @@ from pyjms.listener.reply import ReplySender
 from pyjms.runtime.logging import get_logger
 from pyjms.support.converter import MessageConverter, SimpleMessageConverter
 from pyjms.support.qos import QosSettings
+from pyjms.template.interceptors import is_coroutine_function
 from pyjms.template.workers import Worker, call_in_worker, current_worker
+
+if TYPE_CHECKING:
+    from pyjms.listener.batches import Batch
 
 __all__ = ["ListenerCall", "MessageListenerAdapter", "OnMessage", "listener_name"]
 
@@ -54,10 +57,12 @@ class ListenerCall:
                 f"or to have on_message: {type(listener).__name__} is neither"
             )
         self.listener: Callable[..., Any] = function
-        self.is_async: bool = _is_coroutine_function(function)
+        self.is_async: bool = is_coroutine_function(function)
         self.wants_session: bool = _wants_session(function)
 
-    async def __call__(self, message: Message, session: Session, worker: Worker) -> None:
+    async def __call__(
+        self, message: Message | Batch[Message], session: Session | None, worker: Worker
+    ) -> None:
         """Call the listener: on the loop if it is a coroutine function, otherwise in `worker`."""
         args = (message, session) if self.wants_session else (message,)
         if self.is_async:
@@ -79,12 +84,6 @@ def listener_name(listener: Callable[..., Any] | OnMessage) -> str:
         return own
     named = listener if hasattr(listener, "__qualname__") else type(listener)
     return f"{named.__module__}.{getattr(named, '__qualname__', '')}"
-
-
-def _is_coroutine_function(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
-    )
 
 
 def _wants_session(function: Callable[..., Any]) -> bool:

@@ -51,6 +51,7 @@ __all__ = [
     "UnreadableMessages",
     "batches_can_be_acknowledged",
     "check_batches",
+    "check_range",
     "invalid_concurrency",
     "one_or_more",
     "parse_concurrency",
@@ -270,6 +271,16 @@ class ContainerProperties:
         return target.physical_name if isinstance(target, Destination) else str(target)
 
     @property
+    def log_name(self) -> str:
+        """The listener as log lines show it: its id, or else its destination."""
+        return self.bean_name or self.destination_description
+
+    @property
+    def log_extra(self) -> dict[str, object]:
+        """The attributes of log records about this listener."""
+        return {"listener_id": self.bean_name, "destination": self.destination_description}
+
+    @property
     def reply_pub_sub_domain(self) -> bool:
         """Whether a default reply destination name is a topic; follows `pub_sub_domain`."""
         own = self._reply_pub_sub_domain
@@ -365,6 +376,9 @@ class ContainerProperties:
             raise ValueError("Property 'connection_factory' is required")
         return self.connection_factory
 
+    def prepare_connection(self, connection: Connection) -> None:
+        """Prepare a connection that has just been opened for this container."""
+
     def invoke_exception_listener(self, error: BaseException) -> None:
         """Call the exception listener, if there is one and `error` is a JMSException."""
         if self.exception_listener is not None and isinstance(error, JMSException):
@@ -411,6 +425,23 @@ def parse_concurrency(text: str) -> tuple[int | None, int]:
         raise invalid_concurrency(text)
     lower, upper = match.groups()
     return (None if lower is None else int(lower)), int(upper)
+
+
+def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
+    """Return the largest number of consumers, `lower` if `upper` is None.
+
+    Raises:
+        ValueError: no container can have so many consumers.
+    """
+    most = lower if upper is None else upper
+    if not 1 <= lower <= most:
+        raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
+    if durable and most > 1:
+        raise ValueError(
+            f"A durable subscription has one consumer, not {most}; the queue of a "
+            "virtual topic (Consumer.NAME.VirtualTopic.X) can have any number"
+        )
+    return most
 
 
 def invalid_concurrency(text: str) -> ValueError:
@@ -649,7 +680,7 @@ class DefaultContainerProperties(ContainerProperties):
     def prepare_connection(self, connection: Connection) -> None:
         """Prepare a connection that has just been opened for this container."""
         if self.outages is not None:
-            leave_losses_to_recovery(connection, self.bean_name or self.destination_description)
+            leave_losses_to_recovery(connection, self.log_name)
 
     @property
     def synchronizes_sessions(self) -> bool:

@@ -21,7 +21,7 @@ at once to try again. So one outage causes one series of attempts, however many 
 An attempt tests more than the connection: it opens a session and a consumer on the destination, and
 closes them. If the broker accepts connections but not this consumer, the attempt has failed.
 
-The invoker's own back-off (`FailureRecord.setup_failures`) is for the case that a refresh succeeds
+The invoker's own back-off (its `setup_failures`) is for the case that a refresh succeeds
 and the same consumer still fails: without a wait it would retry in a busy loop. Any successful
 receive resets it.
 
@@ -29,17 +29,15 @@ A container that has just been started is a special case: an error that no retry
 selector, an unsupported option) is reported to the caller that waits for the start, and the
 container stops instead of retrying for ever. Later the same errors are retried, as in Spring.
 
-The back-off determines the waits and the number of attempts; tenacity runs the attempts. The log
-lines are Spring's. Containers that share an `Outages` log the failures of an unreachable broker at
-DEBUG, and the `Outages` logs one warning for the broker. In that case a failed commit is logged
-only in the line of its message.
+The back-off determines the waits and the number of attempts. The log lines are Spring's. Containers
+that share an `Outages` log the failures of an unreachable broker at DEBUG, and the `Outages` logs
+one warning for the broker. In that case a failed commit is logged only in the line of its message.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -47,68 +45,58 @@ import anyio
 from pyjms.enums import CacheLevel
 from pyjms.errors import ConnectionFailedException, TransactionRolledBackException
 from pyjms.jms.api import Connection, MessageConsumer, Session
-from pyjms.listener.failures import describe, is_misconfiguration, prevents_startup
+from pyjms.listener.failures import (
+    SharedConnectionNotInitializedError,
+    describe,
+    is_misconfiguration,
+    prevents_startup,
+)
 from pyjms.listener.life_cycle import LifeCycle, StartOutcome
 from pyjms.listener.outages import Outage, is_connection_failure
 from pyjms.listener.properties import DefaultContainerProperties
-from pyjms.listener.resources import (
-    ContainerConnection,
-    ResourceFactory,
-    SharedConnectionNotInitializedError,
-)
+from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.backoff import BackOffExecution, stop_after_back_off, wait_back_off
+from pyjms.runtime.backoff import BackOffExecution
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly
 
 if TYPE_CHECKING:
-    from tenacity import RetryCallState
+    from pyjms.listener.invoker import AsyncMessageListenerInvoker
 
-__all__ = ["FailureRecord", "Recovery"]
+__all__ = ["Recovery"]
 
 logger: Final = get_logger(__name__)
 
 
-class FailureRecord:
-    """The failures of one invoker since its last successful receive."""
-
-    __slots__ = ("failed", "generation", "invoker_name", "setup_failures")
-
-    def __init__(self, invoker_name: str) -> None:
-        self.invoker_name: str = invoker_name
-        self.generation: int = 0
-        self.failed: bool = False
-        self.setup_failures: BackOffExecution | None = None
-
-    def reset(self) -> None:
-        """Forget the failures: the invoker has received again."""
-        self.failed = False
-        self.setup_failures = None
-
-
-@dataclass(eq=False, repr=False)
 class Recovery:
     """Reconnects for one container."""
 
-    _properties: DefaultContainerProperties
-    _life_cycle: LifeCycle
-    _connection: ContainerConnection
-    _resources: ResourceFactory
-    _start_outcome: StartOutcome
-    _stop_container: Callable[[], Awaitable[None]]
-    _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
-    _generation: int = field(default=0, init=False)
-    in_progress: bool = field(default=False, init=False)
-    _was_late: bool = field(default=False, init=False)
+    def __init__(
+        self,
+        properties: DefaultContainerProperties,
+        life_cycle: LifeCycle,
+        resources: ContainerResources,
+        start_outcome: StartOutcome,
+        stop_container: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._properties = properties
+        self._life_cycle = life_cycle
+        self._start_outcome = start_outcome
+        self._stop_container = stop_container
+        self._resources = resources
+        self.in_progress: bool = False
+        self._lock = anyio.Lock()
+        self._generation = 0
+        self._was_late = False
 
-    async def join(self, failures: FailureRecord) -> None:
+    async def join(self, invoker: AsyncMessageListenerInvoker) -> None:
         """Wait for a recovery in progress, and record the current generation."""
         if self._lock.locked():
             async with self._lock:
                 pass
-        failures.generation = self._generation
+        invoker.generation = self._generation
 
-    async def recover(self, failures: FailureRecord, error: Exception) -> bool:
+    async def recover(self, invoker: AsyncMessageListenerInvoker, error: Exception) -> bool:
         """Restore the connection after an invoker failed, unless another invoker has restored it.
 
         Returns when there is a connection, or when the container has stopped: at once if it has
@@ -121,11 +109,11 @@ class Recovery:
                 await self._give_up(error)
                 return True
             self.report_start(error)
-        if failures.failed and not await self._wait_after_recurring_failure(failures):
+        if invoker.has_failed and not await self._wait_after_recurring_failure(invoker):
             return False
-        failures.failed = True
+        invoker.has_failed = True
         async with self._lock:
-            if failures.generation != self._generation:
+            if invoker.generation != self._generation:
                 self._properties.invoke_exception_listener(error)
                 logger.debug(
                     "Setup of JMS message listener invoker failed - "
@@ -152,45 +140,45 @@ class Recovery:
         with anyio.CancelScope(shield=True):  # the stop would cancel this wait itself
             await self._stop_container()
 
-    async def _wait_after_recurring_failure(self, failures: FailureRecord) -> bool:
+    async def _wait_after_recurring_failure(self, invoker: AsyncMessageListenerInvoker) -> bool:
         """Wait one step of the invoker's own back-off; False when that is exhausted."""
-        if failures.setup_failures is None:
-            failures.setup_failures = self._properties.back_off.start()
+        if invoker.setup_failures is None:
+            invoker.setup_failures = self._properties.back_off.start()
         logger.warning(
             "Recurring setup failure in %s - retrying using %s",
-            failures.invoker_name,
-            str(failures.setup_failures),  # as text, because the counter changes later
+            invoker.name,
+            str(invoker.setup_failures),  # as text, because the counter changes later
         )
-        seconds = failures.setup_failures.next_back_off()
+        seconds = invoker.setup_failures.next_back_off()
         if seconds is None:
             return False
         await _clock.sleep(seconds)
         return True
 
     async def _refresh_until_successful(self) -> None:
-        from tenacity import AsyncRetrying  # noqa: PLC0415 - most containers never lose their broker
-
         properties = self._properties
         execution = properties.back_off.start()
-        wait = wait_back_off(execution)
-        exhausted = stop_after_back_off(wait)
-        retrying = AsyncRetrying(
-            sleep=_clock.sleep,
-            wait=wait,
-            stop=lambda state: exhausted(state) or not self._life_cycle.running,
-            after=lambda state: self._report_attempt(state, execution),
-            retry_error_callback=lambda _state: None,
-        )
         self._resources.forget_destination()
-        await retrying(self._refresh)
-        if wait.exhausted:
-            logger.error(
-                "Stopping container for destination '%s': "
-                "back-off policy does not allow for further attempts.",
-                properties.destination_description,
-            )
-            with anyio.CancelScope(shield=True):  # the stop would cancel this wait itself
-                await self._stop_container()
+        while True:
+            try:
+                await self._refresh()
+            except Exception as error:
+                self._report_attempt(error, execution)
+            else:
+                return
+            seconds = execution.next_back_off()
+            if seconds is None:
+                break
+            if not self._life_cycle.running:
+                return
+            await _clock.sleep(seconds)
+        logger.error(
+            "Stopping container for destination '%s': "
+            "back-off policy does not allow for further attempts.",
+            properties.destination_description,
+        )
+        with anyio.CancelScope(shield=True):  # the stop would cancel this wait itself
+            await self._stop_container()
 
     async def _refresh(self) -> None:
         """Make one attempt: connect, then create a session and a consumer as a test."""
@@ -202,7 +190,7 @@ class Recovery:
         consumer: MessageConsumer | None = None
         try:
             if properties.cache_level >= CacheLevel.CONNECTION:
-                connection = await self._connection.refresh()
+                connection = await self._resources.refresh()
             else:
                 factory = properties.require_connection_factory()
                 connection = owned = await factory.create_connection()
@@ -212,7 +200,7 @@ class Recovery:
             await close_quietly(consumer, session, owned)
         logger.debug("Successfully refreshed JMS Connection")
         if (outage := self._outage()) is not None:
-            outage.restored(self._name)
+            outage.restored(self._properties.log_name)
 
     async def establish(self) -> None:
         """Open the connection; an application waits for a broker only until its timeout.
@@ -228,7 +216,7 @@ class Recovery:
         if seconds is not None and outage is not None and outage.timed_out:
             seconds = 0.0
         with _clock.timeout(seconds) as waiting:
-            await self._connection.establish()
+            await self._resources.establish()
         if waiting.cancelled_caught:
             raise self.not_in_time()
 
@@ -248,7 +236,7 @@ class Recovery:
         if self._was_late:
             self._was_late = False
             if (outage := self._outage()) is not None:
-                outage.restored(self._name)
+                outage.restored(self._properties.log_name)
 
     def report_start(self, error: Exception) -> None:
         """Report that a container starts without its broker, if `error` means that."""
@@ -262,10 +250,6 @@ class Recovery:
             return None
         return properties.outages.of(properties.require_connection_factory())
 
-    @property
-    def _name(self) -> str:
-        return self._properties.bean_name or self._properties.destination_description
-
     def _report(self, error: Exception) -> None:
         self._properties.invoke_exception_listener(error)
         if isinstance(error, SharedConnectionNotInitializedError):
@@ -274,7 +258,7 @@ class Recovery:
         outage = self._outage()
         is_shared = outage is not None and is_connection_failure(error)
         if outage is not None and is_shared:
-            outage.lost(self._name, error)
+            outage.lost(self._properties.log_name, error)
         is_known = is_shared or (outage is not None and self._is_logged_with_its_delivery(error))
         logger.log(
             logging.DEBUG if is_known else logging.WARNING,
@@ -290,10 +274,7 @@ class Recovery:
         is_of_commit = isinstance(error, TransactionRolledBackException)
         return is_of_commit and self._properties.transaction_manager is None
 
-    def _report_attempt(self, state: RetryCallState, execution: BackOffExecution) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if error is None:
-            return
+    def _report_attempt(self, error: Exception, execution: BackOffExecution) -> None:
         self._properties.invoke_exception_listener(error)
         outage = self._outage()
         is_shared = outage is not None and is_connection_failure(error)

@@ -1,13 +1,17 @@
-"""The connection, sessions and consumers of a container. (spring-jms 1.2.4, 1.10)"""
+"""The connection, sessions and consumers of a container. (spring-jms 1.2.4, 1.10)
+
+Prefetch and redelivery are left to the provider by JMS: a container sets them as an option of the
+destination's name, and as an attribute of the client's consumer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, Protocol, cast
+from typing import Any, Final
 
-from pyjms.client.options import MAX_PREFETCH_SIZE, PrefetchPolicy, RedeliveryPolicy
+from pyjms.client.options import MAX_PREFETCH_SIZE, PrefetchPolicy
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
@@ -15,131 +19,38 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.destination import Destination, Topic
+from pyjms.listener.failures import SharedConnectionNotInitializedError
 from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly
 
-__all__ = ["ContainerConnection", "ResourceFactory", "SharedConnectionNotInitializedError"]
+__all__ = ["ContainerResources"]
 
-# --- Options of a listener's consumers that JMS leaves to the provider: prefetch and redelivery.
+logger: Final = get_logger(__name__)
 
 _PREFETCH_OPTION: Final = "consumer.prefetchSize"
 
+# With a large prefetch, the consumers that exist first would get all the messages of a queue; with
+# a prefetch of one, each message would cost a round trip. So they share a number of messages.
 _FAIR_TOTAL: Final = 100
 _FAIR_MINIMUM: Final = 5
 _BATCHES_AHEAD: Final = 2
 
 
-def fair_prefetch(consumers: int) -> int:
-    """Return the prefetch of each of up to `consumers` consumers of a queue.
+class ContainerResources:
+    """Opens and closes the shared connection of a container, and creates sessions and consumers.
 
-    With a large prefetch, the consumers that exist first would get all the messages; with a
-    prefetch of one, each message would cost a round trip.
-    """
-    return max(_FAIR_MINIMUM, _FAIR_TOTAL // consumers)
-
-
-def with_prefetch(destination: Destination, properties: ContainerProperties) -> Destination:
-    """Return `destination` with the container's prefetch, unless its name sets one itself."""
-    size = _prefetch(destination, properties)
-    if size is None or destination.is_temporary or _PREFETCH_OPTION in destination.options:
-        return destination
-    changed = type(destination)(destination.physical_name)
-    changed.options = {**destination.options, _PREFETCH_OPTION: str(size)}
-    return changed
-
-
-def _prefetch(destination: Destination, properties: ContainerProperties) -> int | None:
-    if isinstance(properties.prefetch, int):
-        return properties.prefetch
-    size = None
-    most = properties.growth_limit
-    if properties.prefetch == "auto" and most is not None and destination.is_queue:
-        policy = _connections_policy(properties)
-        if policy is None or not policy.is_chosen("queue_prefetch"):
-            size = fair_prefetch(most)
-    if properties.batch_size is None:
-        return size
-    # the next batch arrives while this one is handled
-    least = min(_BATCHES_AHEAD * properties.batch_size, MAX_PREFETCH_SIZE)
-    usual = _connections_prefetch(destination, properties) if size is None else size
-    return least if usual < least else size
-
-
-def _connections_prefetch(destination: Destination, properties: ContainerProperties) -> int:
-    """Return the prefetch of the connection's policy; 0 if it is not known."""
-    policy = _connections_policy(properties)
-    if policy is None:
-        return 0
-    if destination.is_queue:
-        return policy.queue_prefetch
-    durable = properties.subscription_durable
-    return policy.durable_topic_prefetch if durable else policy.topic_prefetch
-
-
-def _connections_policy(properties: ContainerProperties) -> PrefetchPolicy | None:
-    factory = properties.require_connection_factory()
-    native = getattr(factory, "target_connection_factory", factory)
-    policy = getattr(native, "prefetch_policy", None)
-    return policy if isinstance(policy, PrefetchPolicy) else None
-
-
-class _Redelivering(Protocol):
-    redelivery_policy: RedeliveryPolicy
-
-
-def set_redelivery_policy(consumer: MessageConsumer, properties: ContainerProperties) -> None:
-    """Set the container's policy on a consumer of the client.
-
-    Raises:
-        UnsupportedOperationException: the consumer has none.
-    """
-    if not hasattr(consumer, "redelivery_policy"):
-        raise UnsupportedOperationException(
-            f"A {type(consumer).__name__} has no redelivery policy",
-            hint="use the client's ConnectionFactory without a cache for this listener, or set "
-            "the policy on that factory",
-        )
-    target = cast(_Redelivering, consumer)
-    policy = properties.redelivery_policy or target.redelivery_policy
-    if properties.retry is not None:
-        policy = properties.retry.apply(policy)
-        if properties.dead_letter is not None and policy.maximum_redeliveries >= 0:
-            # one more: on the last redelivery the message is sent there
-            policy = replace(policy, maximum_redeliveries=policy.maximum_redeliveries + 1)
-    target.redelivery_policy = policy
-
-
-logger: Final = get_logger(__name__)
-
-
-class SharedConnectionNotInitializedError(Exception):
-    """There is no shared connection yet: recovery opens one. Never leaves the container."""
-
-
-@contextmanager
-def _unless_closed(call: str) -> Iterator[None]:
-    """Ignore that a connection is closed, and so can be neither started nor stopped."""
-    try:
-        yield
-    except IllegalStateException as error:
-        logger.debug("Ignoring connection %s: already closed: %s", call, error)
-
-
-class ContainerConnection:
-    """The one connection that the consumers of a container share.
-
-    Opens, starts, stops, replaces and closes it. Spring: AbstractJmsListeningContainer.
+    Spring: AbstractJmsListeningContainer.
     """
 
     def __init__(
         self,
         properties: ContainerProperties,
-        prepare: Callable[[Connection], None] | None = None,
+        on_consumer_created: Callable[[], object] | None = None,
     ) -> None:
-        """Keep `prepare`, which is called with each connection that has just been opened."""
+        """Keep `on_consumer_created`, which is called after each consumer is created."""
         self._properties = properties
-        self._prepare = prepare
+        self._on_consumer_created = on_consumer_created
         self._connection: Connection | None = None
         self._started = False
         self.is_interrupted: bool = False
@@ -153,8 +64,9 @@ class ContainerConnection:
         """Record that the transport has reconnected."""
         self.is_interrupted = False
 
-    def get(self) -> Connection:
-        """Return the connection.
+    @property
+    def connection(self) -> Connection:
+        """The shared connection.
 
         Raises:
             SharedConnectionNotInitializedError: there is none.
@@ -164,7 +76,7 @@ class ContainerConnection:
         return self._connection
 
     async def establish(self) -> Connection:
-        """Return the connection, and open it if there is none.
+        """Return the shared connection, and open it if there is none.
 
         Raises:
             JMSException: it cannot be opened, or its client id is refused.
@@ -174,21 +86,19 @@ class ContainerConnection:
         return self._connection
 
     async def refresh(self) -> Connection:
-        """Replace the connection by a new one, which is started if the old one was.
+        """Replace the shared connection by a new one, which is started if the old one was.
 
         Raises:
             JMSException: it cannot be opened; then there is no connection.
         """
-        old, self._connection = self._connection, None
-        await close_quietly(old)
-        connection = await self._open()
-        self._connection = connection
+        await self.release()
+        connection = self._connection = await self._open()
         if self._started:
             await connection.start()
         return connection
 
     async def start(self) -> None:
-        """Start the delivery of messages, on this connection and its replacements."""
+        """Start the delivery of messages, on the shared connection and its replacements."""
         self._started = True
         if self._connection is not None:
             with _unless_closed("start"):
@@ -202,9 +112,20 @@ class ContainerConnection:
                 await self._connection.stop()
 
     async def release(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the shared connection, if there is one."""
         connection, self._connection = self._connection, None
         await close_quietly(connection)
+
+    async def open_separate(self) -> Connection:
+        """Return a started connection that the caller closes."""
+        connection = await self._properties.require_connection_factory().create_connection()
+        try:
+            self._properties.prepare_connection(connection)
+            await connection.start()
+        except BaseException:
+            await close_quietly(connection)
+            raise
+        return connection
 
     async def _open(self) -> Connection:
         properties = self._properties
@@ -216,25 +137,11 @@ class ContainerConnection:
         try:
             if properties.client_id is not None:
                 await connection.set_client_id(properties.client_id)
-            if self._prepare is not None:
-                self._prepare(connection)
+            properties.prepare_connection(connection)
         except BaseException:
             await close_quietly(connection)
             raise
         return connection
-
-
-class ResourceFactory:
-    """Creates sessions and consumers according to the container's properties."""
-
-    def __init__(
-        self,
-        properties: ContainerProperties,
-        on_consumer_created: Callable[[], object] | None = None,
-    ) -> None:
-        """Keep `on_consumer_created`, which is called after each consumer is created."""
-        self._properties = properties
-        self._on_consumer_created = on_consumer_created
 
     async def create_session(self, connection: Connection) -> Session:
         """Create a session, transacted or in the container's acknowledge mode."""
@@ -250,7 +157,7 @@ class ResourceFactory:
             JMSException: the broker refuses it, or there is no such destination.
         """
         properties = self._properties
-        destination = with_prefetch(self._resolve_destination(session), properties)
+        destination = _with_prefetch(self._resolve_destination(session), properties)
         selector = properties.message_selector
         no_local = properties.pub_sub_no_local
         if not isinstance(destination, Topic):
@@ -262,7 +169,7 @@ class ResourceFactory:
         else:
             consumer = await session.create_consumer(destination, selector, no_local=no_local)
         if properties.redelivery_policy is not None or properties.retry is not None:
-            set_redelivery_policy(consumer, properties)
+            _set_redelivery_policy(consumer, properties)
         if self._on_consumer_created is not None:
             self._on_consumer_created()
         return consumer
@@ -286,3 +193,72 @@ class ResourceFactory:
         return properties.destination_resolver.resolve_destination_name(
             session, properties.destination_name, properties.pub_sub_domain
         )
+
+
+@contextmanager
+def _unless_closed(call: str) -> Iterator[None]:
+    """Ignore that a connection is closed, and so can be neither started nor stopped."""
+    try:
+        yield
+    except IllegalStateException as error:
+        logger.debug("Ignoring connection %s: already closed: %s", call, error)
+
+
+def _with_prefetch(destination: Destination, properties: ContainerProperties) -> Destination:
+    """Return `destination` with the container's prefetch, unless its name sets one itself."""
+    size = _prefetch(destination, properties)
+    if size is None or destination.is_temporary or _PREFETCH_OPTION in destination.options:
+        return destination
+    changed = type(destination)(destination.physical_name)
+    changed.options = {**destination.options, _PREFETCH_OPTION: str(size)}
+    return changed
+
+
+def _prefetch(destination: Destination, properties: ContainerProperties) -> int | None:
+    if isinstance(properties.prefetch, int):
+        return properties.prefetch
+    factory = properties.require_connection_factory()
+    policy = getattr(
+        getattr(factory, "target_connection_factory", factory), "prefetch_policy", None
+    )
+    if not isinstance(policy, PrefetchPolicy):
+        policy = None
+    size, most = None, properties.growth_limit
+    is_chosen = policy is not None and policy.is_chosen("queue_prefetch")
+    if properties.prefetch == "auto" and most is not None and destination.is_queue:
+        size = None if is_chosen else max(_FAIR_MINIMUM, _FAIR_TOTAL // most)
+    if properties.batch_size is None:
+        return size
+    # the next batch arrives while this one is handled
+    least = min(_BATCHES_AHEAD * properties.batch_size, MAX_PREFETCH_SIZE)
+    if size is not None:
+        usual = size
+    elif policy is None:
+        usual = 0
+    elif destination.is_queue:
+        usual = policy.queue_prefetch
+    else:
+        durable = properties.subscription_durable
+        usual = policy.durable_topic_prefetch if durable else policy.topic_prefetch
+    return least if usual < least else size
+
+
+def _set_redelivery_policy(consumer: Any, properties: ContainerProperties) -> None:
+    """Set the container's policy on a consumer of the client.
+
+    Raises:
+        UnsupportedOperationException: the consumer has none.
+    """
+    if not hasattr(consumer, "redelivery_policy"):
+        raise UnsupportedOperationException(
+            f"A {type(consumer).__name__} has no redelivery policy",
+            hint="use the client's ConnectionFactory without a cache for this listener, or set "
+            "the policy on that factory",
+        )
+    policy = properties.redelivery_policy or consumer.redelivery_policy
+    if properties.retry is not None:
+        policy = properties.retry.apply(policy)
+        if properties.dead_letter is not None and policy.maximum_redeliveries >= 0:
+            # one more: on the last redelivery the message is sent there
+            policy = replace(policy, maximum_redeliveries=policy.maximum_redeliveries + 1)
+    consumer.redelivery_policy = policy

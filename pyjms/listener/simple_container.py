@@ -15,11 +15,9 @@ from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
 from pyjms.listener.container import PATIENCE, THREAD_JOIN, AbstractMessageListenerContainer
-from pyjms.listener.delivery import Delivery, ListenerExecution, Retries, log_abandoned
-from pyjms.listener.invoker import check_range
+from pyjms.listener.delivery import Delivery, log_abandoned
 from pyjms.listener.life_cycle import ContainerEvent
-from pyjms.listener.properties import ContainerOptions, one_or_more, parse_concurrency
-from pyjms.listener.resources import ContainerConnection, ResourceFactory
+from pyjms.listener.properties import ContainerOptions, check_range, one_or_more, parse_concurrency
 from pyjms.listener.task_executor import AsyncTaskExecutor
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
@@ -64,9 +62,6 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     ) -> None:
         """Set the properties, as DefaultMessageListenerContainer does."""
         super().__init__(connection_factory)
-        self._resources = ResourceFactory(self)
-        self._connection = ContainerConnection(self, self._watch)
-        self._execution = ListenerExecution(self, self._life_cycle, self._resources, Retries(self))
         self._concurrent_consumers = 1
         self._consumers: list[tuple[MessageConsumer, Session, Worker]] = []
         self._busy = 0
@@ -108,7 +103,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     @property
     def has_consumer(self) -> bool:
         """Whether a consumer can receive."""
-        return bool(self._consumers) and not self._connection.is_interrupted
+        return bool(self._consumers) and not self._resources.is_interrupted
 
     @property
     def is_registered_with_destination(self) -> bool:
@@ -165,7 +160,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             await self._create_consumers()
             self._stop_callback = None
             if self._life_cycle.advance(ContainerEvent.START):
-                await self._connection.start()
+                await self._resources.start()
 
     async def stop(self, callback: Callable[[], None] | None = None) -> None:
         """Stop the connection and return, without waiting for running listeners."""
@@ -176,7 +171,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         self._stop_callback = callback
         async with self._lock:
             if not self._life_cycle.running:
-                await self._connection.stop()
+                await self._resources.stop()
         if self._busy == 0:
             self._drained()
 
@@ -187,12 +182,12 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         deadline = _clock.now() + (PATIENCE if timeout is None else timeout)
         async with self._lock:
             with _clock.timeout(deadline - _clock.now()):  # also waits for running listeners
-                await self._connection.stop()
+                await self._resources.stop()
         await self._wait_for_listeners(max(deadline - _clock.now(), 0))
         workers = [worker for _, _, worker in self._consumers]
         async with self._lock:
             await self._drop_consumers()
-            await self._connection.release()
+            await self._resources.release()
         for worker in workers:
             if not worker.busy:
                 await worker.join(THREAD_JOIN)
@@ -210,14 +205,14 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         async with self._lock:
             self.concurrent_consumers = most
             if self._consumers:
-                connection = await self._connection.establish()
+                connection = await self._resources.establish()
                 await self._add_consumers(connection)
                 await self._drop_consumers(keep=most)
 
     async def _create_consumers(self) -> None:
         if self._consumers:
             return
-        connection = await self._connection.establish()
+        connection = await self._resources.establish()
         try:
             await self._add_consumers(connection)
         except BaseException:
@@ -294,7 +289,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         if await self._become_quiet(seconds):
             return
         for scope, delivery in list(self._handling.items()):
-            log_abandoned(logger, self, delivery)
+            log_abandoned(self, delivery)
             scope.cancel()
         if not await self._become_quiet(PATIENCE):
             logger.warning(
@@ -309,7 +304,8 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
                 await self._quiet.wait()
         return self._busy == 0
 
-    def _watch(self, connection: Connection) -> None:
+    def prepare_connection(self, connection: Connection) -> None:
+        """Watch a new connection for failures."""
         connection.exception_listener = self._on_exception
 
     def _on_exception(self, error: JMSException) -> None:
@@ -325,7 +321,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             logger.info("Trying to recover from JMS connection exception")
             await self._drop_consumers()
             try:
-                await self._connection.refresh()
+                await self._resources.refresh()
                 await self._create_consumers()
             except JMSException as error:
                 logger.debug("Failed to recover the connection: %s", error)

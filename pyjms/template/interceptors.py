@@ -85,6 +85,7 @@ __all__ = [
     "SettlementInvocation",
     "chain_of",
     "in_order",
+    "is_coroutine_function",
 ]
 
 _I = TypeVar("_I")
