@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -14,10 +15,13 @@ from pyjms.jms.destination import Destination, parse_destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import ProducerId
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+from pyjms.wire.kahadb.frames import decode_message
+from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.adapters import DestinationStores
 from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.files import create_private_file, make_private_directory
 from pyjms_broker.store.jdbc.database import Database, file_size
 from pyjms_broker.store.jdbc.loading import Contents, load, recover_prepared
@@ -32,11 +36,9 @@ from pyjms_broker.store.jdbc.operations import (
 )
 from pyjms_broker.store.jdbc.schema import base_of, destination_number
 from pyjms_broker.store.jdbc.settings import JDBCSettings
-from pyjms_broker.store.jdbc.stores import JDBCMessageStore, JDBCTopicMessageStore
+from pyjms_broker.store.jdbc.stores import JDBCMessageStore, JDBCTopicMessageStore, MessageAudit
 from pyjms_broker.store.jdbc.transactions import (
     JDBCTransactionStore,
-    StoreContext,
-    StoredDestination,
 )
 from pyjms_broker.store.jdbc.writer import Writer
 
@@ -87,7 +89,19 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         """Whether it waits for a lock that another broker holds. (activemq-persistence H4)"""
         self.database = Database(directory, self.settings)
         self.writer: Writer
-        self._context = StoreContext(self.database, self.settings)
+        self.statements = self.database.statements
+        self.last_broker_sequence_id = 0
+        self.quarantine = Quarantine()
+        self.audit = (
+            MessageAudit(self.settings.max_audit_depth, self.settings.max_producers_to_audit)
+            if self.settings.enable_audit
+            else None
+        )
+        # Ids are assigned on the loop, in the order in which units go to the database. A message
+        # therefore has its position at once, and ids increase in commit order.
+        self._last_destination = 0
+        self._last_prepared_id = 0
+        self._sequences: OrderedDict[str, int] = OrderedDict()
         self._locker: DatabaseLock = make_locker(self.database, broker_name)
         self._transactions = JDBCTransactionStore()
         self._queues: dict[Destination, JDBCMessageStore] = {}
@@ -108,7 +122,6 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             JMSException: the database cannot be opened, or is locked and `fail_if_locked` is set.
         """
         self.writer = self._make_writer()
-        self._context.writer = self.writer
         try:
             await anyio.to_thread.run_sync(self._open)
             if self.settings.use_lock:
@@ -153,7 +166,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         self.is_slave = is_slave
 
     def _make_writer(self) -> Writer:
-        return Writer(self.database, self.settings, self)
+        return Writer(self.database, self.settings, self._correct_counts, self._report)
 
     def _open(self) -> None:
         if self.database.file is not None:
@@ -188,11 +201,10 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         self._tasks.append(spawn(function, name=name, on_error=self.writer.fail_with))  # type: ignore[arg-type]
 
     def _begin(self, contents: Contents) -> None:
-        context = self._context
-        context.last_broker_sequence_id = contents.last_broker_sequence_id
-        context.last_destination = contents.last_destination
-        context.last_prepared_id = contents.last_prepared_id
-        self._transactions.open(context)
+        self.last_broker_sequence_id = contents.last_broker_sequence_id
+        self._last_destination = contents.last_destination
+        self._last_prepared_id = contents.last_prepared_id
+        self._transactions.open(self.writer)
         prioritized = {s.container: s.prioritized for s in contents.subscriptions}
         for container, row in contents.destinations.items():
             base = base_of(destination_number(row.last_id))
@@ -202,7 +214,15 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             except JMSException as error:
                 logger.error("The stored destination %r is quarantined: %s", container, error)
                 continue
-            store = self._restore(StoredDestination(destination, by_priority, base, row.epoch))
+            store: JDBCMessageStore
+            if destination.is_topic:
+                store = self._topics[destination] = self._make_store(
+                    JDBCTopicMessageStore, destination, by_priority, base, row.epoch
+                )
+            else:
+                store = self._queues[destination] = self._make_store(
+                    JDBCMessageStore, destination, by_priority, base, row.epoch
+                )
             store.load(row.messages, row.size, row.last_id)
         for container, subscription, count, _ in contents.subscriptions:
             topic = self._by_container.get(container)
@@ -214,13 +234,12 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         self._fill_audit()
 
     def _fill_audit(self) -> None:
-        audit, statements = self._context.audit, self._context.statements
-        if audit is not None:
+        if self.audit is not None:
             limit = self.settings.audit_recovery_depth
             for container, producer, sequence in self.database.read(
-                statements.last_message_ids, limit=limit
+                self.statements.last_message_ids, limit=limit
             ):
-                audit.seen(container, producer or "", sequence or 0)
+                self.audit.seen(container, producer or "", sequence or 0)
 
     # -- destinations
 
@@ -251,7 +270,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         if store is not None:
             store.is_removed = True
             del self._by_container[store.container]
-            self._context.submit((RemoveContainer(store.container),), lambda _: None)
+            self.writer.submit((RemoveContainer(store.container),))
 
     def transaction_store(self) -> JDBCTransactionStore:
         return self._transactions
@@ -263,24 +282,57 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         return self._new_store(JDBCTopicMessageStore, destination, prioritized)
 
     def _new_store(self, kind: type[_S], destination: Destination, prioritized: bool) -> _S:
-        base, epoch = self._context.next_base(), _clock.time_ms()
-        store = self._make_store(kind, StoredDestination(destination, prioritized, base, epoch))
-        self._context.submit((AddContainer(store.container, base, epoch),), lambda _: None)
+        self._last_destination += 1
+        base, epoch = base_of(self._last_destination), _clock.time_ms()
+        store = self._make_store(kind, destination, prioritized, base, epoch)
+        self.writer.submit((AddContainer(store.container, base, epoch),))
         return store
 
-    def _make_store(self, kind: type[_S], stored: StoredDestination) -> _S:
-        store = kind(self._context, self._transactions, stored)
+    def _make_store(
+        self, kind: type[_S], destination: Destination, prioritized: bool, base: int, epoch: int
+    ) -> _S:
+        store = kind(self, destination, prioritized, base, epoch)
         self._by_container[store.container] = store
         return store
 
-    def _restore(self, stored: StoredDestination) -> JDBCMessageStore:
-        """Make the store of a destination that the database has."""
-        destination = stored.destination
-        if destination.is_topic:
-            topic = self._topics[destination] = self._make_store(JDBCTopicMessageStore, stored)
-            return topic
-        queue = self._queues[destination] = self._make_store(JDBCMessageStore, stored)
-        return queue
+    # -- for the stores
+
+    def next_prepared_id(self) -> int:
+        """Return an ID for a row whose transaction is not committed yet."""
+        self._last_prepared_id += 1
+        return self._last_prepared_id
+
+    def read(self, statement: Any, **parameters: object) -> Sequence[Any]:
+        """Return the rows of a query.
+
+        Raises:
+            JMSException: the database has failed.
+        """
+        self.writer.check()
+        return self.database.read(statement, **parameters)
+
+    def decode(self, container: str, number: int, frame: bytes) -> ActiveMQMessage | None:
+        """Return the message of a row; None: it is damaged, and quarantined from now on."""
+        try:
+            message = decode_message(bytes(frame))
+            if message.message_id is None:
+                raise KahaDBFormatError("The message has no message id")
+            return message
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            rows = self.read(self.statements.message_ids, ids=[number])
+            message_id = ":".join(map(str, rows[0])) if rows else "?"
+            self.quarantine.add(container, message_id, f"row {number}", error)
+            return None
+
+    def note(self, producer: str, sequence: int, broker_sequence: int) -> None:
+        """Record the sequence numbers of a stored message."""
+        self.last_broker_sequence_id = max(self.last_broker_sequence_id, broker_sequence)
+        known = self._sequences.pop(producer, -1)
+        self._sequences[producer] = max(known, sequence)
+        if len(self._sequences) > self.settings.max_producers_to_audit:
+            self._sequences.popitem(last=False)
 
     # -- the whole store
 
@@ -300,12 +352,20 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         parts = () if file is None else (file, file.with_name(file.name + "-wal"))
         return sum(map(file_size, parts))
 
-    @property
-    def last_broker_sequence_id(self) -> int:
-        return self._context.last_broker_sequence_id
-
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        return self._context.last_sequence(str(producer_id))
+        """Return the highest sequence number of a producer in memory or in the tables.
+
+        (activemq-broker T27)
+        """
+        producer = str(producer_id)
+        known = self._sequences.get(producer)
+        if known is not None:
+            return known
+        kept = self.read(self.statements.producer_sequence, of_producer=producer)
+        if kept:
+            return int(kept[0][0])
+        stored = self.read(self.statements.last_sequence, producer=producer)[0][0]
+        return -1 if stored is None else int(stored)
 
     # -- in the background
 
@@ -320,14 +380,14 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         for store in self._by_container.values():
             first = store.first_duplicate_id()
             if first is not None:
-                self._context.submit((TrimDuplicates(store.container, first - 1),), lambda _: None)
+                self.writer.submit((TrimDuplicates(store.container, first - 1),))
         keep = self.settings.max_producers_to_audit
-        self._context.submit((TrimProducers(keep),), lambda _: None)
+        self.writer.submit((TrimProducers(keep),))
 
     def _clean_topic(self, topic: JDBCTopicMessageStore) -> None:
         limit = min(_MOST_CLEANED, self.settings.max_rows)
         operation = CleanUp(topic.container, topic.prioritized, limit)
-        self._context.submit((operation,), lambda _: None)
+        self.writer.submit((operation,))
 
     async def _keep_lock(self) -> None:
         """Renew the lock periodically; stop the store if another broker may hold it."""
@@ -340,8 +400,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
                     f"The lock on the database {self.database.name} is lost; the store has stopped"
                 )
 
-    # WriterListener
-    def database_answered(self, outcome: Outcome) -> None:
+    def _correct_counts(self, outcome: Outcome) -> None:
         """Correct the counts by an outcome that only the database can determine."""
         stores = self._by_container
         for container, size in outcome.freed:
@@ -364,7 +423,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             if isinstance(store, JDBCTopicMessageStore) and count >= _MOST_CLEANED:
                 self._clean_topic(store)
 
-    def writer_changed(self, state: StoreState, error: Exception | None) -> None:
+    def _report(self, state: StoreState, error: Exception | None) -> None:
         """Report the writer's state as the state of the store."""
         if self.on_state is not None:
             self.on_state(state, error)

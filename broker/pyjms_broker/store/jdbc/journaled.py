@@ -1,16 +1,4 @@
-"""The adapter of journaled JDBC. (ActiveMQ: JournalPersistenceAdapter)
-
-The format of a journal record: a version, then the operations of a unit.
-
-An operation is the number of its class (one byte) and its fields. A field is a tag (one byte) and
-the value; strings and bytes are preceded by their length.
-
-Removal of messages that are added and removed within one hand-over to the database.
-
-Messages that are consumed before a checkpoint thus never reach the database, except for their
-sequence numbers. (activemq-persistence J9)
-
-Journaled JDBC: a journal in front of the database. (activemq-persistence J9)
+"""Journaled JDBC: a journal in front of the database. (activemq-persistence J9)
 
 Theory of operation
 ===================
@@ -40,8 +28,9 @@ A checkpoint is due when the backlog exceeds half of the journal's size, after e
 backlog and the units being written exceed the journal's size; it is SUSPENDED when the journal's
 disk is full. A database outage has no effect as long as the journal has space.
 
-`codec` is the format of the records, which must stay readable; `compaction` drops messages that
-are added and removed within one hand-over.
+A journal record is a version, then the operations of a unit. An operation is the number of its
+class (one byte) and its fields. A field is a tag (one byte) and the value; strings and bytes are
+preceded by their length. Old records must stay readable.
 """
 
 from __future__ import annotations
@@ -64,23 +53,40 @@ from pyjms.wire.kahadb.segments import Skipped
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.damage import quarantine_record
-from pyjms_broker.store.jdbc import operations as records
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from pyjms_broker.store.jdbc.database import JOURNAL_MARK, Database
+from pyjms_broker.store.jdbc.database import Database
 from pyjms_broker.store.jdbc.loading import Contents, make_state
 from pyjms_broker.store.jdbc.operations import (
+    JOURNAL_MARK,
     PASSING,
     AcknowledgeMessage,
+    AddContainer,
     AddMessage,
+    AddSubscription,
+    CommitAcknowledgement,
+    CommitAdd,
     JournalMark,
     NoteMessage,
     Operation,
+    Outcome,
+    PrepareAcknowledgement,
+    PrepareAdd,
+    PrepareRemove,
+    RemoveAll,
+    RemoveContainer,
     RemoveMessage,
+    RemoveSubscription,
+    RemoveTopicMessage,
+    RollbackAcknowledgement,
+    RollbackAdd,
+    RollbackRemove,
+    SetPrioritized,
     SubscriberKey,
     Unit,
+    UpdateMessage,
 )
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
-from pyjms_broker.store.jdbc.writer import Writer, WriterListener
+from pyjms_broker.store.jdbc.writer import Writer
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
@@ -94,27 +100,31 @@ __all__ = [
     "journal_mark",
 ]
 
+logger = get_logger(__name__)
+
+_OFFSET_BITS: Final = 32
+_REPLAY_BATCH: Final = 2000
 _VERSION: Final = 1
 _CLASSES: Final[tuple[type, ...]] = (
-    records.AddMessage,
-    records.RemoveMessage,
-    records.AcknowledgeMessage,
-    records.UpdateMessage,
-    records.RemoveTopicMessage,
-    records.RemoveAll,
-    records.AddContainer,
-    records.RemoveContainer,
-    records.AddSubscription,
-    records.RemoveSubscription,
-    records.SetPrioritized,
-    records.PrepareAdd,
-    records.PrepareRemove,
-    records.PrepareAcknowledgement,
-    records.CommitAdd,
-    records.CommitAcknowledgement,
-    records.RollbackAdd,
-    records.RollbackRemove,
-    records.RollbackAcknowledgement,
+    AddMessage,
+    RemoveMessage,
+    AcknowledgeMessage,
+    UpdateMessage,
+    RemoveTopicMessage,
+    RemoveAll,
+    AddContainer,
+    RemoveContainer,
+    AddSubscription,
+    RemoveSubscription,
+    SetPrioritized,
+    PrepareAdd,
+    PrepareRemove,
+    PrepareAcknowledgement,
+    CommitAdd,
+    CommitAcknowledgement,
+    RollbackAdd,
+    RollbackRemove,
+    RollbackAcknowledgement,
 )
 """The order is part of the format: append new classes at the end."""
 _NUMBERS: Final = {cls: number for number, cls in enumerate(_CLASSES)}
@@ -129,7 +139,7 @@ class DamagedRecordError(JMSException):
     """A record of the journal in front of the database is damaged."""
 
 
-def encode_operations(operations: Sequence[records.Operation]) -> bytes:
+def encode_operations(operations: Sequence[Operation]) -> bytes:
     """Encode the operations of a unit as the payload of a record."""
     parts = [bytes((_VERSION,))]
     for operation in operations:
@@ -137,7 +147,7 @@ def encode_operations(operations: Sequence[records.Operation]) -> bytes:
     return b"".join(parts)
 
 
-def decode_operations(payload: bytes) -> list[records.Operation]:
+def decode_operations(payload: bytes) -> list[Operation]:
     """Return the operations of a record.
 
     Raises:
@@ -149,7 +159,7 @@ def decode_operations(payload: bytes) -> list[records.Operation]:
             "The journal in front of the database was written by another version; start and stop "
             "that version once, which writes its records to the database"
         )
-    operations: list[records.Operation] = []
+    operations: list[Operation] = []
     at = 1
     try:
         while at < len(payload):
@@ -162,7 +172,7 @@ def decode_operations(payload: bytes) -> list[records.Operation]:
     return operations
 
 
-def _encode_operation(operation: records.Operation, parts: list[bytes]) -> None:
+def _encode_operation(operation: Operation, parts: list[bytes]) -> None:
     cls = type(operation)
     parts.append(bytes((_NUMBERS[cls],)))
     for name in _FIELDS[cls]:
@@ -210,14 +220,11 @@ def _decode_value(payload: bytes, at: int) -> tuple[Any, int]:
 
 
 def compact(units: Sequence[Sequence[Operation]]) -> list[list[Operation]]:
-    """Return, for each unit, the operations that matter if all units are executed in order."""
-    consumed = _consumed(units)
-    return [
-        [_compacted(op, consumed) for op in unit if not _is_dropped(op, consumed)] for unit in units
-    ]
+    """Return, for each unit, the operations that matter if all units are executed in order.
 
-
-def _consumed(units: Sequence[Sequence[Operation]]) -> set[int]:
+    Messages that are added and removed within one hand-over to the database never reach it, except
+    for their sequence numbers.
+    """
     added: dict[int, AddMessage] = {}
     acknowledged: dict[int, set[SubscriberKey]] = {}
     consumed: set[int] = set()
@@ -233,27 +240,20 @@ def _consumed(units: Sequence[Sequence[Operation]]) -> set[int]:
                 keys.add(op.key)
                 if len(keys) >= added[op.id].subscribers > 0:
                     consumed.add(op.id)
-    return consumed
+    return [
+        [
+            _note_of(op) if isinstance(op, AddMessage) and op.id in consumed else op
+            for op in unit
+            if not (isinstance(op, RemoveMessage | AcknowledgeMessage) and op.id in consumed)
+        ]
+        for unit in units
+    ]
 
 
-def _is_dropped(op: Operation, consumed: set[int]) -> bool:
-    return isinstance(op, RemoveMessage | AcknowledgeMessage) and op.id in consumed
-
-
-def _compacted(op: Operation, consumed: set[int]) -> Operation:
-    if isinstance(op, AddMessage) and op.id in consumed:
-        numbers = (op.producer, op.sequence, op.broker_sequence)
-        freed = op.size if op.subscribers else None
-        return NoteMessage(op.container, op.id, *numbers, op.duplicate_id, freed)
-    return op
-
-
-# --- The writer of journaled JDBC: units are durable once journaled, and reach the tables later.
-
-logger = get_logger(__name__)
-
-_OFFSET_BITS: Final = 32
-_REPLAY_BATCH: Final = 2000
+def _note_of(op: AddMessage) -> NoteMessage:
+    numbers = (op.producer, op.sequence, op.broker_sequence)
+    freed = op.size if op.subscribers else None
+    return NoteMessage(op.container, op.id, *numbers, op.duplicate_id, freed)
 
 
 def journal_mark(location: Location) -> int:
@@ -267,8 +267,7 @@ class _Pending(NamedTuple):
     location: Location | None
     """Its location in the journal; None: it is not journaled."""
     unit: Unit
-    durable: Completion
-    """Completed when the journal is synced, or could not write the unit."""
+    """Its completion is done when the journal is synced, or could not write the unit."""
     size: int
 
 
@@ -279,11 +278,12 @@ class JournaledWriter(Writer):
         self,
         database: Database,
         settings: JDBCSettings,
-        listener: WriterListener,
+        on_outcome: Callable[[Outcome], None],
+        on_state: Callable[[StoreState, Exception | None], None],
         journal: Journal,
         journal_settings: JournalSettingsJDBC,
     ) -> None:
-        super().__init__(database, settings, listener)
+        super().__init__(database, settings, on_outcome, on_state)
         self._reported = StoreState.RUNNING
         self._journal = journal
         self._limit = journal_settings.journal_log_files * journal_settings.journal_log_file_size
@@ -295,20 +295,18 @@ class JournaledWriter(Writer):
         self._checkpointing = anyio.Lock()
         self._journal_ready = anyio.Event()
         """Set when a checkpoint no longer has to wait for the journal."""
-        journal.on_state = self._journal_state
+        journal.on_state = self._on_journal_state
 
-    def submit(self, unit: Unit) -> Completion:
-        durable = Completion()
+    def _enqueue(self, unit: Unit) -> Completion:
+        durable = unit.completion
         if self.error is not None:
-            return _refused(unit, durable, self.error)
+            unit.finish(self.error)
+            return durable
         location: Location | None = None
         size = 0
         try:
             if not unit.operations:  # completes when everything before it is durable
-                barrier = self._journal.barrier()
-                if barrier is COMPLETED:
-                    durable.complete()
-                return barrier
+                return self._journal.barrier()
             if all(isinstance(operation, PASSING) for operation in unit.operations):
                 durable.complete()
             else:
@@ -316,11 +314,12 @@ class JournaledWriter(Writer):
                 location = self._journal.append(payload, durable, sync=True)
                 size = len(payload)
         except JMSException as error:
-            return _refused(unit, durable, error)
+            unit.finish(error)
+            return durable
         self._backlog_bytes += size
-        self._backlog.append(_Pending(location, unit, durable, size))
+        self._backlog.append(_Pending(location, unit, size))
         self._checkpoint_if_due()
-        self._report_state(None)
+        self._report_overall(None)
         return durable
 
     def settle(self) -> None:
@@ -399,7 +398,7 @@ class JournaledWriter(Writer):
     def _hand_over(self) -> None:
         """Hand the durable prefix of the backlog to the database's writer, compacted."""
         backlog = self._backlog
-        pending = (index for index, each in enumerate(backlog) if not each.durable.done)
+        pending = (index for index, each in enumerate(backlog) if not each.unit.completion.done)
         self._hand_over_first(next(pending, len(backlog)), compact)
 
     def _hand_over_first(
@@ -413,18 +412,19 @@ class JournaledWriter(Writer):
         first, self._backlog = self._backlog[:count], self._backlog[count:]
         stored: list[_Pending] = []
         for each in first:
-            if each.durable.error is None:
+            error = each.unit.completion.error
+            if error is None:
                 stored.append(each)
             else:  # its sender has already got the error
-                each.unit.done(each.durable.error)
+                each.unit.done(error)
         kept = select([each.unit.operations for each in stored])
-        for (location, unit, _, _), operations in zip(stored, kept, strict=True):
+        for (location, unit, _), operations in zip(stored, kept, strict=True):
             marked = [*operations, JournalMark(journal_mark(location))] if location else operations
-            super().submit(Unit(marked, unit.done, unit.size))
+            super()._enqueue(Unit(marked, unit.done, unit.size))
         size = sum(each.size for each in first)
         self._backlog_bytes -= size
         self._handed_over += size
-        super().submit(Unit((), lambda _: self._written_to_database(size)))
+        super()._enqueue(Unit((), lambda _: self._on_written(size)))
 
     def _keep_from(self) -> int:
         """Return the first segment with a unit that was not handed over."""
@@ -432,30 +432,30 @@ class JournaledWriter(Writer):
         written = self._journal.written.file_id
         return min(written, next(left, written))
 
-    def _written_to_database(self, size: int) -> None:
+    def _on_written(self, size: int) -> None:
         self._handed_over -= size
-        self._report_state(None)
+        self._report_overall(None)
 
-    def _journal_state(self, state: StoreState, error: Exception | None) -> None:
+    def _on_journal_state(self, state: StoreState, error: Exception | None) -> None:
         if state is StoreState.SUSPENDED:
             self._journal_ready.set()
         elif state is StoreState.RUNNING:
             self._checkpoint_if_due()
-        self._report_state(error)
+        self._report_overall(error)
 
-    def _changed(self, state: StoreState, error: Exception | None) -> None:
+    def _report(self, state: StoreState, error: Exception | None) -> None:
         if state is StoreState.SUSPENDED:
             logger.warning(
                 "The database is unavailable: checkpoints wait, and messages stay in the journal"
             )
-        self._report_state(error)
+        self._report_overall(error)
 
-    def _report_state(self, error: Exception | None) -> None:
+    def _report_overall(self, error: Exception | None) -> None:
         """Report the worse state of the journal and, if it has failed, the database."""
         state = self.overall
         if state is not self._reported:
             self._reported = state
-            super()._changed(state, error or self.error or self._journal.error)
+            super()._report(state, error or self.error or self._journal.error)
 
     @property
     def overall(self) -> StoreState:
@@ -483,7 +483,7 @@ def replay_journal(journal: Journal, database: Database, mark: int) -> None:
             quarantine_record(journal.directory, location, bytes(payload), error)
             continue
         operations = [*decoded, JournalMark(journal_mark(location))]
-        units.append(Unit(operations, lambda _: None))
+        units.append(Unit(operations))
         replayed += 1
         if len(units) >= _REPLAY_BATCH:
             database.transact(units)
@@ -494,12 +494,6 @@ def replay_journal(journal: Journal, database: Database, mark: int) -> None:
         logger.info("Replayed %d records of the journal into the database", replayed)
     if skipped:
         logger.warning("The journal in front of the database is damaged; skipped: %s", skipped)
-
-
-def _refused(unit: Unit, durable: Completion, error: Exception) -> Completion:
-    unit.done(error)
-    durable.complete(error)
-    return durable
 
 
 class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
@@ -548,7 +542,12 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
             self._disk,
         )
         return JournaledWriter(
-            self.database, self.settings, self, self._journal, self.journal_settings
+            self.database,
+            self.settings,
+            self._correct_counts,
+            self._report,
+            self._journal,
+            self.journal_settings,
         )
 
     async def _read_contents(self) -> Contents:

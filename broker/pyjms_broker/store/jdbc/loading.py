@@ -22,12 +22,8 @@ from pyjms.wire.openwire.commands import XATransactionId
 from pyjms.wire.openwire.commands.messages import MESSAGE_OVERHEAD, message_size
 from pyjms_broker.api.message import StoredMessage, SubscriptionKey
 from pyjms_broker.store.api import RecoveredTransaction, StoredSubscription
-from pyjms_broker.store.jdbc.database import (
-    JOURNAL_MARK,
-    LAST_BROKER_SEQUENCE_ID,
-    LAST_DESTINATION,
-    Database,
-)
+from pyjms_broker.store.jdbc.database import LAST_BROKER_SEQUENCE_ID, Database
+from pyjms_broker.store.jdbc.operations import JOURNAL_MARK, LAST_DESTINATION
 from pyjms_broker.store.jdbc.schema import base_of, decode_xid, destination_number, range_end
 from pyjms_broker.store.jdbc.stores import JDBCMessageStore, JDBCTopicMessageStore
 from pyjms_broker.store.jdbc.transactions import (
@@ -218,9 +214,6 @@ def _load_prepared(database: Database, contents: Contents) -> None:
         )
 
 
-# --- Restoring of prepared transactions from the rows that were found at the start.
-
-
 def recover_prepared(
     rows: list[PreparedRow],
     store_of: Callable[[str], JDBCMessageStore],
@@ -261,7 +254,7 @@ def _recover_row(
         if message_id is None:
             raise ValueError("the message has no id")
         transaction.added.append((store.destination, message))
-        return Addition(store, message, message_id, size, lambda _: None, row.id)
+        return Addition(store, message, message_id, size, prepared_id=row.id)
     stored = StoredMessage(store.position_at(row.id, row.priority), message)
     if row.key is None:
         work: Work = Removal(store, row.id, size)

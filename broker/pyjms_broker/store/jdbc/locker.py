@@ -6,7 +6,7 @@ There are three implementations of one interface:
   database releases it when the connection ends.
 - `LeaseDatabaseLocker` writes its name and an expiry time into the row, and renews it. It survives
   a lost connection, but needs synchronized clocks, or the database's clock.
-- `FileLocker` locks a file beside the database, for SQLite, which has no row locks.
+- `SharedFileLock` locks a file beside the database, for SQLite, which has no row locks.
 
     event                    waiting (slave)     holding (master)
     try_acquire succeeds     -> holding
@@ -15,7 +15,7 @@ There are three implementations of one interface:
     release                                      -> released
 
 A broker that was paused past the end of its lease cannot do harm: the next batch finds that another
-broker has moved the number in the state table (`execution.database`). Methods block and run in
+broker has moved the number in the state table (`database`). Methods block and run in
 a thread.
 """
 
@@ -41,7 +41,6 @@ from pyjms_broker.store.jdbc.settings import JDBCSettings, Locker
 __all__ = [
     "DatabaseLock",
     "DatabaseLocker",
-    "FileLocker",
     "LeaseDatabaseLocker",
     "acquire",
     "make_locker",
@@ -74,7 +73,7 @@ def make_locker(database: Database, broker_name: str) -> DatabaseLock:
         return LeaseDatabaseLocker(database, settings.lease_holder_id or broker_name)
     if database.is_sqlite:
         file = Path(str(database.engine.url.database))
-        return FileLocker(file.with_name(f"{file.name}.lock"))
+        return SharedFileLock(file.with_name(f"{file.name}.lock"))
     return DatabaseLocker(database, broker_name)
 
 
@@ -107,22 +106,6 @@ async def acquire(
             await _clock.sleep(settings.lock_acquire_sleep_interval)
     finally:
         on_slave(False)
-
-
-class FileLocker:
-    """A locked file beside an SQLite database."""
-
-    def __init__(self, path: Path) -> None:
-        self._lock = SharedFileLock(path)
-
-    def try_acquire(self) -> bool:
-        return self._lock.try_acquire()
-
-    def keep_alive(self) -> bool:
-        return self._lock.keep_alive()
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 class DatabaseLocker:

@@ -1,18 +1,29 @@
-"""Operations on the database as plain data, without statements or connections.
+"""The operations on the database: each is plain data, and knows how a batch executes it.
 
 A `Unit` is executed completely or not at all; units are executed in the order of submission. Most
-operations add, remove and acknowledge messages; the others are rare. Their fields are numbers,
-strings, bytes, None and other operations, so a journal can store them (its format depends on the
-order of the fields, see `journaled.codec`).
+operations add, remove and acknowledge messages: a batch collects them and writes them in bulk. The
+others are rare and are executed singly. The fields are numbers, strings, bytes, None and other
+operations, so a journal can store them (its format depends on the order of the fields, see
+`journaled`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.jdbc.schema import SUBSCRIPTION_PRIORITY, destination_number
+
+if TYPE_CHECKING:
+    from pyjms_broker.store.jdbc.database import Batch
 
 __all__ = [
+    "BULK",
+    "JOURNAL_MARK",
+    "LAST_DESTINATION",
     "PASSING",
     "UNSETTLING",
     "AcknowledgeMessage",
@@ -53,15 +64,41 @@ class SubscriberKey(NamedTuple):
     client_id: str
     subscription_name: str
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of conditions that select the subscription."""
+        return dict(zip(("at", "client", "subscription"), self, strict=True))
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns that identify the subscription, for a new row."""
+        return dict(zip(("container", "client_id", "sub_name"), self, strict=True))
+
+
+JOURNAL_MARK: Final = "journal_mark"
+LAST_DESTINATION: Final = "last_destination"
+
+_PRIORITIES: Final = range(10)
+
+
+class Operation(ABC):
+    """A change of the database."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def execute(self, batch: Batch) -> None:
+        """Execute it in the batch's transaction, or add it to the bulk that the batch collects."""
+
 
 @dataclass(slots=True, eq=False)
-class _MessageOperation:
+class _MessageOperation(Operation):
     container: str
     id: int
 
 
 @dataclass(slots=True, eq=False)
-class _SubscriptionOperation:
+class _SubscriptionOperation(Operation):
     container: str
     client_id: str
     subscription_name: str
@@ -85,12 +122,18 @@ class AddMessage(_MessageOperation):
     duplicate_id: str | None
     frame: bytes = field(repr=False)
 
+    def execute(self, batch: Batch) -> None:
+        batch.added[self.id] = self
+
 
 @dataclass(slots=True, eq=False)
 class RemoveMessage(_MessageOperation):
     """Remove a message of a queue."""
 
     size: int
+
+    def execute(self, batch: Batch) -> None:
+        batch.removed[self.id] = self
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +145,9 @@ class AcknowledgeMessage(_SubscriptionOperation):
     size: int
     prioritized: bool
 
+    def execute(self, batch: Batch) -> None:
+        batch.acknowledged.setdefault(self.id, {})[self.key] = self
+
 
 @dataclass(slots=True, eq=False)
 class UpdateMessage(_MessageOperation):
@@ -109,6 +155,14 @@ class UpdateMessage(_MessageOperation):
 
     expiration: int
     frame: bytes = field(repr=False)
+
+    def execute(self, batch: Batch) -> None:
+        batch.run(
+            batch.statements.update_message,
+            row_id=self.id,
+            msg=self.frame,
+            expiration=self.expiration,
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -118,29 +172,73 @@ class RemoveTopicMessage(_MessageOperation):
     size: int
     prioritized: bool
 
+    def execute(self, batch: Batch) -> None:
+        s = batch.statements
+        keys = batch.run(s.keys_of_container, at=self.container).all()
+        for key in {SubscriberKey(self.container, row.client_id, row.sub_name) for row in keys}:
+            if (
+                batch.run(s.pending_of[self.prioritized], ids=[self.id], **key.parameters).first()
+                is not None
+            ):
+                batch.outcome.not_acknowledged.append((key, -1))
+        live = batch.run(s.live_of[self.prioritized], ids=[self.id]).scalar() is not None
+        batch.run(s.delete_messages, ids=[self.id], at=self.container)
+        batch.run(s.delete_acked_message, row_id=self.id, at=self.container)
+        if live:
+            batch.count(self.container, -1, -self.size)
+        else:
+            batch.outcome.not_removed.append((self.container, 1, self.size))
+
 
 @dataclass(slots=True, eq=False)
-class RemoveAll:
+class RemoveAll(Operation):
     """Remove all messages up to the ID `up_to`."""
 
     container: str
     up_to: int
 
+    def execute(self, batch: Batch) -> None:
+        batch.write_counts()
+        batch.run(batch.statements.delete_all, at=self.container, after=self.up_to)
+        batch.run(batch.statements.delete_acked_up_to, at=self.container, after=self.up_to)
+        batch.run(
+            batch.statements.set_destination, where_container=self.container, count=0, bytes=0
+        )
+
 
 @dataclass(slots=True, eq=False)
-class AddContainer:
+class AddContainer(Operation):
     """Add a destination, to be known after a restart; its IDs are greater than `base`."""
 
     container: str
     base: int
     epoch: int
 
+    def execute(self, batch: Batch) -> None:
+        s = batch.statements
+        if batch.run(s.destination_row, at=self.container).first() is None:
+            batch.run(
+                s.insert_destination,
+                container=self.container,
+                epoch=self.epoch,
+                last_id=self.base,
+                msg_count=0,
+                msg_size=0,
+            )
+        batch.raise_state(LAST_DESTINATION, destination_number(self.base))
+
 
 @dataclass(slots=True, eq=False)
-class RemoveContainer:
+class RemoveContainer(Operation):
     """Remove a destination with everything in it."""
 
     container: str
+
+    def execute(self, batch: Batch) -> None:
+        batch.write_counts()
+        batch.run(batch.statements.delete_container, at=self.container)
+        for statement in batch.statements.forget_container:
+            batch.run(statement, at=self.container)
 
 
 @dataclass(slots=True, eq=False)
@@ -157,6 +255,32 @@ class AddSubscription(_SubscriptionOperation):
     retroactive: bool
     prioritized: bool
 
+    def execute(self, batch: Batch) -> None:
+        s, mine = batch.statements, self.key.columns
+        for statement in s.delete_subscription:
+            batch.run(statement, **self.key.parameters)
+        if self.retroactive:
+            # messages acknowledged by all subscriptions must not count, though their rows may exist
+            batch.run(s.delete_dead[self.prioritized], at=self.container)
+        batch.run_many(
+            s.insert_acks,
+            [
+                {
+                    **mine,
+                    "sub_dest": self.destination,
+                    "selector": self.selector,
+                    "last_acked_id": self.start,
+                    "priority": priority,
+                    "xid": None,
+                }
+                for priority in (_PRIORITIES if self.prioritized else (SUBSCRIPTION_PRIORITY,))
+            ],
+        )
+        if self.no_local:
+            batch.run(s.insert_no_local, **mine)
+        count = batch.run(s.rows_behind, at=self.container, after=self.start).scalar()
+        batch.outcome.subscribed.append((self.key, count))
+
 
 @dataclass(slots=True, eq=False)
 class RemoveSubscription(_SubscriptionOperation):
@@ -164,17 +288,43 @@ class RemoveSubscription(_SubscriptionOperation):
 
     prioritized: bool
 
+    def execute(self, batch: Batch) -> None:
+        s = batch.statements
+        batch.write_counts()
+        for statement in s.delete_subscription:
+            batch.run(statement, **self.key.parameters)
+        batch.run(s.delete_dead[self.prioritized], at=self.container)
+        row = batch.run(s.destination_row, at=self.container).first()
+        if row is None:
+            return
+        left = batch.run(s.row_count, at=self.container).scalar()
+        dropped = row.msg_count - left
+        size = row.msg_size * left // row.msg_count if row.msg_count else 0
+        batch.run(s.set_destination, where_container=self.container, count=left, bytes=size)
+        batch.outcome.dropped.append((self.container, dropped))
+
 
 @dataclass(slots=True, eq=False)
-class SetPrioritized:
+class SetPrioritized(Operation):
     """Switch ordering by priority on or off for a topic, converting its ACKS rows."""
 
     container: str
     prioritized: bool
 
+    def execute(self, batch: Batch) -> None:
+        priorities: dict[SubscriberKey, list[int]] = {}
+        for row in batch.run(batch.statements.keys_of_container, at=self.container):
+            key = SubscriberKey(self.container, row.client_id, row.sub_name)
+            priorities.setdefault(key, []).append(row.priority)
+        for key, found in priorities.items():
+            if self.prioritized and len(found) == 1:
+                _split_by_priority(batch, key)
+            elif not self.prioritized and len(found) > 1:
+                _join_priorities(batch, key)
+
 
 @dataclass(slots=True, eq=False)
-class PrepareAdd:
+class PrepareAdd(Operation):
     """Store a message of a prepared transaction, which gets another ID at the commit.
 
     (activemq-persistence J8)
@@ -183,6 +333,9 @@ class PrepareAdd:
     message: AddMessage
     xid: str
 
+    def execute(self, batch: Batch) -> None:
+        batch.add([self.message], [self.xid])
+
 
 @dataclass(slots=True, eq=False)
 class PrepareRemove(_MessageOperation):
@@ -190,44 +343,72 @@ class PrepareRemove(_MessageOperation):
 
     xid: str
 
+    def execute(self, batch: Batch) -> None:
+        batch.run(batch.statements.set_xid, row_id=self.id, new_xid=self.xid)
+
 
 @dataclass(slots=True, eq=False)
-class PrepareAcknowledgement:
+class PrepareAcknowledgement(Operation):
     """Hide a message from a subscription until its transaction ends."""
 
     acknowledgement: AcknowledgeMessage
     xid: str
 
+    def execute(self, batch: Batch) -> None:
+        ack = self.acknowledgement
+        batch.run(
+            batch.statements.insert_acked,
+            **ack.key.columns,
+            id=ack.id,
+            priority=ack.priority,
+            xid=self.xid,
+        )
+
 
 @dataclass(slots=True, eq=False)
-class CommitAdd:
+class CommitAdd(Operation):
     """Commit the message prepared as `prepared_id`, as `message.id`; `message.frame` is empty."""
 
     prepared_id: int
     message: AddMessage
 
+    def execute(self, batch: Batch) -> None:
+        batch.run(batch.statements.commit_add, row_id=self.prepared_id, new_id=self.message.id)
+        batch.count_added(self.message)
+
 
 @dataclass(slots=True, eq=False)
-class CommitAcknowledgement:
+class CommitAcknowledgement(Operation):
     """Commit a prepared acknowledgement."""
 
     acknowledgement: AcknowledgeMessage
 
+    def execute(self, batch: Batch) -> None:
+        ack = self.acknowledgement
+        batch.run(batch.statements.forget_prepared, row_id=ack.id, **ack.key.parameters)
+        batch.acknowledge(ack.key, [ack])
+
 
 @dataclass(slots=True, eq=False)
-class RollbackAdd:
+class RollbackAdd(Operation):
     """Roll back a prepared message."""
 
     id: int
+
+    def execute(self, batch: Batch) -> None:
+        batch.run(batch.statements.rollback_add, row_id=self.id)
 
 
 @dataclass(slots=True, eq=False)
 class RollbackRemove(_MessageOperation):
     """Roll back a prepared removal."""
 
+    def execute(self, batch: Batch) -> None:
+        batch.run(batch.statements.set_xid, row_id=self.id, new_xid=None)
+
 
 @dataclass(slots=True, eq=False)
-class RollbackAcknowledgement:
+class RollbackAcknowledgement(Operation):
     """Roll back a prepared acknowledgement."""
 
     acknowledgement: AcknowledgeMessage
@@ -236,9 +417,13 @@ class RollbackAcknowledgement:
     def container(self) -> str:
         return self.acknowledgement.container
 
+    def execute(self, batch: Batch) -> None:
+        ack = self.acknowledgement
+        batch.run(batch.statements.forget_prepared, row_id=ack.id, **ack.key.parameters)
+
 
 @dataclass(slots=True, eq=False)
-class CleanUp:
+class CleanUp(Operation):
     """Delete at most `limit` rows of a topic that all subscriptions have acknowledged.
 
     (activemq-persistence J5)
@@ -248,20 +433,48 @@ class CleanUp:
     prioritized: bool
     limit: int
 
+    def execute(self, batch: Batch) -> None:
+        """Delete rows by comparing marks, reading only those that are deleted, in order."""
+        s = batch.statements
+        marks = batch.run(s.lowest_marks, at=self.container).all()
+        found: list[int] = []
+        if not self.prioritized and marks:
+            after = min(mark for _, mark in marks)
+            page = batch.run(s.past[False], at=self.container, after=after, limit=self.limit)
+            found += page.scalars()
+        elif self.prioritized:
+            for level, after in marks:
+                page = batch.run(
+                    s.past[True], at=self.container, after=after, level=level, limit=self.limit
+                )
+                found += page.scalars()
+        for chunk in batch.chunks(found):
+            batch.run(s.delete_messages, ids=list(chunk), at=self.container)
+        batch.outcome.cleaned.append((self.container, len(found)))
+
 
 @dataclass(slots=True, eq=False)
-class TrimDuplicates:
+class TrimDuplicates(Operation):
     """Delete the duplicate ids of a queue up to the ID `up_to`."""
 
     container: str
     up_to: int
 
+    def execute(self, batch: Batch) -> None:
+        batch.run(batch.statements.trim_duplicates, at=self.container, after=self.up_to)
+
 
 @dataclass(slots=True, eq=False)
-class TrimProducers:
+class TrimProducers(Operation):
     """Delete all but the `keep` most recently used producers."""
 
     keep: int
+
+    def execute(self, batch: Batch) -> None:
+        s = batch.statements
+        last = batch.run(s.producer_use, skip=self.keep).scalar()
+        if last is not None:
+            batch.run(s.forget_producers, until=last)
 
 
 @dataclass(slots=True, eq=False)
@@ -275,42 +488,25 @@ class NoteMessage(_MessageOperation):
     freed: int | None
     """Its size, if a topic's last subscription has acknowledged it; else None."""
 
+    def execute(self, batch: Batch) -> None:
+        batch.count(self.container, 0, 0, self.id)
+        batch.note(self)
+        if self.freed is not None:
+            batch.outcome.freed.append((self.container, self.freed))
+
 
 @dataclass(slots=True, eq=False)
-class JournalMark:
+class JournalMark(Operation):
     """Record that the units up to this location of the journal are in the database."""
 
     place: int
 
-
-Operation = (
-    AddMessage
-    | RemoveMessage
-    | AcknowledgeMessage
-    | UpdateMessage
-    | RemoveTopicMessage
-    | RemoveAll
-    | AddContainer
-    | RemoveContainer
-    | AddSubscription
-    | RemoveSubscription
-    | SetPrioritized
-    | PrepareAdd
-    | PrepareRemove
-    | PrepareAcknowledgement
-    | CommitAdd
-    | CommitAcknowledgement
-    | RollbackAdd
-    | RollbackRemove
-    | RollbackAcknowledgement
-    | CleanUp
-    | TrimDuplicates
-    | TrimProducers
-    | NoteMessage
-    | JournalMark
-)
+    def execute(self, batch: Batch) -> None:
+        batch.raise_state(JOURNAL_MARK, self.place)
 
 
+BULK = (AddMessage, RemoveMessage, AcknowledgeMessage)
+"""Operations of which a batch collects many: additions, removals and acknowledgements."""
 PASSING = (CleanUp, TrimDuplicates, TrimProducers)
 """Operations that need not survive a crash, because they are repeated later."""
 UNSETTLING = (
@@ -349,6 +545,53 @@ class Unit:
     """Operations that are executed together; `done(error)` is called on the loop afterwards."""
 
     operations: Sequence[Operation]
-    done: Callable[[Exception | None], None]
+    done: Callable[[Exception | None], None] = lambda _: None
     size: int = 0
     """The memory that it occupies, in bytes."""
+    completion: Completion = field(default_factory=Completion)
+    """Completed after `done` was called."""
+
+    def finish(self, error: Exception | None) -> None:
+        """Report that it was executed, or why it was not."""
+        self.done(error)
+        self.completion.complete(error)
+
+
+def _values(row: Any) -> dict[str, Any]:
+    names = ("sub_dest", "selector", "last_acked_id", "priority")
+    return {name: getattr(row, name) for name in names}
+
+
+def _split_by_priority(batch: Batch, key: SubscriberKey) -> None:
+    """Replace a subscription's row by one per priority, all with the same mark."""
+    row = _values(batch.run(batch.statements.acks_rows, **key.parameters).one())
+    batch.run_many(
+        batch.statements.insert_acks,
+        [
+            {**key.columns, **row, "priority": priority, "xid": None}
+            for priority in _PRIORITIES
+            if priority != row["priority"]
+        ],
+    )
+
+
+def _join_priorities(batch: Batch, key: SubscriberKey) -> None:
+    """Replace the rows per priority by one with the lowest mark; list acks beyond it singly."""
+    s, mine = batch.statements, key.columns
+    rows = [_values(row) for row in batch.run(s.acks_rows, **key.parameters)]
+    lowest = min(row["last_acked_id"] for row in rows)
+    for row in rows:
+        past = batch.run(
+            s.past_single_mark,
+            at=key.container,
+            after=lowest,
+            mark=row["last_acked_id"],
+            level=row["priority"],
+        )
+        batch.run_many(
+            s.insert_acked,
+            [{**mine, "id": p.id, "priority": p.priority, "xid": None} for p in past],
+        )
+    batch.run(s.delete_subscription[0], **key.parameters)
+    single = {"last_acked_id": lowest, "priority": SUBSCRIPTION_PRIORITY, "xid": None}
+    batch.run(s.insert_acks, **{**mine, **rows[0], **single})

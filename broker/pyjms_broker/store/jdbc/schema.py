@@ -1,26 +1,22 @@
-"""The SQL statements, built once so that SQLAlchemy caches their compiled form.
+"""The database schema: the tables, the statements on them, row IDs, and the column XID.
 
-Parameters of conditions never have the names of columns, because an update would set the columns.
+Tables. Three are ActiveMQ's; the others hold data for which those have no columns. Names are never
+quoted, so that a database that folds their case finds ActiveMQ's tables. (activemq-persistence J2,
+J3, J4)
 
-A message is *pending* for a subscription until the subscription has acknowledged it. It is *live*
-in its topic while it is pending for any subscription.
+Row IDs. An ID is composed of the number of a destination and a serial number within it. IDs are
+therefore unique, increase within a destination in commit order, and contain the arrival number. The
+range of destination 0 is used for the rows of prepared transactions, which have no arrival number
+yet, and for the rows of a database created by ActiveMQ until they are renumbered.
 
-The tables: three are ActiveMQ's; the others hold data for which those have no columns.
+The column XID has ActiveMQ's text for a transaction and the role of the row in it: the Base64
+encoding of `+` for an added message or `-` for an acknowledged one, nine zero bytes, the format id,
+the length of the global id, the global id, the branch qualifier. (activemq-persistence J8)
 
-Names are never quoted, so that a database that folds their case finds ActiveMQ's tables. Within a
-destination, IDs are in commit order. (activemq-persistence J2, J3, J4)
-
-Row IDs, composed of the number of a destination and a serial number within it.
-
-IDs are therefore unique, increase within a destination in commit order, and contain the arrival
-number. The range of destination 0 is used for the rows of prepared transactions, which have no
-arrival number yet, and for the rows of a database created by ActiveMQ until they are renumbered.
-
-The XID column: ActiveMQ's text for a transaction and the role of the row in it.
-
-It is the Base64 encoding of: `+` for an added message or `-` for an acknowledged one, nine zero
-bytes, the format id, the length of the global id, the global id, the branch qualifier.
-(activemq-persistence J8)
+Statements. They are built once, so that SQLAlchemy caches their compiled form. Parameters of
+conditions never have the names of columns, because an update would set the columns. A message is
+*pending* for a subscription until the subscription has acknowledged it. It is *live* in its topic
+while it is pending for any subscription.
 """
 
 from __future__ import annotations
@@ -65,7 +61,6 @@ from sqlalchemy.types import TypeEngine
 
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import XATransactionId
-from pyjms_broker.store.jdbc.settings import Statements as SettingsStatements
 from pyjms_broker.store.jdbc.settings import Statements as TableNames
 
 __all__ = [
@@ -99,7 +94,7 @@ _ID: Final = BigInteger().with_variant(Integer(), "sqlite")
 class Tables:
     """The tables with one name prefix. Columns are `c.id`, `c.container` and so on."""
 
-    def __init__(self, names: SettingsStatements) -> None:
+    def __init__(self, names: TableNames) -> None:
         self.metadata = MetaData()
         self._prefix = names.table_prefix
         self.messages = self._messages(names.message_table_name)

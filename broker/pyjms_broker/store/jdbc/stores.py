@@ -1,18 +1,32 @@
-"""The store of one queue, which is also the base class of topic stores.
+"""The stores of queues and topics, on the loop.
 
-The store of one topic: its messages and durable subscriptions.
+The loop serves readers while a thread writes to the database, so the tables lag behind. A store
+therefore has an overlay: the changes that its tables do not show yet. A reader takes the tables'
+rows, skips those that the overlay lists as removed or invisible, and adds the overlay's messages.
+An entry is deleted when the loop learns that its unit is committed. Until then a row may be in both
+places, which is harmless because ids are unique.
 
-(activemq-persistence J3, J5)
+    added      messages whose insertion is not committed, by id
+    removed    ids whose deletion is not committed
+    hidden     ids that a prepared transaction has acknowledged; visible again on rollback
+    unshown    ids that are stored but not yet visible to readers (`mark_visible`), or quarantined
+    frames     updated messages whose update is not committed
+
+Operations that the overlay cannot represent (a purge, a removed subscription, a rollback) are
+listed in `UNSETTLING`; readers write them out first. (activemq-persistence J3, J5)
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import encode_message
 from pyjms.wire.openwire.commands import MessageId
+from pyjms.wire.sequence_window import SequenceWindow
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import (
     OperationContext,
@@ -33,23 +47,133 @@ from pyjms_broker.store.jdbc.operations import (
 from pyjms_broker.store.jdbc.transactions import (
     Acknowledgement,
     Addition,
-    Overlay,
     Removal,
-    StoreContext,
-    StoredDestination,
-    Subscriber,
     Work,
-    WorkQueue,
     split_id,
 )
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
+    from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 
-__all__ = ["JDBCMessageStore", "JDBCTopicMessageStore"]
+__all__ = ["JDBCMessageStore", "JDBCTopicMessageStore", "MessageAudit"]
 
 _SMALLEST_PAGE: Final = 100
 _HIGHEST_PRIORITY: Final = 9
+
+
+class Overlay:
+    """The uncommitted changes of one destination."""
+
+    def __init__(self) -> None:
+        self.added: dict[int, AddMessage] = {}
+        self.removed: set[int] = set()
+        self.hidden: set[int] = set()
+        """Acknowledged in a prepared transaction."""
+        self.unshown: set[int] = set()
+        """Added but not visible yet, whether or not in the table; or damaged and quarantined."""
+        self.frames: dict[int, bytes] = {}
+        """Updated messages."""
+        self._ids: dict[tuple[str, int], int] = {}
+        self._order: list[int] = []
+
+    def add(self, message: AddMessage) -> None:
+        """Add a message whose id is higher than all earlier ones."""
+        self.added[message.id] = message
+        self.unshown.add(message.id)
+        self._ids[message.producer, message.sequence] = message.id
+        self._order.append(message.id)
+
+    def forget_added(self, message_id: int) -> None:
+        """Drop a message that is now in the table, or never will be."""
+        message = self.added.pop(message_id, None)
+        if message is not None:
+            key = (message.producer, message.sequence)
+            if self._ids.get(key) == message_id:
+                del self._ids[key]
+            if len(self._order) > 64 + 2 * len(self.added):
+                self._order = list(self.added)
+
+    def remove(self, message_id: int) -> None:
+        """Hide a message from all readers."""
+        self.removed.add(message_id)
+        self.unshown.discard(message_id)
+        self.forget_added(message_id)
+
+    def clear(self) -> None:
+        """Drop all messages."""
+        self.added.clear()
+        self.unshown.clear()
+        self.frames.clear()
+        self._ids.clear()
+        self._order.clear()
+
+    def find(self, producer: str, sequence: int) -> AddMessage | None:
+        """Return the message with an id; None if the overlay does not have it."""
+        message_id = self._ids.get((producer, sequence))
+        return None if message_id is None else self.added.get(message_id)
+
+    def is_visible(self, message_id: int) -> bool:
+        """Return whether readers may see the message, if it is stored."""
+        return not (
+            message_id in self.removed or message_id in self.unshown or message_id in self.hidden
+        )
+
+    def after(self, message_id: int) -> Iterator[AddMessage]:
+        """Yield the messages after an id, in order."""
+        order = self._order
+        for index in range(bisect_right(order, message_id), len(order)):
+            message = self.added.get(order[index])
+            if message is not None:
+                yield message
+
+
+class MessageAudit:
+    """Remembers the last `depth` sequence numbers of each of the last `producers` producers.
+
+    (activemq-persistence J1 `enableAudit`)
+    """
+
+    def __init__(self, depth: int, producers: int) -> None:
+        self._depth = depth
+        self._maximum_producers = producers
+        self._windows: OrderedDict[tuple[str, str], SequenceWindow] = OrderedDict()
+
+    def seen(self, container: str, producer: str, sequence: int) -> bool:
+        """Record a message id; return whether it was recorded before.
+
+        An id from before the window counts as new.
+        """
+        key = (container, producer)
+        windows = self._windows
+        window = windows.get(key)
+        if window is not None:
+            windows.move_to_end(key)
+            return window.add(sequence)
+        windows[key] = SequenceWindow(sequence, self._depth)
+        if len(windows) > self._maximum_producers:
+            windows.popitem(last=False)
+        return False
+
+    def forget(self, container: str, producer: str, sequence: int) -> None:
+        """Withdraw a message id, since the message was not stored."""
+        window = self._windows.get((container, producer))
+        if window is not None:
+            window.remove(sequence)
+
+
+class Subscriber:
+    """A durable subscription, and its changes that are not in the tables yet."""
+
+    def __init__(self, subscription: StoredSubscription, count: int, start: int) -> None:
+        self.stored = subscription
+        self.count = count
+        self.start = start
+        """Messages up to this ID were added before the subscription."""
+        self.acknowledged: set[int] = set()
+        """Acknowledgements that are not in the table yet."""
+        self.hidden: set[int] = set()
+        """Acknowledged in a prepared transaction."""
 
 
 class PageQuery(NamedTuple):
@@ -65,13 +189,21 @@ class JDBCMessageStore:
     """The messages of one destination. (ActiveMQ: JDBCMessageStore)"""
 
     def __init__(
-        self, context: StoreContext, transactions: WorkQueue, stored: StoredDestination
+        self,
+        adapter: JDBCPersistenceAdapter,
+        destination: Destination,
+        prioritized: bool,
+        base: int,
+        epoch: int,
     ) -> None:
-        self.context = context
-        self.destination, self.prioritized, self.base, self._epoch = stored
+        """Create an empty store; `base` is the ID before that of the first message."""
+        self.adapter = adapter
+        self.destination = destination
+        self.prioritized = prioritized
+        self.base = base
+        self._epoch = epoch
         self.container = self.destination.qualified_name
         self.overlay = Overlay()
-        self._transactions = transactions
         self._count = 0
         self._size = 0
         self._last_id = self.base
@@ -87,15 +219,13 @@ class JDBCMessageStore:
     # -- the interface of the broker
 
     def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
-        def on_position(position: Position) -> None:
-            reference.position = position
-
         reference.position = None
-        work = Addition(self, reference.message, reference.message_id, reference.size, on_position)
+        message, message_id = reference.message, reference.message_id
+        work = Addition(self, message, message_id, reference.size, reference)
         answer = self._do(context, work)
         if answer is COMPLETED and context.xid is None and reference.position is None:
             # a duplicate: done when the stored message is durable
-            return self.context.submit((), lambda _: None)
+            return self.adapter.writer.submit(())
         return answer
 
     def mark_visible(self, reference: MessageReference) -> None:
@@ -117,12 +247,12 @@ class JDBCMessageStore:
         frames = self.overlay.frames
         frames[number] = frame
 
-        def completed(_: Exception | None) -> None:
+        def complete(_: Exception | None) -> None:
             if frames.get(number) is frame:
                 del frames[number]
 
         operation = UpdateMessage(self.container, number, reference.message.expiration, frame)
-        return self.context.submit((operation,), completed, len(frame))
+        return self.adapter.writer.submit((operation,), complete, len(frame))
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
         position = self._find(message_id)
@@ -140,11 +270,11 @@ class JDBCMessageStore:
         self._count = self._size = 0
         self.overlay.clear()
 
-        def completed(error: Exception | None) -> None:
+        def complete(error: Exception | None) -> None:
             if error is not None:
                 self.adjust_counts(*before)
 
-        return self.context.submit((RemoveAll(self.container, self._last_id),), completed)
+        return self.adapter.writer.submit((RemoveAll(self.container, self._last_id),), complete)
 
     @property
     def message_count(self) -> int:
@@ -162,16 +292,12 @@ class JDBCMessageStore:
     def epoch(self) -> int:
         return self._epoch
 
-    # -- WorkStore
+    # -- for work (see `transactions`)
 
     @property
     def subscribers(self) -> int:
         """The number of durable subscriptions that get a message added now."""
         return 0
-
-    def position(self, message: AddMessage) -> Position:
-        """Return the position of a message in the order of delivery."""
-        return self.position_at(message.id, message.priority)
 
     def contains(self, message_id: MessageId, duplicate_id: str | None) -> bool:
         """Return whether a message is stored already, by its id or its duplicate id.
@@ -181,7 +307,7 @@ class JDBCMessageStore:
         producer, sequence = split_id(message_id)
         if self._has_id(message_id, producer, sequence):
             return True
-        audit = self.context.audit
+        audit = self.adapter.audit
         if audit is not None and audit.seen(self.container, producer, sequence):
             return True
         return duplicate_id is not None and duplicate_id in self._duplicate_ids()
@@ -196,23 +322,23 @@ class JDBCMessageStore:
         self._last_id += 1
         return self._last_id
 
-    def add_skipped(self, message: AddMessage) -> None:
-        """Record the sequence numbers of a message that is not kept."""
-        self.context.note(message.producer, message.sequence, message.broker_sequence)
+    def note(self, message: AddMessage) -> None:
+        """Record the sequence numbers of a message, whether or not it is kept."""
+        self.adapter.note(message.producer, message.sequence, message.broker_sequence)
 
     def add(self, message: AddMessage) -> None:
         """Add a message with an assigned ID to the overlay, so that readers find it."""
-        self.context.note(message.producer, message.sequence, message.broker_sequence)
+        self.note(message)
         self._count += 1
         self._size += message.size
         self.overlay.add(message)
         if message.duplicate_id is not None:
             duplicates = self._duplicate_ids()
             duplicates[message.duplicate_id] = message.id
-            if len(duplicates) > self.context.settings.duplicate_id_window:
+            if len(duplicates) > self.adapter.settings.duplicate_id_window:
                 duplicates.popitem(last=False)
 
-    def add_completed(self, message: AddMessage, error: Exception | None) -> None:
+    def complete_add(self, message: AddMessage, error: Exception | None) -> None:
         """Handle the result of an insertion: the row exists, or the message could not be stored."""
         if error is None:
             self.overlay.forget_added(message.id)
@@ -222,8 +348,8 @@ class JDBCMessageStore:
         self.overlay.unshown.discard(message.id)
         if message.duplicate_id is not None:
             self._duplicate_ids().pop(message.duplicate_id, None)
-        if self.context.audit is not None:
-            self.context.audit.forget(self.container, message.producer, message.sequence)
+        if self.adapter.audit is not None:
+            self.adapter.audit.forget(self.container, message.producer, message.sequence)
 
     def remove(self, message_id: int, size: int) -> bool:
         """Hide a message from readers; False: it was removed already."""
@@ -234,7 +360,7 @@ class JDBCMessageStore:
         self._size -= size
         return True
 
-    def remove_completed(self, message_id: int, size: int, error: Exception | None) -> None:
+    def complete_remove(self, message_id: int, size: int, error: Exception | None) -> None:
         """Handle the result of a deletion: the row is deleted, or `error` says why it is not."""
         self.overlay.removed.discard(message_id)
         self.overlay.hidden.discard(message_id)
@@ -254,12 +380,12 @@ class JDBCMessageStore:
 
     def _do(self, context: OperationContext, work: Work) -> Completion:
         if context.xid is not None:
-            self._transactions.add(context.xid, work)
+            self.adapter.transaction_store().add(context.xid, work)
             return COMPLETED
         operations = work.commit()
         if not operations:
             return COMPLETED
-        return self.context.submit(operations, work.completed, work.size)
+        return self.adapter.writer.submit(operations, work.complete, work.size)
 
     def position_at(self, message_id: int, priority: int) -> Position:
         """Return the position of the message with an ID."""
@@ -275,11 +401,11 @@ class JDBCMessageStore:
         known = self._sequences.pop(producer, None)
         if known is None:
             self._settle()
-            statement = self.context.statements.last_sequence_in_container
-            stored = self.context.read(statement, producer=producer, at=self.container)[0][0]
+            statement = self.adapter.statements.last_sequence_in_container
+            stored = self.adapter.read(statement, producer=producer, at=self.container)[0][0]
             known = -1 if stored is None else stored
         self._sequences[producer] = max(known, sequence)
-        if len(self._sequences) > self.context.settings.max_producers_to_audit:
+        if len(self._sequences) > self.adapter.settings.max_producers_to_audit:
             self._sequences.popitem(last=False)
         if self.overlay.find(producer, sequence) is not None:
             return True
@@ -289,9 +415,9 @@ class JDBCMessageStore:
         """Return the window of duplicate ids, loading it on first use."""
         duplicates = self._duplicates
         if duplicates is None:
-            context = self.context
-            limit = context.settings.duplicate_id_window
-            rows = context.read(context.statements.duplicates, at=self.container, limit=limit)
+            adapter = self.adapter
+            limit = adapter.settings.duplicate_id_window
+            rows = adapter.read(adapter.statements.duplicates, at=self.container, limit=limit)
             duplicates = OrderedDict((text, number) for number, text in reversed(rows))
             self._duplicates = duplicates
         return duplicates
@@ -307,9 +433,9 @@ class JDBCMessageStore:
         producer, sequence = split_id(message_id)
         unwritten = self.overlay.find(producer, sequence)
         if unwritten is not None:
-            return self.position(unwritten)
+            return self.position_at(unwritten.id, unwritten.priority)
         self._settle()
-        rows = self.context.read(
+        rows = self.adapter.read(
             self._find_statement, producer=producer, sequence=sequence, at=self.container
         )
         invisible = self.overlay.removed | self.overlay.hidden
@@ -320,15 +446,15 @@ class JDBCMessageStore:
 
     def _settle(self) -> None:
         """Make the tables readable."""
-        self.context.settle(self.container)
+        self.adapter.writer.settle_container(self.container)
 
     @property
     def _page_statement(self) -> Any:
-        return self.context.statements.queue_page[self.prioritized]
+        return self.adapter.statements.queue_page[self.prioritized]
 
     @property
     def _find_statement(self) -> Any:
-        return self.context.statements.find_message
+        return self.adapter.statements.find_message
 
     def _page(self, query: PageQuery, after: Position | None, limit: int) -> list[StoredMessage]:
         """Return the messages of a page; reads again if some were quarantined, to fill the page."""
@@ -356,11 +482,11 @@ class JDBCMessageStore:
         if self.prioritized:
             parameters["level"] = _HIGHEST_PRIORITY - level
         unwritten = self.overlay.added
-        size = min(max(wanted, _SMALLEST_PAGE), self.context.settings.max_rows)
+        size = min(max(wanted, _SMALLEST_PAGE), self.adapter.settings.max_rows)
         found: list[Position] = []
         last = self.id_at(after)
         while len(found) < wanted:
-            rows = self.context.read(statement, after=last, limit=size, **parameters)
+            rows = self.adapter.read(statement, after=last, limit=size, **parameters)
             for number, _ in rows:
                 position = Position(level, number - self.base)
                 if number not in unwritten and visible(number) and position not in skip:
@@ -370,7 +496,7 @@ class JDBCMessageStore:
             last = rows[-1][0]
         left = wanted
         for message in self.overlay.after(self.id_at(after)):
-            position = self.position(message)
+            position = self.position_at(message.id, message.priority)
             if position.level == level and visible(message.id) and position not in skip:
                 found.append(position)
                 left -= 1
@@ -383,15 +509,15 @@ class JDBCMessageStore:
         frames = {i: overlay.added[i].frame for i in ids if i in overlay.added}
         frames.update({i: overlay.frames[i] for i in ids if i in overlay.frames})
         missing = [i for i in ids if i not in frames]
-        step = min(self.context.settings.max_rows, 1000)
+        step = min(self.adapter.settings.max_rows, 1000)
         for start in range(0, len(missing), step):
             chunk = missing[start : start + step]
-            rows = self.context.read(self.context.statements.load_messages, ids=chunk)
+            rows = self.adapter.read(self.adapter.statements.load_messages, ids=chunk)
             frames.update(tuple(row) for row in rows)
         messages = []
         for position, i in zip(positions, ids, strict=True):
             if i in frames:
-                message = self.context.decode(self.container, i, frames[i])
+                message = self.adapter.decode(self.container, i, frames[i])
                 if message is not None:
                     messages.append(StoredMessage(position, message))
                 else:
@@ -407,33 +533,38 @@ class JDBCTopicMessageStore(JDBCMessageStore):
     """
 
     def __init__(
-        self, context: StoreContext, transactions: WorkQueue, stored: StoredDestination
+        self,
+        adapter: JDBCPersistenceAdapter,
+        destination: Destination,
+        prioritized: bool,
+        base: int,
+        epoch: int,
     ) -> None:
-        super().__init__(context, transactions, stored)
-        self._subscriptions: dict[SubscriptionKey, Subscriber] = {}
+        super().__init__(adapter, destination, prioritized, base, epoch)
+        self.subscribers_by_key: dict[SubscriptionKey, Subscriber] = {}
         self._unwritten = 0
         self._counted: dict[int, list[Subscriber]] = {}
         """For each message whose insertion is not committed: the subscriptions that counted it."""
 
     def load_subscription(self, subscription: StoredSubscription, count: int) -> None:
         """Add a subscription that was read from the tables."""
-        self._subscriptions[subscription.key] = Subscriber(subscription, count, self.base)
+        self.subscribers_by_key[subscription.key] = Subscriber(subscription, count, self.base)
 
     def set_prioritized(self, prioritized: bool) -> None:
         """Switch ordering by priority on or off, converting the rows of the subscriptions."""
         self.prioritized = prioritized
-        if self._subscriptions:
+        if self.subscribers_by_key:
             operation = SetPrioritized(self.container, prioritized)
-            self.context.submit((operation,), lambda _: None)
+            self.adapter.writer.submit((operation,))
 
     def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
         key = subscription.key
         start = self.base if retroactive else self._last_id
-        self._subscriptions[key] = Subscriber(subscription, 0, start)
+        self.subscribers_by_key[key] = Subscriber(subscription, 0, start)
 
-        def completed(error: Exception | None) -> None:
+        def complete(error: Exception | None) -> None:
             if error is not None:
-                self._subscriptions.pop(key, None)
+                self.subscribers_by_key.pop(key, None)
 
         operation = AddSubscription(
             container=self.container,
@@ -446,31 +577,31 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             retroactive=retroactive,
             prioritized=self.prioritized,
         )
-        return self.context.submit((operation,), completed)
+        return self.adapter.writer.submit((operation,), complete)
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion:
-        found = self._subscriptions.pop(key, None)
+        found = self.subscribers_by_key.pop(key, None)
         if found is None:
             return COMPLETED
 
-        def completed(error: Exception | None) -> None:
+        def complete(error: Exception | None) -> None:
             if error is not None:
-                self._subscriptions.setdefault(key, found)
+                self.subscribers_by_key.setdefault(key, found)
 
         operation = RemoveSubscription(self.container, *key, self.prioritized)
-        return self.context.submit((operation,), completed)
+        return self.adapter.writer.submit((operation,), complete)
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
-        found = self._subscriptions.get(key)
+        found = self.subscribers_by_key.get(key)
         return None if found is None else found.stored
 
     def subscriptions(self) -> list[StoredSubscription]:
-        return [found.stored for found in self._subscriptions.values()]
+        return [found.stored for found in self.subscribers_by_key.values()]
 
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion:
-        if key not in self._subscriptions:
+        if key not in self.subscribers_by_key:
             return COMPLETED
         position = reference.position or self._find(reference.message_id)
         if position is None:
@@ -482,11 +613,11 @@ class JDBCTopicMessageStore(JDBCMessageStore):
     def next_subscription_messages(
         self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
-        found = self._subscriptions.get(key)
+        found = self.subscribers_by_key.get(key)
         if found is None:
             return []
-        self.context.settle(self.container)
-        page = self.context.statements.subscription_page[self.prioritized]
+        self.adapter.writer.settle_container(self.container)
+        page = self.adapter.statements.subscription_page[self.prioritized]
         parameters: dict[str, object] = {
             "client": key.client_id,
             "subscription": key.subscription_name,
@@ -494,23 +625,23 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         return self._page(PageQuery(page, parameters, skip, _filter(self, found)), after, limit)
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
-        if key in self._subscriptions:
-            self.context.settle(self.container)
-        found = self._subscriptions.get(key)
+        if key in self.subscribers_by_key:
+            self.adapter.writer.settle_container(self.container)
+        found = self.subscribers_by_key.get(key)
         return 0 if found is None else found.count
 
     def remove_all_messages(self, context: OperationContext) -> Completion:
-        before = [(found, found.count) for found in self._subscriptions.values()]
+        before = [(found, found.count) for found in self.subscribers_by_key.values()]
         for found, _ in before:
             found.count = 0
 
-        def completed(completion: Completion) -> None:
+        def complete(completion: Completion) -> None:
             if completion.error is not None:
                 for found, count in before:
                     found.count += count
 
         completion = super().remove_all_messages(context)
-        completion.then(completed)
+        completion.then(complete)
         return completion
 
     @property
@@ -524,44 +655,32 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         self._settle()
         return self._size
 
-    # -- SubscriptionStore
+    # -- for work (see `transactions`)
 
     @property
     def subscribers(self) -> int:
-        return len(self._subscriptions)
+        return len(self.subscribers_by_key)
 
     @property
     def keeps_messages(self) -> bool:
         # without a subscription it would never be acknowledged (activemq-broker T6)
-        return bool(self._subscriptions)
+        return bool(self.subscribers_by_key)
 
     def add(self, message: AddMessage) -> None:
-        counted = self._counted[message.id] = list(self._subscriptions.values())
+        counted = self._counted[message.id] = list(self.subscribers_by_key.values())
         for found in counted:
             found.count += 1
         super().add(message)
 
-    def add_completed(self, message: AddMessage, error: Exception | None) -> None:
+    def complete_add(self, message: AddMessage, error: Exception | None) -> None:
         for found in self._counted.pop(message.id, ()):
             if error is not None:
                 found.count -= 1
-        super().add_completed(message, error)
+        super().complete_add(message, error)
 
-    def hide(self, key: SubscriptionKey, message_id: int) -> None:
-        """Hide a message that a prepared transaction has acknowledged."""
-        found = self._subscriptions.get(key)
-        if found is not None:
-            found.hidden.add(message_id)
-
-    def unhide(self, key: SubscriptionKey, message_id: int) -> None:
-        """Make the message visible again, since the transaction was rolled back."""
-        found = self._subscriptions.get(key)
-        if found is not None:
-            found.hidden.discard(message_id)
-
-    def acknowledged(self, key: SubscriptionKey, message_id: int) -> Subscriber | None:
+    def hide_acknowledged(self, key: SubscriptionKey, message_id: int) -> Subscriber | None:
         """Hide a message from a subscription, which is returned; None if it was not pending."""
-        found = self._subscriptions.get(key)
+        found = self.subscribers_by_key.get(key)
         if found is None or message_id in found.acknowledged:
             return None
         found.acknowledged.add(message_id)
@@ -569,7 +688,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         self._unwritten += 1
         return found
 
-    def acknowledge_completed(
+    def complete_acknowledge(
         self, subscriber: Subscriber, message_id: int, error: Exception | None
     ) -> None:
         """Handle the result of an acknowledgement: it is in the tables, or could not be stored."""
@@ -581,7 +700,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
 
     def correct_subscription(self, key: SubscriptionKey, count: int) -> None:
         """Add a correction that the database has reported to the count."""
-        found = self._subscriptions.get(key)
+        found = self.subscribers_by_key.get(key)
         if found is not None:
             found.count = max(0, found.count + count)
 
@@ -589,18 +708,18 @@ class JDBCTopicMessageStore(JDBCMessageStore):
 
     @property
     def _page_statement(self) -> Any:
-        return self.context.statements.topic_page[self.prioritized]
+        return self.adapter.statements.topic_page[self.prioritized]
 
     @property
     def _find_statement(self) -> Any:
-        return self.context.statements.find_live_message[self.prioritized]
+        return self.adapter.statements.find_live_message[self.prioritized]
 
     def _settle(self) -> None:
         """Write out acknowledgements: only the database knows which one was a message's last."""
         if self._unwritten:
-            self.context.writer.settle()
+            self.adapter.writer.settle()
         else:
-            self.context.settle(self.container)
+            self.adapter.writer.settle_container(self.container)
 
 
 def _filter(store: JDBCTopicMessageStore, found: Subscriber) -> Callable[[int], bool]:

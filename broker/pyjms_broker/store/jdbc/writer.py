@@ -1,15 +1,11 @@
 """The writer: passes units to a thread that writes them to the database, one batch at a time.
 
-Its states are described in the package's docstring. Everything runs on the loop, except for
-`_Batch.perform`, which runs in the thread.
-
-Database access: units of operations, the thread that writes them, and loading at start.
-
 Theory of operation
 ===================
 
-The loop submits units (`operations.Unit`) to the `writer`, which passes them to one thread in
-batches. While one batch is being written, the next one accumulates: a busy store needs few commits.
+The loop submits units (`operations.Unit`), which go to one thread in batches. While one batch is
+being written, the next one accumulates: a busy store needs few commits. Everything runs on the
+loop, except for `_Batch.perform`, which runs in the thread.
 
     IDLE       nothing queued
     QUEUED     a unit was submitted; the pump runs at the end of this loop turn, so that
@@ -37,17 +33,18 @@ Invariants:
 - Completions and `Unit.done` are called on the loop, after the commit.
 
 Within a batch, adjacent additions, removals and acknowledgements become a few bulk statements
-(`executor`), and a message that is added and removed in one bulk never reaches its table.
+(`database.Batch`), and a message that is added and removed in one bulk never reaches its table.
 (activemq-persistence J1 to J8, K24)
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Final, Protocol
+from typing import Final
 
 import anyio.to_thread
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
@@ -59,7 +56,7 @@ from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jdbc.database import Database, DatabaseUnavailableException
-from pyjms_broker.store.jdbc.operations import Outcome, Unit
+from pyjms_broker.store.jdbc.operations import UNSETTLING, Operation, Outcome, Unit
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 __all__ = ["Writer"]
@@ -73,8 +70,8 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 class _Batch:
     """Units that are written in one transaction, or one by one if the database rejects that."""
 
-    def __init__(self, work: list[tuple[Unit, Completion]]) -> None:
-        self.work = work
+    def __init__(self, units: list[Unit]) -> None:
+        self.units = units
         self.results: list[Outcome | Exception] = []
         self.one_by_one = False
         self.error: Exception | None = None
@@ -86,8 +83,8 @@ class _Batch:
         try:
             if not self.one_by_one:
                 self._write_all(database)
-            while self.one_by_one and len(self.results) < len(self.work):
-                self._write_one(database, self.work[len(self.results)][0])
+            while self.one_by_one and len(self.results) < len(self.units):
+                self._write_one(database, self.units[len(self.results)])
         except Exception as error:
             self.error = error
         finally:
@@ -95,11 +92,11 @@ class _Batch:
 
     def _write_all(self, database: Database) -> None:
         try:
-            self.results = [database.transact([unit for unit, _ in self.work])]
+            self.results = [database.transact(self.units)]
         except JMSException:
             raise
         except Exception as error:
-            self.one_by_one = len(self.work) > 1
+            self.one_by_one = len(self.units) > 1
             if not self.one_by_one:
                 self.results = [error]
 
@@ -112,28 +109,29 @@ class _Batch:
             self.results.append(error)
 
 
-class WriterListener(Protocol):
-    """Is notified, on the event loop, of results and states; implemented by the adapter."""
-
-    def database_answered(self, outcome: Outcome) -> None:
-        """Handle an outcome that only the database can determine."""
-
-    def writer_changed(self, state: StoreState, error: Exception | None) -> None:
-        """Handle a new state of the writer."""
-
-
 class Writer:
-    """Queues units for the database and passes the results of each batch to `listener`."""
+    """Queues units for the database.
+
+    On the loop, `on_outcome` gets what only the database can determine, for each batch, and
+    `on_state` each new state.
+    """
 
     def __init__(
-        self, database: Database, settings: JDBCSettings, listener: WriterListener
+        self,
+        database: Database,
+        settings: JDBCSettings,
+        on_outcome: Callable[[Outcome], None],
+        on_state: Callable[[StoreState, Exception | None], None],
     ) -> None:
         self.state = StoreState.RUNNING
         self.error: Exception | None = None
         self._database = database
         self._settings = settings
-        self._listener = listener
-        self._queue: deque[tuple[Unit, Completion]] = deque()
+        self._on_outcome = on_outcome
+        self._on_state = on_state
+        self._queue: deque[Unit] = deque()
+        self._unsettled: Counter[str] = Counter()
+        """Queued operations whose effect readers cannot know, by container."""
         self._bytes = 0
         self._in_flight: _Batch | None = None
         self._is_pump_scheduled = False
@@ -170,21 +168,42 @@ class Writer:
         self._thread.join()
         self._thread = None
 
-    def submit(self, unit: Unit) -> Completion:
-        """Queue a unit after all earlier ones; the completion is done when it is committed."""
-        waiter = Completion()
+    def submit(
+        self,
+        operations: Sequence[Operation],
+        done: Callable[[Exception | None], None] = lambda _: None,
+        size: int = 0,
+    ) -> Completion:
+        """Queue operations that are executed together, after all earlier ones.
+
+        The completion is done when they are durable. Some operations change a container's tables
+        in ways that its store's overlay does not reflect. While one is queued, readers of the
+        container first write out the queue (`settle_container`).
+        """
+        unsettled = [op.container for op in operations if isinstance(op, UNSETTLING)]
+        if not unsettled:
+            return self._enqueue(Unit(operations, done, size))
+        self._unsettled.update(unsettled)
+
+        def settled(error: Exception | None) -> None:
+            self._unsettled.subtract(unsettled)
+            self._unsettled = +self._unsettled
+            done(error)
+
+        return self._enqueue(Unit(operations, settled, size))
+
+    def _enqueue(self, unit: Unit) -> Completion:
         if self.error is not None:
-            unit.done(self.error)
-            waiter.complete(self.error)
-            return waiter
-        self._queue.append((unit, waiter))
+            unit.finish(self.error)
+            return unit.completion
+        self._queue.append(unit)
         self._bytes += unit.size
         if self.state is StoreState.RUNNING and self._is_congested(1.0):
             self._change(StoreState.CONGESTED, None)
         if self._in_flight is None and not self._is_pump_scheduled and self._loop is not None:
             self._is_pump_scheduled = True
             self._loop.call_next(self._pump)  # units of this turn of the loop are one batch
-        return waiter
+        return unit.completion
 
     async def drain(self) -> None:
         """Wait until all units submitted so far are written or have failed."""
@@ -208,6 +227,15 @@ class Writer:
                     f"The database {self._database.name} has failed"
                 ) from batch.error
             self._on_performed(batch)
+
+    def settle_container(self, container: str) -> None:
+        """Write all queued units now if the container's overlay cannot represent one of them.
+
+        Raises:
+            JMSException: the database has failed.
+        """
+        if container in self._unsettled:
+            self.settle()
 
     def check(self) -> None:
         """Raise if the tables cannot be read.
@@ -235,9 +263,8 @@ class Writer:
             batch, self._in_flight = self._in_flight, None
             if batch is not None:
                 self._refuse(batch, error)
-        for unit, waiter in waiting:
-            unit.done(error)
-            waiter.complete(error)
+        for unit in waiting:
+            unit.finish(error)
         self._notify_idle()
 
     def _work(self, loop: LoopHandle) -> None:
@@ -255,14 +282,13 @@ class Writer:
             self._inbox.put(self._in_flight)
 
     def _next_batch(self) -> _Batch:
-        work: list[tuple[Unit, Completion]] = []
+        units: list[Unit] = []
         size = 0
-        while self._queue and len(work) < _MAX_UNITS and size < _MAX_BYTES:
-            unit, waiter = self._queue.popleft()
-            size += unit.size
-            work.append((unit, waiter))
+        while self._queue and len(units) < _MAX_UNITS and size < _MAX_BYTES:
+            units.append(self._queue.popleft())
+            size += units[-1].size
         self._bytes -= size
-        return _Batch(work)
+        return _Batch(units)
 
     def _on_performed(self, batch: _Batch) -> None:
         if batch is not self._in_flight:
@@ -287,26 +313,24 @@ class Writer:
         """Complete the units that were written or rejected."""
         for result in batch.results:
             if isinstance(result, Outcome):
-                self._listener.database_answered(result)
+                self._on_outcome(result)
         if not batch.results:
             return
-        results = batch.results if batch.one_by_one else batch.results * len(batch.work)
-        for (unit, waiter), result in zip(batch.work, results, strict=False):
+        results = batch.results if batch.one_by_one else batch.results * len(batch.units)
+        for unit, result in zip(batch.units, results, strict=False):
             failed: JMSException | None = None
             if isinstance(result, Exception):
                 failed = JMSException(f"The database {self._database.name} refused a write")
                 failed.__cause__ = result
                 logger.error("%s: %s", failed, result)
-            unit.done(failed)
-            waiter.complete(failed)
+            unit.finish(failed)
 
     def _refuse(self, batch: _Batch, error: Exception) -> None:
         """Complete a failed batch; units that were already written stay written."""
         self._finish(batch)
         done = len(batch.results) if batch.one_by_one else 0
-        for unit, waiter in batch.work[done:]:
-            unit.done(error)
-            waiter.complete(error)
+        for unit in batch.units[done:]:
+            unit.finish(error)
 
     def _suspend(self, batch: _Batch) -> None:
         if self._retry is None:
@@ -329,7 +353,7 @@ class Writer:
         ):
             with attempt:
                 await self._try(batch)
-        self._resumed(batch)
+        self._leave_suspension(batch)
 
     async def _try(self, batch: _Batch) -> None:
         await anyio.to_thread.run_sync(batch.perform, self._database)
@@ -342,9 +366,9 @@ class Writer:
         if isinstance(batch.error, DatabaseUnavailableException):
             self.fail(batch.error)
         else:
-            self._resumed(batch)
+            self._leave_suspension(batch)
 
-    def _resumed(self, batch: _Batch) -> None:
+    def _leave_suspension(self, batch: _Batch) -> None:
         self._retry = None
         self._change(StoreState.RUNNING, None)
         self._on_performed(batch)
@@ -360,10 +384,10 @@ class Writer:
         if not quiet:
             if state is StoreState.SUSPENDED:
                 logger.warning("The store is suspended until its database is available: %s", error)
-            self._changed(state, error)
+            self._report(state, error)
 
-    def _changed(self, state: StoreState, error: Exception | None) -> None:
-        self._listener.writer_changed(state, error)
+    def _report(self, state: StoreState, error: Exception | None) -> None:
+        self._on_state(state, error)
 
     def _notify_idle(self) -> None:
         if not self._queue and self._in_flight is None:

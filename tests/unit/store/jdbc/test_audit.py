@@ -7,7 +7,7 @@ from typing import Any
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.api.message import OperationContext
-from pyjms_broker.store.jdbc.transactions import MessageAudit
+from pyjms_broker.store.jdbc.stores import MessageAudit
 
 
 def test_a_window_for_each_producer() -> None:
