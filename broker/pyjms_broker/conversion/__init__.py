@@ -5,13 +5,13 @@
     for finding in conversion.findings: print(finding)
 
 Elements and attributes with a counterpart in broker.yaml are converted. Every other one becomes a
-finding with file, line, element and attribute: nothing is dropped silently. The tables of elements
-and attributes are in `pyjms_broker.conversion.tables`.
+finding with file, line, element and attribute: nothing is dropped silently. What becomes of each is
+in tables, made of the rules of `pyjms_broker.conversion.draft`.
 """
 
 from __future__ import annotations
 
-from pyjms_broker.conversion.conversion import Conversion, convert_activemq_xml
+from pyjms_broker.conversion.broker import Conversion, convert_activemq_xml
 from pyjms_broker.conversion.spring import file_path
 from pyjms_broker.conversion.xml_reader import Finding
 

@@ -1,6 +1,18 @@
-"""The values of broker.yaml collected so far, with the origin of each.
+"""The rules that say what becomes of an element of activemq.xml, and the broker.yaml they fill.
 
-The methods of `Draft` convert elements of activemq.xml according to tables of handlers and `Spec`s.
+A *handler* is a function `(draft, element, path)`; `path` is the path of the section that the
+element belongs to. The tables in `broker`, `persistence`, `policies` and `plugins` are made of
+these:
+
+    section("web", SPEC)        the element is the section `web`
+    item("policies", SPEC)      the element is appended to the list `policies`
+    same_section(SPEC)          the element's attributes are keys of the section that contains it
+    word("locker", "lease")     the element stands for a value
+    children({"a": handler})    the element only contains others
+    inside({"a": handler})      the element is a property, which contains one other
+
+A `Spec` says what becomes of the element's attributes and children. A `Lost` in place of a handler
+says why there is none; what a table does not mention becomes a finding, too.
 """
 
 from __future__ import annotations
@@ -9,7 +21,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, Final, NamedTuple, get_args
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,12 +33,31 @@ from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.conversion.xml_reader import Element, Findings
 from pyjms_broker.settings.persistence import snake_case
 
-__all__ = ["Draft", "Handler", "Lost", "Path", "Spec", "destination_of"]
+__all__ = [
+    "Draft",
+    "Handler",
+    "Lost",
+    "Path",
+    "Rule",
+    "Spec",
+    "children",
+    "destination_at",
+    "destination_of",
+    "destinations",
+    "inside",
+    "item",
+    "same_section",
+    "section",
+    "word",
+]
 
-# --- Rules (`Spec`) for converting the attributes of an element to keys of a section.
+Path: TypeAlias = tuple[str | int, ...]
+Handler: TypeAlias = Callable[["Draft", Element, Path], None]
 
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _DURATION: Final = get_args(Duration)[1:]
+_DESTINATION_ATTRIBUTES: Final = ("physicalName", "topic", "queue", "destination")
+_TOPIC: Final = ("physicalName", "topic")
 
 
 class Lost(NamedTuple):
@@ -37,9 +69,12 @@ class Lost(NamedTuple):
     """The value that matches this broker's behaviour; None if there is none."""
 
 
+Rule: TypeAlias = Handler | Lost
+
+
 @dataclass(frozen=True)
 class Spec:
-    """The conversion rules for the attributes of an element.
+    """The conversion rules for the attributes and children of an element.
 
     An attribute in none of the tables becomes the key with its name in snake_case, if `model` has
     that key.
@@ -56,8 +91,11 @@ class Spec:
     """Attributes that this broker does not need, with the reason."""
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Attributes that cannot be converted."""
-    handled: frozenset[str] = frozenset()
-    """Attributes that are converted by code."""
+    children: Mapping[str, Rule] = field(default_factory=dict)
+    has_destination: bool = False
+    """Whether attributes name the destination that an item is for; broker.yaml may do without."""
+    needs_destination: bool = False
+    """Whether an item without such an attribute is left out."""
 
     @property
     def names(self) -> list[str]:
@@ -70,7 +108,12 @@ class Spec:
 
     def setting_of(self, key: tuple[str, ...]) -> FieldInfo | None:
         """Return the setting of a key; None if there is none."""
-        return None if self.model is None else _field(self.model, key)
+        model, found = self.model, None
+        for part in key:
+            found = None if model is None else model.model_fields.get(part)
+            kind = None if found is None else found.annotation
+            model = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+        return found
 
     def value_of(self, name: str, text: str, setting: FieldInfo) -> object:
         """Return the value of an attribute as written in broker.yaml.
@@ -81,29 +124,20 @@ class Spec:
         value = self.values.get(name, {}).get(text, text)
         if value is text:
             value = _converted(text, setting)
-        _adapter(setting).validate_python(value)
+        kind: Any = setting.annotation
+        TypeAdapter(
+            Annotated[kind, *setting.metadata] if setting.metadata else kind
+        ).validate_python(value)
         return value
-
-
-def _field(model: type[BaseModel], key: tuple[str, ...]) -> FieldInfo | None:
-    found = model.model_fields.get(key[0])
-    if found is None or len(key) == 1:
-        return found
-    inner = found.annotation
-    if isinstance(inner, type) and issubclass(inner, BaseModel):
-        return _field(inner, key[1:])
-    return None
-
-
-def _adapter(setting: FieldInfo) -> TypeAdapter[Any]:
-    kind: Any = setting.annotation
-    return TypeAdapter(Annotated[kind, *setting.metadata] if setting.metadata else kind)
 
 
 def _converted(text: str, setting: FieldInfo) -> object:
     """Return the value as written in broker.yaml: durations with a unit, numbers as numbers."""
     kinds = get_args(setting.annotation) or (setting.annotation,)
-    if _is_duration(setting):
+    if any(
+        (isinstance(extra, Attribute) and extra.unit is Unit.SECONDS) or extra in _DURATION
+        for extra in setting.metadata
+    ):
         return _duration(text)
     if bool in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -114,13 +148,6 @@ def _converted(text: str, setting: FieldInfo) -> object:
     if any(isinstance(kind, type) and issubclass(kind, Enum) for kind in kinds):
         return text.lower()
     return text
-
-
-def _is_duration(setting: FieldInfo) -> bool:
-    return any(
-        (isinstance(extra, Attribute) and extra.unit is Unit.SECONDS) or extra in _DURATION
-        for extra in setting.metadata
-    )
 
 
 def _duration(text: str) -> object:
@@ -135,30 +162,26 @@ def _duration(text: str) -> object:
     return f"{milliseconds}ms"
 
 
-Path = tuple[str | int, ...]
-Handler = Callable[["Draft", Element, Path], None]
-"""Converts an element; the path is the path of the section that contains it."""
-
-_DESTINATION_ATTRIBUTES: Final = ("physicalName", "topic", "queue", "destination")
-_TOPIC: Final = ("physicalName", "topic")
-
-
 class Draft:
-    """A broker.yaml document under construction; `findings` has what is missing from it."""
+    """A broker.yaml document under construction; `findings` has what is missing from it.
 
-    def __init__(self, findings: Findings) -> None:
+    Args:
+        findings: collects what cannot be converted.
+        broker: the element `<broker>`.
+        directory: the directory of its file.
+    """
+
+    def __init__(self, findings: Findings, broker: Element, directory: FilePath) -> None:
         self.findings = findings
-        self._values: dict[str, Any] = {}
-        self._origins: dict[tuple[str | int, ...], Origin] = {}
-
-    @property
-    def document(self) -> Document:
+        self.broker = broker
+        self.directory = directory
+        self._origins: dict[Path, Origin] = {(): broker.origin}
+        self.document: Document = Document({}, self._origins)
         """The values with their origins in the XML."""
-        return Document(self._values, self._origins)
 
     def put(self, path: Path, value: object, element: Element) -> None:
         """Set a value, and create the sections that contain it."""
-        level: Any = self._values
+        level: Any = self.document.values
         for part in path[:-1]:
             level = level.setdefault(part, {}) if isinstance(level, dict) else level[part]
         level[path[-1]] = value
@@ -174,9 +197,17 @@ class Draft:
         self._origins[added] = element.origin
         return added
 
+    def remove_last(self, path: Path) -> None:
+        """Remove the last value of a list."""
+        items = self.get(path)
+        items.pop()
+        gone = (*path, len(items))
+        for known in [each for each in self._origins if each[: len(gone)] == gone]:
+            del self._origins[known]
+
     def get(self, path: Path) -> Any:
         """Return the value at `path`; None if there is none."""
-        level: Any = self._values
+        level: Any = self.document.values
         for part in path:
             try:
                 level = level[part]
@@ -184,29 +215,15 @@ class Draft:
                 return None
         return level
 
-    def drop(self, path: Path) -> None:
-        """Remove a value from a list."""
-        *start, index = path
-        assert isinstance(index, int)
-        del self.get(tuple(start))[index]
-        length = len(path)
-        kept: dict[Path, Origin] = {}
-        for known, origin in self._origins.items():
-            position = known[length - 1] if known[: length - 1] == tuple(start) != known else None
-            if not isinstance(position, int) or position < index:
-                kept[known] = origin
-            elif position > index:
-                kept[(*start, position - 1, *known[length:])] = origin
-        self._origins = kept
-
-    def convert_attributes(self, element: Element, spec: Spec, path: Path) -> None:
-        """Set the keys below `path` from attributes of `element`; report those without a key."""
+    def convert(self, element: Element, spec: Spec, path: Path) -> None:
+        """Convert attributes and children of `element` to keys of the section at `path`."""
         if spec.type is not None:
             self.put((*path, "type"), spec.type, element)
         for name, text in element.attributes.items():
-            if name not in spec.handled:
+            if name not in element.read_attributes:
                 element.read_attributes.add(name)
                 self._convert_attribute(element, spec, path, name, text)
+        self.convert_children(element, spec.children, path)
 
     def _convert_attribute(
         self, element: Element, spec: Spec, path: Path, name: str, text: str
@@ -215,8 +232,13 @@ class Draft:
         if name in spec.no_effect:
             findings.note(element, spec.no_effect[name], attribute=name)
             return
-        if name in spec.lost:
-            self.name_lost(element, spec.lost[name], name, text)
+        lost = spec.lost.get(name)
+        if lost is not None:
+            if lost.same_as is not None and text.lower() == lost.same_as.lower():
+                reason = f"this broker always behaves as with {text}"
+                findings.note(element, reason, attribute=name)
+            else:
+                findings.unsupported(element, lost.reason, lost.hint, attribute=name)
             return
         key = spec.key_of(name)
         setting = spec.setting_of(key)
@@ -237,49 +259,27 @@ class Draft:
             return
         self.put((*path, *key), value, element)
 
-    def name_lost(self, element: Element, lost: Lost, attribute: str, text: str) -> None:
-        """Report an attribute without a counterpart; as a note if its value makes no difference."""
-        if lost.same_as is not None and text.lower() == lost.same_as.lower():
-            reason = f"this broker always behaves as with {text}"
-            self.findings.note(element, reason, attribute=attribute)
-        else:
-            self.findings.unsupported(element, lost.reason, lost.hint, attribute=attribute)
-
     def convert_children(
-        self, element: Element, handlers: Mapping[str, Handler | Lost], path: Path
+        self, element: Element, rules: Mapping[str, Rule], path: Path, *, only_one: bool = False
     ) -> None:
-        """Call the handler of each child; report children without a handler."""
-        for child in element.read_children():
-            handler = handlers.get(child.name)
-            if handler is None:
-                self.findings.unsupported(
-                    child,
+        """Convert the children by the rules for their names, or that for `*`; report others."""
+        for index, child in enumerate(element.children):
+            child.is_read = True
+            rule = rules.get(child.name) or rules.get("*")
+            if only_one and index:
+                rule = Lost(f"<{element.name}> has one element, this is another")
+            if rule is None:
+                rule = Lost(
                     f"<{element.name}> has no such element in ActiveMQ 5.17, or this broker has no "
                     "such setting",
-                    did_you_mean(child.name, handlers),
+                    did_you_mean(child.name, rules),
                 )
-            elif isinstance(handler, Lost):
-                self.findings.unsupported(child, handler.reason, handler.hint)
+            if isinstance(rule, Lost):
+                self.findings.unsupported(child, rule.reason, rule.hint)
             else:
-                handler(self, child, path)
+                rule(self, child, path)
 
-    def only_child(self, element: Element) -> Element | None:
-        """Return the only child of a property such as `<persistenceAdapter>`; None if empty."""
-        inside = list(element.read_children())
-        for further in inside[1:]:
-            self.findings.unsupported(further, f"<{element.name}> has one element, this is another")
-        return inside[0] if inside else None
-
-    def append_for_destination(self, element: Element, path: Path, spec: Spec) -> Path:
-        """Append a section for an element with a destination; return the section's path."""
-        here = self.append(path, {}, element)
-        name = destination_of(element)
-        if name is not None:
-            self.put((*here, "destination"), name, element)
-        self.convert_attributes(element, spec, here)
-        return here
-
-    def name_unread(self, element: Element) -> None:
+    def report_unread(self, element: Element) -> None:
         """Report everything in `element` that the conversion has not read."""
         if element.is_named:
             return
@@ -294,12 +294,92 @@ class Draft:
             unsupported(element, "its text has no meaning here")  # or is a secret
         for child in element.children:
             if child.is_read:
-                self.name_unread(child)
+                self.report_unread(child)
             elif not child.is_named:
                 unsupported(
                     child,
                     f"<{element.name}> has no such element in ActiveMQ 5.17, or it is unknown",
                 )
+
+
+def section(key: str, spec: Spec) -> Handler:
+    """Convert the element to a section."""
+
+    def convert(draft: Draft, element: Element, path: Path) -> None:
+        here = (*path, key)
+        draft.put(here, {}, element)
+        draft.convert(element, spec, here)
+
+    return convert
+
+
+def item(key: str, spec: Spec) -> Handler:
+    """Convert the element to a section in a list, for the destination that its attributes name."""
+
+    def convert(draft: Draft, element: Element, path: Path) -> None:
+        name = destination_of(element) if spec.has_destination or spec.needs_destination else None
+        if name is None and spec.needs_destination:
+            draft.findings.unsupported(element, "it names no queue or topic")
+            return
+        here = draft.append((*path, key), {}, element)
+        if name is not None:
+            draft.put((*here, "destination"), name, element)
+        draft.convert(element, spec, here)
+
+    return convert
+
+
+def same_section(spec: Spec) -> Handler:
+    """Convert the attributes to keys of the section that contains the element."""
+    return lambda draft, element, path: draft.convert(element, spec, path)
+
+
+def word(key: str, value: object, spec: Spec = Spec(), note: str = "") -> Handler:
+    """Convert the element to a value, and its attributes to keys beside that."""
+
+    def convert(draft: Draft, element: Element, path: Path) -> None:
+        draft.put((*path, key), value, element)
+        if note:
+            draft.findings.note(element, note)
+        draft.convert(element, spec, path)
+
+    return convert
+
+
+def children(rules: Mapping[str, Rule] | Handler) -> Handler:
+    """Convert the elements in the element, by their names, or all by one handler."""
+    known = {"*": rules} if callable(rules) else rules
+    return lambda draft, element, path: draft.convert_children(element, known, path)
+
+
+def inside(rules: Mapping[str, Rule] | Handler) -> Handler:
+    """Convert the only element in the element, by its name, or any by one handler."""
+    known = {"*": rules} if callable(rules) else rules
+    return lambda draft, element, path: draft.convert_children(element, known, path, only_one=True)
+
+
+def destinations(key: str) -> Handler:
+    """Convert the elements in the element, `<queue physicalName="a"/>`, to a list of names."""
+
+    def convert(draft: Draft, element: Element, path: Path) -> None:
+        name = destination_of(element)
+        if name is None:
+            draft.findings.unsupported(element, "it names no queue or topic")
+        else:
+            draft.append((*path, key), name, element)
+
+    return children({"queue": convert, "topic": convert})
+
+
+def destination_at(key: str) -> Handler:
+    """Convert an element that names a destination to the name."""
+
+    def convert(draft: Draft, element: Element, path: Path) -> None:
+        name = destination_of(element)
+        if name is not None:
+            draft.put((*path, key), name, element)
+
+    return convert
 
 
 def destination_of(element: Element) -> str | None:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 from urllib.parse import quote
 
-from pyjms_broker.conversion.draft import Draft, Handler, Lost, Path, Spec, destination_of
+from pyjms_broker.conversion.draft import (
+    Draft,
+    Handler,
+    Lost,
+    Path,
+    Rule,
+    Spec,
+    children,
+    destination_of,
+    inside,
+    item,
+    same_section,
+    section,
+    word,
+)
 from pyjms_broker.conversion.xml_reader import Element
 from pyjms_broker.settings.persistence import (
     RENAMED,
@@ -20,9 +33,7 @@ from pyjms_broker.settings.persistence import (
     StatementsSection,
 )
 
-__all__ = ["JDBC", "MEMORY", "convert_store"]
-
-# --- Conversion of the stores: `<persistenceAdapter>` and `<persistenceFactory>`.
+__all__ = ["STORE"]
 
 _JAVA: Final = "it is a Java object"
 
@@ -53,24 +64,68 @@ _LOST: Final = {
     "usageManager": Lost(_JAVA),
 }
 
-KAHADB: Final = Spec(KahaDBPersistenceSettings, "kahadb", _KEYS, _SYNCS, _WITHOUT_EFFECT, _LOST)
-FILTERED_STORE: Final = Spec(
+_LOCKER_NO_EFFECT: Final = {"name": "the name has no effect"}
+_LOCKER_LOST: Final = {
+    "directory": Lost("the lock is in the store's directory"),
+    "createTablesOnStartup": Lost(
+        "it is a setting of the store here", "set persistence.create_tables_on_startup"
+    ),
+    "queryTimeout": Lost("it is a setting of the store here", "set persistence.query_timeout"),
+    "handleStartException": Lost("a lock that cannot be acquired is retried", same_as="false"),
+}
+_KAHADB_LOCKER: Final = Spec(
+    KahaDBPersistenceSettings, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST
+)
+_JDBC_LOCKER: Final = Spec(JDBCPersistenceSettings, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST)
+_LOCKER: Final = inside(
+    {
+        "shared-file-locker": same_section(_KAHADB_LOCKER),
+        "database-locker": word("locker", "database", _JDBC_LOCKER),
+        "lease-database-locker": word("locker", "lease", _JDBC_LOCKER),
+    }
+)
+
+_KAHADB: Final = Spec(
+    KahaDBPersistenceSettings,
+    "kahadb",
+    _KEYS,
+    _SYNCS,
+    _WITHOUT_EFFECT,
+    _LOST,
+    {"locker": _LOCKER},
+)
+_FILTERED_STORE: Final = Spec(
     FilteredKahaDBSection,
     None,
     _KEYS,
     _SYNCS,
     {**_WITHOUT_EFFECT, "directory": "the store's directory is named after its destinations"},
     _LOST,
+    {"locker": Lost("the lock is that of <mKahaDB>")},
 )
 """The `<kahaDB>` in a `<filteredKahaDB>`."""
-FILTERED_KAHADB: Final = Spec(
+
+
+def _any_destination(draft: Draft, element: Element, path: Path) -> None:
+    """Convert an unusual filter: `<destination><queue physicalName="x"/></destination>`."""
+    name = destination_of(element)
+    if name is not None:
+        draft.put((*path, element.name), name.removeprefix("topic://"), element)
+
+
+_FILTERED_KAHADB: Final = Spec(
     FilteredKahaDBSection,
     lost={
         "tempQueue": Lost("temporary destinations are not stored"),
         "tempTopic": Lost("temporary destinations are not stored"),
     },
+    children={
+        "persistenceAdapter": inside({"kahaDB": same_section(_FILTERED_STORE)}),
+        "usage": inside(same_section(Spec(FilteredKahaDBSection, keys={"limit": "store_limit"}))),
+        "destination": children(_any_destination),
+    },
 )
-MULTI_KAHADB: Final = Spec(
+_MULTI_KAHADB: Final = Spec(
     MultiKahaDBPersistenceSettings,
     "multi_kahadb",
     keys={
@@ -81,8 +136,14 @@ MULTI_KAHADB: Final = Spec(
     },
     no_effect=_WITHOUT_EFFECT,
     lost=_LOST,
+    children={
+        "locker": _LOCKER,
+        "filteredPersistenceAdapters": children(
+            {"filteredKahaDB": item("filtered_kahadb", _FILTERED_KAHADB)}
+        ),
+    },
 )
-MEMORY: Final = Spec(
+_MEMORY: Final = Spec(
     None,
     "memory",
     no_effect={
@@ -90,81 +151,6 @@ MEMORY: Final = Spec(
         "usageManager": "limits are those of system_usage",
     },
 )
-
-_JDBC_KEYS: Final = {
-    "dataDirectory": "directory",
-    "dataDirectoryFile": "directory",
-    "useDatabaseLock": "use_lock",
-}
-_JDBC_NO_EFFECT: Final = {
-    "brokerName": "the name of the broker is used",
-    "changeAutoCommitAllowed": "the driver's transactions are used",
-    "stopOnError": "a lock that cannot be checked always counts as lost",
-}
-_JDBC_LOST: Final = {
-    "useExternalMessageReferences": Lost("messages are in the database", same_as="false"),
-    "scheduledThreadPoolExecutor": Lost(_JAVA),
-    "dataSource": Lost("it names no bean of this file", "write # and the id of the bean"),
-}
-JDBC: Final = Spec(JDBCPersistenceSettings, "jdbc", _JDBC_KEYS, {}, _JDBC_NO_EFFECT, _JDBC_LOST)
-JOURNALED_JDBC: Final = Spec(
-    JournaledJDBCPersistenceSettings,
-    "journaled_jdbc",
-    _JDBC_KEYS,
-    {},
-    {
-        **_JDBC_NO_EFFECT,
-        "useDedicatedTaskRunner": "it concerns Java's threads",
-        "journalThreadPriority": "it concerns Java's threads",
-        "useQuickJournal": "the journal has one format",
-    },
-    {**_JDBC_LOST, "journalArchiveDirectory": Lost("journal files are deleted, not archived")},
-)
-STATEMENTS: Final = Spec(StatementsSection)
-JDBC_CHILDREN_LOST: Final = {
-    "adapter": Lost("the dialect follows from the database's URL", "leave it out"),
-    "jdbcAdapter": Lost("the dialect follows from the database's URL", "leave it out"),
-    "lockDataSource": Lost("the lock is in the store's own database"),
-    "wireFormat": Lost("the format of messages is fixed"),
-    "journal": Lost("the journal is in the store's directory"),
-    "scheduledThreadPoolExecutor": Lost(_JAVA),
-    "taskRunnerFactory": Lost(_JAVA),
-}
-
-_LOCKER_NO_EFFECT: Final = {"name": "the name has no effect"}
-_LOCKER_LOST: Final = {
-    "directory": Lost("the lock is in the store's directory"),
-    "createTablesOnStartup": Lost(
-        "it is a setting of the store here", "set persistence.create_tables_on_startup"
-    ),
-    "queryTimeout": Lost("it is a setting of the store here", "set persistence.query_timeout"),
-    "handleStartException": Lost("a lock that cannot be acquired is retried", same_as="false"),
-}
-
-
-def _locker(model: type[KahaDBPersistenceSettings | JDBCPersistenceSettings]) -> Spec:
-    return Spec(model, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST)
-
-
-LOCKERS: Final = {
-    "shared-file-locker": (_locker(KahaDBPersistenceSettings), None),
-    "database-locker": (_locker(JDBCPersistenceSettings), "database"),
-    "lease-database-locker": (_locker(JDBCPersistenceSettings), "lease"),
-}
-"""Elements of `<locker>`: rules for their attributes (keys of the store), and its key `locker`."""
-
-_REMOVED: Final = "ActiveMQ removed this store"
-OLD_STORES: Final = {
-    name: Lost(f"{_REMOVED}; KahaDB is used instead", "move the messages with ActiveMQ first")
-    for name in (
-        "levelDB",
-        "replicatedLevelDB",
-        "amqPersistenceAdapter",
-        "amqPersistenceAdapterFactory",
-        "kahaPersistenceAdapter",
-    )
-}
-
 
 _POSTGRESQL: Final = "jdbc:postgresql:"
 _PROPERTIES: Final = {
@@ -185,89 +171,7 @@ _MOVE: Final = "let consumers empty the queues before the migration"
 _NO_EFFECT: Final = "connections to the database are pooled by the broker"
 
 
-def convert_store(draft: Draft, element: Element, path: Path) -> None:
-    """Convert the store of `<persistenceAdapter>` or `<persistenceFactory>`."""
-    store = draft.only_child(element)
-    if store is not None:
-        draft.convert_children(
-            Element("persistence", "", {}, element.origin, [store]), _STORES, path
-        )
-
-
-def _persistence_locker(draft: Draft, element: Element, path: Path) -> None:
-    locker = draft.only_child(element)
-    if locker is None:
-        return
-    if locker.name not in LOCKERS:
-        draft.findings.unsupported(locker, "there is no such kind of lock", ", ".join(LOCKERS))
-        return
-    spec, kind = LOCKERS[locker.name]
-    draft.convert_attributes(locker, spec, path)
-    if kind is not None:
-        draft.put((*path, "locker"), kind, locker)
-
-
-def _statements(draft: Draft, element: Element, path: Path) -> None:
-    inner = draft.only_child(element)
-    if inner is not None:
-        draft.convert_attributes(inner, STATEMENTS, (*path, "statements"))
-
-
-def _section(
-    spec: Spec, children: Mapping[str, Handler | Lost], draft: Draft, element: Element, path: Path
-) -> None:
-    here = (*path, "persistence")
-    draft.put(here, {}, element)
-    draft.convert_attributes(element, spec, here)
-    draft.convert_children(element, children, here)
-    if "dataSource" in children and element.child("dataSource") is None:
-        draft.findings.note(element, _DERBY, _MOVE, attribute="dataSource")
-
-
-def _multi(draft: Draft, element: Element, path: Path) -> None:
-    _section(MULTI_KAHADB, _MULTI_CHILDREN, draft, element, path)
-
-
-def _filters(draft: Draft, element: Element, path: Path) -> None:
-    for each in element.read_children():
-        if each.name != "filteredKahaDB":
-            draft.findings.unsupported(each, "only <filteredKahaDB> is allowed here")
-            continue
-        here = draft.append((*path, "filtered_kahadb"), {}, each)
-        draft.convert_attributes(each, FILTERED_KAHADB, here)
-        draft.convert_children(each, _FILTER_CHILDREN, here)
-
-
-def _any_destination(draft: Draft, element: Element, here: Path) -> None:
-    """Convert an unusual filter: `<destination><queue physicalName="x"/></destination>`."""
-    for each in element.read_children():
-        name = destination_of(each)
-        if name is not None:
-            draft.put((*here, each.name), name.removeprefix("topic://"), each)
-
-
-def _filtered_store(draft: Draft, element: Element, path: Path) -> None:
-    store = draft.only_child(element)
-    if store is None:
-        return
-    if store.name != "kahaDB":
-        draft.findings.unsupported(store, "a filtered store is a <kahaDB>")
-        return
-    draft.convert_attributes(store, FILTERED_STORE, path)
-    draft.convert_children(store, {"locker": Lost("the lock is that of <mKahaDB>")}, path)
-
-
-def _usage(draft: Draft, element: Element, path: Path) -> None:
-    usage = draft.only_child(element)
-    if usage is not None:
-        spec = Spec(FILTERED_KAHADB.model, keys={"limit": "store_limit"})
-        draft.convert_attributes(usage, spec, path)
-
-
-def _data_source(draft: Draft, element: Element, path: Path) -> None:
-    bean = draft.only_child(element)
-    if bean is None:
-        return
+def _data_source(draft: Draft, bean: Element, path: Path) -> None:
     values = {
         meaning: bean.attributes[name]
         for meaning, names in _PROPERTIES.items()
@@ -316,30 +220,92 @@ def _postgresql(values: Mapping[str, str]) -> str:
     return f"postgresql+psycopg://{login}{location}"
 
 
-_LOCKED: Final[dict[str, Handler | Lost]] = {"locker": _persistence_locker}
-_JDBC_CHILDREN: Final[dict[str, Handler | Lost]] = {
-    **JDBC_CHILDREN_LOST,
-    **_LOCKED,
-    "databaseLocker": _persistence_locker,
-    "statements": _statements,
-    "dataSource": _data_source,
+_JDBC_KEYS: Final = {
+    "dataDirectory": "directory",
+    "dataDirectoryFile": "directory",
+    "useDatabaseLock": "use_lock",
 }
-_FILTER_CHILDREN: Final[dict[str, Handler | Lost]] = {
-    "persistenceAdapter": _filtered_store,
-    "usage": _usage,
-    "destination": _any_destination,
+_JDBC_NO_EFFECT: Final = {
+    "brokerName": "the name of the broker is used",
+    "changeAutoCommitAllowed": "the driver's transactions are used",
+    "stopOnError": "a lock that cannot be checked always counts as lost",
 }
-_MULTI_CHILDREN: Final[dict[str, Handler | Lost]] = {
-    **_LOCKED,
-    "filteredPersistenceAdapters": _filters,
+_JDBC_LOST: Final = {
+    "useExternalMessageReferences": Lost("messages are in the database", same_as="false"),
+    "scheduledThreadPoolExecutor": Lost(_JAVA),
+    "dataSource": Lost("it names no bean of this file", "write # and the id of the bean"),
 }
-_JOURNALED: Final = partial(_section, JOURNALED_JDBC, _JDBC_CHILDREN)
-_STORES: Final[dict[str, Handler | Lost]] = {
-    **OLD_STORES,
-    "kahaDB": partial(_section, KAHADB, _LOCKED),
-    "mKahaDB": _multi,
-    "memoryPersistenceAdapter": partial(_section, MEMORY, {}),
-    "jdbcPersistenceAdapter": partial(_section, JDBC, _JDBC_CHILDREN),
-    "journalPersistenceAdapterFactory": _JOURNALED,
-    "journaledJDBC": _JOURNALED,
+_JDBC_CHILDREN: Final[dict[str, Rule]] = {
+    "adapter": Lost("the dialect follows from the database's URL", "leave it out"),
+    "jdbcAdapter": Lost("the dialect follows from the database's URL", "leave it out"),
+    "lockDataSource": Lost("the lock is in the store's own database"),
+    "wireFormat": Lost("the format of messages is fixed"),
+    "journal": Lost("the journal is in the store's directory"),
+    "scheduledThreadPoolExecutor": Lost(_JAVA),
+    "taskRunnerFactory": Lost(_JAVA),
+    "locker": _LOCKER,
+    "databaseLocker": _LOCKER,
+    "statements": inside(section("statements", Spec(StatementsSection))),
+    "dataSource": inside(_data_source),
 }
+
+
+def _jdbc(spec: Spec) -> Handler:
+    convert = section("persistence", spec)
+
+    def convert_jdbc(draft: Draft, element: Element, path: Path) -> None:
+        convert(draft, element, path)
+        if element.child("dataSource") is None:
+            draft.findings.note(element, _DERBY, _MOVE, attribute="dataSource")
+
+    return convert_jdbc
+
+
+_JDBC: Final = Spec(
+    JDBCPersistenceSettings,
+    "jdbc",
+    _JDBC_KEYS,
+    {},
+    _JDBC_NO_EFFECT,
+    _JDBC_LOST,
+    _JDBC_CHILDREN,
+)
+_JOURNALED_JDBC: Final = Spec(
+    JournaledJDBCPersistenceSettings,
+    "journaled_jdbc",
+    _JDBC_KEYS,
+    {},
+    {
+        **_JDBC_NO_EFFECT,
+        "useDedicatedTaskRunner": "it concerns Java's threads",
+        "journalThreadPriority": "it concerns Java's threads",
+        "useQuickJournal": "the journal has one format",
+    },
+    {**_JDBC_LOST, "journalArchiveDirectory": Lost("journal files are deleted, not archived")},
+    _JDBC_CHILDREN,
+)
+
+_REMOVED: Final = Lost(
+    "ActiveMQ removed this store; KahaDB is used instead", "move the messages with ActiveMQ first"
+)
+STORE: Final = inside(
+    {
+        "kahaDB": section("persistence", _KAHADB),
+        "mKahaDB": section("persistence", _MULTI_KAHADB),
+        "memoryPersistenceAdapter": section("persistence", _MEMORY),
+        "jdbcPersistenceAdapter": _jdbc(_JDBC),
+        "journalPersistenceAdapterFactory": _jdbc(_JOURNALED_JDBC),
+        "journaledJDBC": _jdbc(_JOURNALED_JDBC),
+        **dict.fromkeys(
+            (
+                "levelDB",
+                "replicatedLevelDB",
+                "amqPersistenceAdapter",
+                "amqPersistenceAdapterFactory",
+                "kahaPersistenceAdapter",
+            ),
+            _REMOVED,
+        ),
+    }
+)
+"""Converts `<persistenceAdapter>` and `<persistenceFactory>`."""

@@ -18,8 +18,6 @@ from pyjms_broker.security.properties_file import read_properties
 
 __all__ = ["Placeholders", "SpringFiles", "file_path"]
 
-# --- Resolve Spring placeholders such as `${activemq.data}` in ActiveMQ's configuration.
-
 _PLACEHOLDER: Final = re.compile(r"\$\{([^${}]+)\}")
 _MAX_ROUNDS: Final = 20
 _MAX_LENGTH: Final = 65_536
@@ -95,8 +93,6 @@ class Placeholders:
                 return values[key]
         return None
 
-
-# --- Spring's own beans next to the `<broker>`.
 
 PLACEHOLDER_CLASSES: Final = frozenset(
     {

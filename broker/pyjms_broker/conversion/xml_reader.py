@@ -1,11 +1,12 @@
 """Parse untrusted XML: no entities, no external files, bounded size and depth.
 
-Each element records its file and line for error messages.
+Each element records its file and line for the findings: settings that are lost, or expressed
+differently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -40,11 +41,10 @@ class Element:
     read_attributes: set[str] = field(default_factory=set)
     """Attributes that the conversion has read, or that have a finding."""
 
-    def read_children(self) -> Iterator[Element]:
-        """Yield the children and mark them as read."""
-        for child in self.children:
-            child.is_read = True
-            yield child
+    def take(self, attribute: str) -> str | None:
+        """Return an attribute, and mark it as read; None if the element does not have it."""
+        self.read_attributes.add(attribute)
+        return self.attributes.get(attribute)
 
     @property
     def is_plain_text(self) -> bool:
@@ -146,9 +146,6 @@ class _Builder:
 
     def _text(self, text: str) -> None:
         self._open[-1].text += text
-
-
-# --- Findings of a conversion: settings that are lost or expressed differently.
 
 
 @dataclass(frozen=True)
