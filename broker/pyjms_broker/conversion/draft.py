@@ -201,8 +201,8 @@ class Draft:
         """Remove the last value of a list."""
         items = self.get(path)
         items.pop()
-        gone = (*path, len(items))
-        for known in [each for each in self._origins if each[: len(gone)] == gone]:
+        removed = (*path, len(items))
+        for known in [each for each in self._origins if each[: len(removed)] == removed]:
             del self._origins[known]
 
     def get(self, path: Path) -> Any:
