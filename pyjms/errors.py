@@ -20,6 +20,8 @@
         ├── ResourceAllocationException
         ├── TransactionInProgressException
         ├── TransactionRolledBackException
+        ├── SynchedLocalTransactionFailedException  after the transaction of another resource
+        ├── HeuristicCompletionException      a part of a chain is committed, another is not
         ├── XAException                       xa_error_code
         ├── ConnectionFailedException         also ConnectionError
         ├── RequestTimeoutException           also TimeoutError
@@ -51,6 +53,7 @@ __all__ = [
     "ConnectionFailedException",
     "DestinationDoesNotExistException",
     "DestinationResolutionException",
+    "HeuristicCompletionException",
     "IllegalStateException",
     "InvalidClientIDException",
     "InvalidDestinationException",
@@ -73,6 +76,7 @@ __all__ = [
     "ResourceAllocationException",
     "Retry",
     "Skip",
+    "SynchedLocalTransactionFailedException",
     "TransactionInProgressException",
     "TransactionRolledBackException",
     "UnreadableMessageException",

@@ -8,8 +8,18 @@ from typing import Any, Final
 
 import typer
 
-import pyjms
 import pyjms.aio
+from pyjms import (
+    client,
+    connection,
+    errors,
+    jms,
+    listener,
+    management,
+    support,
+    template,
+    transactions,
+)
 from pyjms.cli.main import app, mount_commands
 from pyjms.settings.sources import settings_schema
 from pyjms_broker.settings import broker_schema
@@ -33,6 +43,11 @@ _GROUPS: Final[Mapping[str, str]] = {
     "management": "Statistics",
     "errors": "Errors",
 }
+_DESCRIBED: Final = (
+    *(pyjms.aio, client, connection, errors, jms, listener, management, support, template),
+    transactions,
+)
+"""The coroutines of `pyjms.aio`, and the packages with the names that fewer programs need."""
 _OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "Tests": ("pyjms.testing.app.JmsTestApp", "pyjms.testing.app.Recorder"),
     "Broker": ("pyjms_broker.service.BrokerService",),
@@ -245,11 +260,15 @@ def _api() -> dict[str, str]:
 
     A name that blocks in `pyjms` is described by the coroutine class of `pyjms.aio`.
     """
-    coroutines = _homes(pyjms.aio)
     groups: dict[str, list[str]] = {group: [] for group in (*_GROUPS.values(), *_OTHERS)}
-    for name, home in _homes(pyjms).items():
-        described = coroutines.get(name, home)
-        groups[_GROUPS[described.split(".")[1]]].append(f"{described}.{name}")
+    described = {
+        f"{each.__module__}.{name}"
+        for module in _DESCRIBED
+        for name in module.__all__
+        if getattr(each := getattr(module, name), "__module__", "").startswith("pyjms.")
+    }
+    for path in described:
+        groups[_GROUPS[path.split(".")[1]]].append(path)
     for group, names in _OTHERS.items():
         groups[group] += names
     return {_slug(group): _api_page(group, names) for group, names in groups.items()}
@@ -266,9 +285,3 @@ def _api_page(group: str, names: list[str]) -> str:
     for path in sorted(names, key=lambda p: p.rsplit(".", 1)[1].lower()):
         lines += [f"::: {path}", ""]
     return "\n".join(lines)
-
-
-def _homes(package: Any) -> dict[str, str]:
-    """Return the module that defines each public name of the package."""
-    homes: dict[str, str] = package.__dict__["_HOMES"]
-    return dict(homes)

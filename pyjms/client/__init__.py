@@ -1,1 +1,17 @@
 """The JMS client: connections, sessions, producers and consumers over an OpenWire transport."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjms.runtime.forwarding import lazily
+
+# fmt: off
+# isort: off
+if TYPE_CHECKING:
+    from pyjms.client.options import BlobTransferPolicy as BlobTransferPolicy
+    from pyjms.client.xa import XAConnectionFactory as XAConnectionFactory
+# isort: on
+# fmt: on
+
+__getattr__, __dir__ = lazily(globals())

@@ -4,71 +4,47 @@ The names are imported from their modules on first use, so that a program which 
 does not load the interfaces.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
-from pyjms.runtime.forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import lazily
 
+# fmt: off
+# isort: off
 if TYPE_CHECKING:
     from pyjms.jms.api import (
-        Connection,
-        ConnectionFactory,
-        ExceptionListener,
-        MessageConsumer,
-        MessageListener,
-        MessageProducer,
-        QueueBrowser,
-        Session,
+        AsyncCallback as AsyncCallback, CompletionListener as CompletionListener,
+        Connection as Connection, ConnectionConsumer as ConnectionConsumer,
+        ConnectionFactory as ConnectionFactory, ExceptionListener as ExceptionListener,
+        MessageConsumer as MessageConsumer, MessageListener as MessageListener,
+        MessageProducer as MessageProducer, MessageTransformer as MessageTransformer,
+        QueueBrowser as QueueBrowser, ServerSession as ServerSession,
+        ServerSessionPool as ServerSessionPool, Session as Session,
     )
-    from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
+    from pyjms.jms.bodies import (
+        BytesMessage as BytesMessage, MapMessage as MapMessage, ObjectMessage as ObjectMessage,
+        StreamMessage as StreamMessage, TextMessage as TextMessage,
+    )
     from pyjms.jms.destination import (
-        Destination,
-        Queue,
-        TemporaryQueue,
-        TemporaryTopic,
-        Topic,
-        parse_destination,
+        Destination as Destination, Queue as Queue, TemporaryQueue as TemporaryQueue,
+        TemporaryTopic as TemporaryTopic, Topic as Topic, parse_destination as parse_destination,
     )
-    from pyjms.jms.message import Message
-    from pyjms.jms.metadata import ConnectionMetaData
-    from pyjms.jms.properties import MessageProperties
+    from pyjms.jms.domain import (
+        QueueConnection as QueueConnection, QueueConnectionFactory as QueueConnectionFactory,
+        QueueReceiver as QueueReceiver, QueueRequestor as QueueRequestor,
+        QueueSender as QueueSender, QueueSession as QueueSession,
+        TopicConnection as TopicConnection, TopicConnectionFactory as TopicConnectionFactory,
+        TopicPublisher as TopicPublisher, TopicRequestor as TopicRequestor,
+        TopicSession as TopicSession, TopicSubscriber as TopicSubscriber,
+    )
+    from pyjms.jms.message import Message as Message
+    from pyjms.jms.metadata import ConnectionMetaData as ConnectionMetaData
+    from pyjms.jms.properties import MessageProperties as MessageProperties
+    from pyjms.jms.xa import (
+        XAConnection as XAConnection, XAResource as XAResource, XASession as XASession,
+    )
+# isort: on
+# fmt: on
 
-__all__ = [
-    "BytesMessage",
-    "Connection",
-    "ConnectionFactory",
-    "ConnectionMetaData",
-    "Destination",
-    "ExceptionListener",
-    "MapMessage",
-    "Message",
-    "MessageConsumer",
-    "MessageListener",
-    "MessageProducer",
-    "MessageProperties",
-    "ObjectMessage",
-    "Queue",
-    "QueueBrowser",
-    "Session",
-    "StreamMessage",
-    "TemporaryQueue",
-    "TemporaryTopic",
-    "TextMessage",
-    "Topic",
-    "parse_destination",
-]
-
-__getattr__, __dir__ = names_of(
-    globals(),
-    homes_of(
-        {
-            "pyjms.jms.api": "Connection ConnectionFactory ExceptionListener MessageConsumer "
-            "MessageListener MessageProducer QueueBrowser Session",
-            "pyjms.jms.bodies": "BytesMessage MapMessage ObjectMessage StreamMessage TextMessage",
-            "pyjms.jms.destination": "Destination Queue TemporaryQueue TemporaryTopic Topic "
-            "parse_destination",
-            "pyjms.jms.message": "Message",
-            "pyjms.jms.metadata": "ConnectionMetaData",
-            "pyjms.jms.properties": "MessageProperties",
-        }
-    ),
-)
+__getattr__, __dir__ = lazily(globals())

@@ -1,8 +1,9 @@
 """Lazily imported names, properties, and attributes and methods that delegate to another object.
 
-`names_of` is for packages whose public names are imported from their modules on first use (PEP
-562). `DelegatedAttribute` and `delegated` forward to attributes and methods of another object, the
-target. Each name is written once, and type checkers see the definition in the target's class:
+`lazily` is for packages whose public names are imported from their modules on first use (PEP 562);
+`names_of` does the same from a table. `DelegatedAttribute` and `delegated` forward to attributes
+and methods of another object, the target. Each name is written once, and type checkers see the
+definition in the target's class:
 
     class Filter(Broker):
         add_session = delegated(Broker.add_session, attrgetter("next"))
@@ -20,6 +21,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -60,6 +62,55 @@ def names_of(
         return sorted({*namespace, *homes})
 
     return __getattr__, __dir__
+
+
+def lazily(
+    namespace: dict[str, Any], *more: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a module that imports its names on first use.
+
+    The module, whose globals are `namespace`, imports the names under `if TYPE_CHECKING:`, where
+    nothing is executed, but the compiled code says what would be: so type checkers and the program
+    read one list. `__all__` has all of these names. `more`: modules with further names.
+    """
+    homes: dict[str, str] = {}
+
+    def read() -> dict[str, str]:
+        if not homes:
+            for module in (namespace["__name__"], *more):
+                homes.update(imports_of(module))
+            for name in namespace:  # imported in order to be used: `lazily` itself
+                homes.pop(name, None)
+        return homes
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - it is one
+        if name == "__all__":
+            return sorted(read())
+        home = None if name.startswith("__") else read().get(name)
+        if home is None:
+            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(import_module(home), name)
+        return value
+
+    def __dir__() -> list[str]:  # noqa: N807 - it is one
+        return sorted({*namespace, *read()})
+
+    return __getattr__, __dir__
+
+
+def imports_of(module: str) -> dict[str, str]:
+    """Return the home of each name that the code of `module` imports with `from ... import`."""
+    import dis  # noqa: PLC0415 - not needed to import the package
+
+    spec: Any = find_spec(module)
+    homes: dict[str, str] = {}
+    home = ""
+    for step in dis.get_instructions(spec.loader.get_code(module)):
+        if step.opname == "IMPORT_NAME":
+            home = step.argval
+        elif step.opname == "IMPORT_FROM":
+            homes[step.argval] = home
+    return homes
 
 
 class TypedProperty(property, Generic[V]):

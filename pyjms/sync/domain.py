@@ -117,7 +117,7 @@ class _Requestor(SessionPart[Requestor], CloseableFacade[Requestor]):
 class QueueRequestor(_Requestor):
     """Sends requests to a queue and waits for the reply to each. JMS: QueueRequestor.
 
-    For one thread at a time; see `pyjms.aio.QueueRequestor`.
+    For one thread at a time; see `pyjms.jms.QueueRequestor`.
 
     Args:
         session: neither transacted nor used for anything else; `close` closes it.
@@ -137,7 +137,7 @@ class QueueRequestor(_Requestor):
 class TopicRequestor(_Requestor):
     """Publishes requests to a topic and waits for the reply to each. JMS: TopicRequestor.
 
-    For one thread at a time; see `pyjms.aio.TopicRequestor`.
+    For one thread at a time; see `pyjms.jms.TopicRequestor`.
 
     Args:
         session: neither transacted nor used for anything else; `close` closes it.

@@ -155,7 +155,7 @@ class DelegatingConnectionFactory(WrappingFactory[CoreDelegating]):
 class TransactionAwareConnectionFactoryProxy(WrappingFactory[CoreTransactionAware]):
     """Makes the sessions of unaware code take part in the current thread's transaction.
 
-    See `pyjms.aio.TransactionAwareConnectionFactoryProxy`. Threads may share it.
+    See `pyjms.connection.TransactionAwareConnectionFactoryProxy`. Threads may share it.
 
     Args:
         target: the connection factory of the transactions.

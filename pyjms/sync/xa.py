@@ -27,7 +27,7 @@ __all__ = ["XAConnection", "XAConnectionFactory", "XAResource", "XASession"]
 
 
 class XAResource(Facade[xa.XAResource]):
-    """The interface for transaction managers to branches; see `pyjms.aio.XAResource`.
+    """The interface for transaction managers to branches; see `pyjms.jms.XAResource`.
 
     For one thread at a time. After an interrupted wait (Ctrl-C), as after a cancelled one, the
     branch is in the state before or after the call.

@@ -97,7 +97,8 @@ def test_methods_of_public_names_have_docstrings() -> None:
     bare = sorted(
         {
             f"{cls.__module__}.{cls.__qualname__}.{name}"
-            for public in (getattr(pyjms, name) for name in pyjms.__all__)
+            for module in (pyjms, pyjms.jms, pyjms.listener, pyjms.support, pyjms.sync)
+            for public in (getattr(module, name) for name in module.__all__)
             if isinstance(public, type)
             for cls in public.__mro__
             if cls.__module__.startswith("pyjms.")

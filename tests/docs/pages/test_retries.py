@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pyjms import Redriven
+from pyjms.template import Redriven
 from pyjms.testing.app import JmsTestApp
 from tests.kit.clients.queues import messages_in, texts_in
 

@@ -10,7 +10,10 @@ from types import ModuleType
 
 import pytest
 
-from pyjms import ConnectionFactory, XAConnectionFactory, XAException, Xid
+from pyjms import ConnectionFactory
+from pyjms.errors import XAException
+from pyjms.sync import XAConnectionFactory
+from pyjms.transactions import Xid
 from tests.kit.clients.messages import send_texts, take_texts
 from tests.kit.recipes import recipe_files
 

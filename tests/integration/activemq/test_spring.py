@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 import pyjms
+from pyjms import errors
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.enums import AcknowledgeMode, CacheLevel
 from pyjms.jms.destination import Queue, Topic
@@ -174,7 +175,7 @@ async def test_a_poison_message_is_a_dead_letter_at_once(
     async def listener(message: Any) -> None:
         calls.append(message.text)
         if message.text == "bad":
-            raise pyjms.PoisonMessageException("closed") from ValueError("no such account")
+            raise errors.PoisonMessageException("closed") from ValueError("no such account")
         good.set()
 
     await send_correlated(template, name, "bad")

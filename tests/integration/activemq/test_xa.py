@@ -8,7 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.aio import XAConnectionFactory, XAException, XAResource, Xid
+from pyjms.client import XAConnectionFactory
+from pyjms.errors import XAException
+from pyjms.jms import XAResource
+from pyjms.transactions import Xid
 from tests.kit.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.activemq

@@ -14,12 +14,12 @@ from pyjms import (
     ApplicationContainer,
     DefaultJmsListenerContainerFactory,
     Header,
-    PoisonMessageException,
     PyjmsSettings,
     SimpleJmsListenerContainerFactory,
     jms_listener,
 )
 from pyjms.aio import ConnectionFactory
+from pyjms.errors import PoisonMessageException
 from pyjms.jms.bodies import MapMessage
 from pyjms.testing.app import JmsTestApp
 

@@ -17,12 +17,12 @@ from pyjms import (
     ListenerExecutionFailedException,
     Message,
     Queue,
-    ReplyFailureException,
     Topic,
     jms_listener,
     send_to,
 )
 from pyjms.aio import DefaultJmsListenerContainerFactory, Session
+from pyjms.errors import ReplyFailureException
 from pyjms.support.qos import QosSettings
 from pyjms.testing.app import JmsTestApp
 from tests.kit.data import spring_oracle

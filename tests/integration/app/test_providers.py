@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry
 from pyjms import (
     ApplicationContainer,
     DefaultJmsListenerContainerFactory,
-    JmsListenerEndpointRegistry,
     PyjmsSettings,
     SimpleMessageConverter,
     jms_listener,
@@ -30,6 +29,7 @@ from pyjms.aio import (
 from pyjms.aio import JmsTransactionManager as AioTransactionManager
 from pyjms.app.application import JmsApplication
 from pyjms.app.interceptors import TemplateInterceptors
+from pyjms.listener import JmsListenerEndpointRegistry
 from pyjms.observability.prometheus import PrometheusMetrics
 from pyjms.support.destination import DynamicDestinationResolver
 

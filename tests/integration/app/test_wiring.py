@@ -16,17 +16,13 @@ from pyjms import (
     ApplicationContainer,
     CacheLevel,
     DefaultJmsListenerContainerFactory,
-    DestinationResolutionException,
-    DynamicDestinationResolver,
     ExponentialBackOff,
     InvalidDestinationException,
     JMSException,
     MessageConversionException,
     PyjmsSettings,
     QosSettings,
-    SimpleAsyncTaskExecutor,
     SimpleJmsListenerContainerFactory,
-    SimpleJmsListenerEndpoint,
     SimpleMessageConverter,
     jms_listener,
 )
@@ -37,7 +33,14 @@ from pyjms.aio import (
     JmsTemplate,
     JmsTransactionManager,
 )
+from pyjms.errors import DestinationResolutionException
 from pyjms.jms.message import Message
+from pyjms.listener import (
+    MessageListenerAdapter,
+    SimpleAsyncTaskExecutor,
+    SimpleJmsListenerEndpoint,
+)
+from pyjms.support import DynamicDestinationResolver
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.testing.app import JmsTestApp
 
@@ -74,7 +77,7 @@ async def test_a_container_s_converter_and_resolver() -> None:
     container = DefaultMessageListenerContainer(factory)
     assert container.message_converter is None
     assert type(container.destination_resolver) is SimpleDestinationResolver
-    assert type(pyjms.MessageListenerAdapter(print, default_listener_method="__call__")
+    assert type(MessageListenerAdapter(print, default_listener_method="__call__")
                 .message_converter) is SimpleMessageConverter  # fmt: skip
 
 

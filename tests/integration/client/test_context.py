@@ -24,7 +24,6 @@ from pyjms.aio import (
     JMSException,
     JMSProducer,
     MessageFormatException,
-    MessageNotWriteableException,
     PooledConnectionFactory,
     Queue,
     SingleConnectionFactory,
@@ -33,6 +32,7 @@ from pyjms.aio import (
     Topic,
     UserCredentialsConnectionFactoryAdapter,
 )
+from pyjms.errors import MessageNotWriteableException
 from pyjms.jms.message import Message
 
 Q = Queue("q")

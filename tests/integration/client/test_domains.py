@@ -11,27 +11,28 @@ import pytest
 from pyjms.aio import (
     AcknowledgeMode,
     CachingConnectionFactory,
-    DelegatingConnectionFactory,
     IllegalStateException,
     InvalidDestinationException,
     JmsPoolConnectionFactory,
     Queue,
+    SingleConnectionFactory,
+    Topic,
+    UserCredentialsConnectionFactoryAdapter,
+)
+from pyjms.connection import DelegatingConnectionFactory, TransactionAwareConnectionFactoryProxy
+from pyjms.jms import (
     QueueConnection,
     QueueConnectionFactory,
     QueueReceiver,
     QueueRequestor,
     QueueSender,
     QueueSession,
-    SingleConnectionFactory,
-    Topic,
     TopicConnection,
     TopicConnectionFactory,
     TopicPublisher,
     TopicRequestor,
     TopicSession,
     TopicSubscriber,
-    TransactionAwareConnectionFactoryProxy,
-    UserCredentialsConnectionFactoryAdapter,
 )
 
 Q = Queue("q")

@@ -8,12 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.aio import (
-    ConnectionFactory,
-    Queue,
-    SimpleServerSessionPool,
-    TransactionRolledBackException,
-)
+from pyjms.aio import ConnectionFactory, Queue, TransactionRolledBackException
+from pyjms.connection import SimpleServerSessionPool
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.failures.cut_transfers import FAST, factory_of
 from tests.kit.failures.cutting_proxy import CuttingProxy

@@ -22,15 +22,13 @@ from sqlalchemy.orm import Session, sessionmaker
 from pyjms import (
     ApplicationContainer,
     ConfigurationException,
-    IdempotencyStore,
     JmsApplication,
-    MemoryIdempotencyStore,
     PyjmsSettings,
-    Synchronization,
     idempotent,
     jms_listener,
 )
 from pyjms.aio import Session as JmsSession
+from pyjms.listener import IdempotencyStore, MemoryIdempotencyStore
 from pyjms.listener import idempotency as calls
 from pyjms.listener.annotation import idempotent_mark
 from pyjms.listener.idempotency import AsyncIdempotencyStore, Claim
@@ -39,6 +37,7 @@ from pyjms.outbox.tables import INBOX
 from pyjms.testing.app import JmsTestApp
 from pyjms.testing.chaos import Chaos
 from pyjms.testing.clock import VirtualClock
+from pyjms.transactions import Synchronization
 from tests.kit.waiting import until
 
 

@@ -10,16 +10,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from pyjms.aio import (
-    ConnectionFactory,
-    JMSException,
-    Message,
-    Queue,
-    Session,
-    SimpleServerSessionPool,
-    TextMessage,
-    Topic,
-)
+from pyjms.aio import ConnectionFactory, JMSException, Message, Queue, Session, TextMessage, Topic
+from pyjms.connection import SimpleServerSessionPool
 from pyjms.jms.blob import BlobMessage
 
 pytestmark = pytest.mark.activemq

@@ -12,12 +12,12 @@ from pyjms import (
     InvalidDestinationException,
     JMSException,
     ListenerExecutionFailedException,
-    MessageListenerAdapter,
     Queue,
-    ReplyFailureException,
     TextMessage,
     Topic,
 )
+from pyjms.errors import ReplyFailureException
+from pyjms.listener import MessageListenerAdapter
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
 

@@ -13,7 +13,6 @@ from pyjms import (
     CachingConnectionFactory,
     ConnectionFactory,
     DefaultMessageListenerContainer,
-    DelegatingConnectionFactory,
     DeliveryMode,
     JmsPoolConnectionFactory,
     JmsTemplate,
@@ -23,11 +22,11 @@ from pyjms import (
     RedeliveryPolicy,
     SimpleMessageListenerContainer,
     SingleConnectionFactory,
-    TransactionAwareConnectionFactoryProxy,
     UserCredentialsConnectionFactoryAdapter,
 )
 from pyjms.jms import api
 from pyjms.runtime.forwarding import DelegatedAttribute
+from pyjms.sync import DelegatingConnectionFactory, TransactionAwareConnectionFactoryProxy
 
 _numbers = itertools.count(1)
 

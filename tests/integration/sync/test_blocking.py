@@ -21,15 +21,14 @@ from pyjms import (
     IllegalStateException,
     JmsTemplate,
     JmsTransactionManager,
-    LocalTransactionEventListener,
     Queue,
     SingleConnectionFactory,
-    Synchronization,
     Topic,
     UnsupportedOperationException,
     aio,
 )
 from pyjms.sync.portal import call_on_loop, shared_loop
+from pyjms.transactions import LocalTransactionEventListener, Synchronization
 
 _numbers = itertools.count(1)
 

@@ -11,18 +11,16 @@ import pytest
 from pyjms import (
     AcknowledgeMode,
     Connection,
-    ConnectionConsumer,
     ConnectionFactory,
     IllegalStateException,
     Message,
     Queue,
     Session,
-    SimpleServerSessionPool,
     TextMessage,
     Topic,
     UnsupportedOperationException,
-    XAConnectionFactory,
 )
+from pyjms.sync import ConnectionConsumer, SimpleServerSessionPool, XAConnectionFactory
 
 Q = Queue("q")
 URL = "vm://blocking-connection-consumers?broker.persistent=false"

@@ -11,14 +11,16 @@ from pyjms import (
     Message,
     PooledConnectionFactory,
     Queue,
+    TextMessage,
+    Topic,
+)
+from pyjms.sync import (
     QueueConnection,
     QueueConnectionFactory,
     QueueReceiver,
     QueueRequestor,
     QueueSender,
     QueueSession,
-    TextMessage,
-    Topic,
     TopicConnection,
     TopicConnectionFactory,
     TopicPublisher,

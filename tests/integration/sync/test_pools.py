@@ -11,7 +11,6 @@ import pytest
 
 from pyjms import (
     ConnectionFactory,
-    DelegatingConnectionFactory,
     IllegalStateException,
     InvalidDestinationException,
     JmsPoolConnectionFactory,
@@ -19,9 +18,9 @@ from pyjms import (
     JmsTransactionManager,
     PooledConnectionFactory,
     Queue,
-    TransactionAwareConnectionFactoryProxy,
-    TransactionInProgressException,
 )
+from pyjms.errors import TransactionInProgressException
+from pyjms.sync import DelegatingConnectionFactory, TransactionAwareConnectionFactoryProxy
 
 _numbers = itertools.count(1)
 

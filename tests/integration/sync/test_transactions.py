@@ -18,20 +18,21 @@ from pyjms import (
     ChainedTransactionManager,
     ConnectionFactory,
     DefaultMessageListenerContainer,
-    HeuristicCompletionException,
     IllegalStateException,
     JmsTemplate,
     JmsTransactionManager,
     Message,
     ResourceTransactionManager,
-    SynchedLocalTransactionFailedException,
     TransactionRolledBackException,
+    jms_listener,
+)
+from pyjms.errors import HeuristicCompletionException, SynchedLocalTransactionFailedException
+from pyjms.testing.app import JmsTestApp
+from pyjms.transactions import (
     TransactionSynchronization,
     is_synchronization_active,
-    jms_listener,
     register_synchronization,
 )
-from pyjms.testing.app import JmsTestApp
 
 _numbers = itertools.count(1)
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 import pyjms
-from pyjms import (
-    Synchronization,
-    TransactionInProgressException,
-    XAConnectionFactory,
-    XAException,
-    XAResource,
-    Xid,
-)
+from pyjms.errors import TransactionInProgressException, XAException
+from pyjms.sync import XAConnection, XAConnectionFactory, XAResource, XASession
+from pyjms.transactions import Synchronization, Xid
 
 
 def test_two_phases_with_blocking_calls() -> None:
@@ -31,8 +26,8 @@ def test_two_phases_with_blocking_calls() -> None:
     with factory.create_xa_connection() as connection, factory.create_connection() as second:
         connection.start()
         session = connection.create_session()
-        assert isinstance(session, pyjms.XASession)
-        assert isinstance(connection, pyjms.XAConnection)
+        assert isinstance(session, XASession)
+        assert isinstance(connection, XAConnection)
         queue = session.create_queue("q")
         consumer = session.create_consumer(queue)
         resource, xid = session.xa_resource, Xid(1, b"global", b"branch")

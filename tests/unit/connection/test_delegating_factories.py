@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 
-from pyjms.aio import (
-    DelegatingConnectionFactory,
-    JmsTemplate,
-    JmsTransactionManager,
-    Queue,
-    TransactionAwareConnectionFactoryProxy,
-    TransactionInProgressException,
-)
+from pyjms.aio import JmsTemplate, JmsTransactionManager, Queue
+from pyjms.connection import DelegatingConnectionFactory, TransactionAwareConnectionFactoryProxy
+from pyjms.errors import TransactionInProgressException
 from pyjms.template.resources import BoundResource, bind
 from tests.kit.clients.jms_provider import JmsProvider
 

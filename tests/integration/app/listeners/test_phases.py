@@ -12,11 +12,11 @@ from pyjms import (
     ApplicationContainer,
     DefaultJmsListenerContainerFactory,
     JmsApplication,
-    JmsListenerEndpointRegistry,
     PyjmsSettings,
     jms_listener,
 )
 from pyjms.aio import DefaultMessageListenerContainer, JmsTemplate
+from pyjms.listener import JmsListenerEndpointRegistry
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from tests.kit.waiting import until
 

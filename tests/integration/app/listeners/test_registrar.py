@@ -13,15 +13,17 @@ from pyjms import (
     ConfigurationException,
     DefaultJmsListenerContainerFactory,
     IllegalStateException,
-    JmsListenerEndpointRegistrar,
-    JmsListenerEndpointRegistry,
     PyjmsSettings,
     SimpleJmsListenerContainerFactory,
-    SimpleJmsListenerEndpoint,
     jms_listener,
-    jms_listener_configurer,
 )
 from pyjms.aio import SimpleMessageListenerContainer
+from pyjms.listener import (
+    JmsListenerEndpointRegistrar,
+    JmsListenerEndpointRegistry,
+    SimpleJmsListenerEndpoint,
+    jms_listener_configurer,
+)
 from pyjms.testing.app import JmsTestApp
 
 

@@ -12,18 +12,20 @@ from pyjms import ConnectionFactory as BlockingFactory
 from pyjms.aio import (
     CachingConnectionFactory,
     ConnectionFactory,
-    CountStatistic,
     PooledConnectionFactory,
     Queue,
-    Statistics,
-    TimeStatistic,
     Topic,
-    add_metrics_observer,
-    remove_metrics_observer,
 )
 from pyjms.client.browser import ActiveMQMessageConsumer
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.enums import AcknowledgeMode
+from pyjms.management import (
+    CountStatistic,
+    Statistics,
+    TimeStatistic,
+    add_metrics_observer,
+    remove_metrics_observer,
+)
 
 STATS = "jms.statsEnabled=true"
 

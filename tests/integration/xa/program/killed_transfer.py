@@ -15,7 +15,7 @@ from typing import Any
 
 import transfer  # the module of the documentation, beside this one
 
-from pyjms import XAResource
+from pyjms.sync import XAResource
 
 
 def killing(owner: Any, name: str, point: str) -> None:
