@@ -1,4 +1,6 @@
-"""The fanout transport: registers the client with all brokers and sends topic messages to all.
+"""`fanout:`: one client connected to several brokers at the same time.
+
+The client is registered with all brokers, and messages to topics are sent to all:
 
     command                                    goes to
     ----------------------------------------   ---------------------------------------------------
@@ -10,38 +12,23 @@
     producers, destinations, transactions      reconnection
 
 A request to several brokers is done when `min_ack_count` of them have executed it, and fails when
-so many no longer can (`requests`). What a broker missed while it was lost, it does not get later.
-(activemq-edges U6)
+so many no longer can. Then nobody waits for the others; a disconnected broker would delay the
+request until its return. What a broker missed while it was lost, it does not get later.
 
-Requests to several brokers: the missing responses, and the end of a request.
-
-A request is done when enough brokers have executed it, and fails when so many no longer can. Then
-nobody waits for the others; a disconnected broker would delay the request until its return.
-
-The fanout transport over the brokers that an agent finds.
-
-A broker discovered later is sent the client's resources, except for its consumers, and takes part
-from then on. A broker that is no longer announced is dropped once its connection is lost, unless
-it is the primary broker. Discovered addresses are not trusted: see `read_address`. A limited number
-of brokers is used; at the limit, an unreachable broker is dropped in favor of the next one.
-(activemq-edges U6, U7)
-
-`fanout:`: one client connected to several brokers at the same time. (activemq-edges U6)
-
-factory      URL to transport
-transport    FanoutTransport: which broker gets which command, and when a request is done
-discovering  DiscoveringFanout: the same for brokers that an agent finds
-requests     the requests to several brokers
-branch       the connection to one broker, which reconnects by itself
+With an agent that finds the brokers, a broker found later is sent the client's resources, except
+for its consumers, and takes part from then on. A broker that is no longer announced is dropped once
+its connection is lost, unless it is the primary broker. Discovered addresses are not trusted: see
+`read_received_address`. A limited number of brokers is used; at the limit, an unreachable broker is
+dropped in favor of the next one. (activemq-edges U6, U7)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
@@ -54,9 +41,9 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
 from pyjms.transport.discovery import DiscoveryAgent
-from pyjms.transport.failover import replay as in_flight
 from pyjms.transport.failover.brokers import FAILOVER, INFINITE, BrokerList, FailoverOptions
 from pyjms.transport.failover.connector import Connector
+from pyjms.transport.failover.replay import is_done_by_loss
 from pyjms.transport.failover.state import ClientState
 from pyjms.transport.failover.transport import (
     FailoverTransport,
@@ -64,7 +51,12 @@ from pyjms.transport.failover.transport import (
     finds_brokers,
     static_brokers,
 )
-from pyjms.transport.openwire.correlator import ReconnectingTransport, RequestTransport
+from pyjms.transport.openwire.correlator import (
+    ReconnectingTransport,
+    RequestTransport,
+    fresh_error,
+    stop_error,
+)
 from pyjms.transport.options import (
     Options,
     at_least,
@@ -74,8 +66,7 @@ from pyjms.transport.options import (
     options_for,
     read_options,
 )
-from pyjms.transport.uri import TransportURI, could_not_create
-from pyjms.transport.uri import read_received_address as read_address
+from pyjms.transport.uri import TransportURI, could_not_create, read_received_address
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     Command,
@@ -88,17 +79,9 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as BrokerError
 
-# --- The connection to one of the brokers of a fanout transport.
+logger: Final = get_logger(__name__)
 
-
-class BranchOwner(Protocol):
-    """The listener of a branch."""
-
-    def branch_command(self, branch: Branch, command: Command) -> None:
-        """Handle a command of the branch's broker."""
-
-    def branch_changed(self, branch: Branch, error: Exception | None) -> None:
-        """Record that the branch is connected, or is disconnected because of `error`."""
+OnResponse = Callable[[Response | Exception], None]
 
 
 class Branch:
@@ -110,7 +93,7 @@ class Branch:
         self.is_connected: bool = False
         self.has_failed: bool = False
         """Whether the transport has given up."""
-        self.owner: BranchOwner | None = None
+        self.owner: FanoutTransport | None = None
         transport.listener = self
         transport.interruptions = self
 
@@ -126,7 +109,7 @@ class Branch:
     def on_command(self, command: Command) -> None:
         """Pass a command of the broker to the owner."""
         if self.owner is not None:
-            self.owner.branch_command(self, command)
+            self.owner.on_branch_command(self, command)
 
     def on_exception(self, error: Exception) -> None:
         """Record that the transport has given up."""
@@ -137,16 +120,13 @@ class Branch:
         """Record that the broker is lost."""
         self.is_connected = False
         if self.owner is not None:
-            self.owner.branch_changed(self, error)
+            self.owner.on_branch_change(self, error)
 
     def transport_resumed(self) -> None:
         """Record that the transport is connected."""
         self.is_connected = True
         if self.owner is not None:
-            self.owner.branch_changed(self, None)
-
-
-OnResponse = Callable[[Response | Exception], None]
+            self.owner.on_branch_change(self, None)
 
 
 @dataclass(eq=False)
@@ -162,63 +142,6 @@ class FanoutRequest:
     error: Exception | None = None
 
 
-class FanoutRequests:
-    """The requests without an outcome yet."""
-
-    def __init__(self) -> None:
-        self._requests: dict[int, FanoutRequest] = {}  # by `id()` of the command
-
-    def __iter__(self) -> Iterator[FanoutRequest]:
-        return iter(list(self._requests.values()))
-
-    def add(
-        self, command: Command, on_response: OnResponse, needed: int, sent: Mapping[Branch, Command]
-    ) -> FanoutRequest:
-        """Add a request that is about to be sent to these brokers."""
-        request = FanoutRequest(command, on_response, needed, dict(sent))
-        self._requests[id(command)] = request
-        return request
-
-    def pop(self, command: Command) -> FanoutRequest | None:
-        """Remove and return the request of `command`: nobody waits for it any more."""
-        return self._requests.pop(id(command), None)
-
-    def responded(
-        self, request: FanoutRequest, branch: Branch, outcome: Response | Exception
-    ) -> None:
-        """Record the response of one broker."""
-        if request.waiting.pop(branch, None) is None:
-            return
-        if isinstance(outcome, Exception):
-            request.error = request.error or outcome
-        else:
-            request.executed += 1
-        if self._requests.get(id(request.command)) is not request:
-            return
-        if request.executed >= request.needed and isinstance(outcome, Response):
-            self._finish(request, outcome)
-        elif request.executed + len(request.waiting) < request.needed and request.error is not None:
-            self._finish(request, request.error)
-
-    def broker_left(self, branch: Branch) -> None:
-        """Stop waiting for a broker; another one that joins may respond instead."""
-        for request in self:
-            sent = request.waiting.pop(branch, None)
-            if sent is None:
-                continue
-            branch.transport.abandon(sent)
-            if request.executed + len(request.waiting) < request.needed and request.error:
-                self._finish(request, request.error)
-
-    def _finish(self, request: FanoutRequest, outcome: Response | Exception) -> None:
-        self._requests.pop(id(request.command), None)
-        for branch in [each for each in request.waiting if not each.is_connected]:
-            branch.transport.abandon(request.waiting.pop(branch))
-        request.on_response(outcome)
-
-
-logger: Final = get_logger(__name__)
-
 _OF_CONSUMERS = (ConsumerInfo, MessageAck, MessagePull)
 
 
@@ -233,10 +156,13 @@ class FanoutTransport(ReconnectingTransport):
         self._min_ack_count = min_ack_count
         self._fan_out_queues = fan_out_queues
         self._primary: Branch | None = None
-        self._requests = FanoutRequests()
+        self._requests: dict[
+            int, FanoutRequest
+        ] = {}  # without an outcome yet, by `id()` of command
         self._changed = anyio.Event()
         self._error: Exception | None = None
         self._is_started = False
+        self._is_paused = False
         self._starting: list[BackgroundTask] = []
         for branch in branches:
             branch.owner = self
@@ -253,7 +179,7 @@ class FanoutTransport(ReconnectingTransport):
         while self._error is None and not self._has_enough:
             await self._changed.wait()
         if self._error is not None:
-            raise in_flight.failed_again(self._error)
+            raise fresh_error(self._error)
         self._is_started = True
 
     def _start_branch(self, branch: Branch) -> None:
@@ -261,7 +187,7 @@ class FanoutTransport(ReconnectingTransport):
         self._starting.append(spawn(branch.start, name=f"pyjms fanout {branch.uri}"))
 
     async def stop(self) -> None:
-        self._error = self._error or in_flight.stopped(self.remote_address)
+        self._error = self._error or stop_error(self.remote_address)
         self._is_started = False
         self._notify()
         try:
@@ -302,25 +228,53 @@ class FanoutTransport(ReconnectingTransport):
     ) -> None:
         self._check_usable()
         copies = self._copies(command)
-        is_for_all = self._is_for_all(command) and not in_flight.is_done_by_loss(command)
+        is_for_all = self._is_for_all(command) and not is_done_by_loss(command)
         needed = self._min_ack_count if is_for_all else min(self._min_ack_count, len(copies))
-        request = self._requests.add(command, on_response, needed, dict(copies))
+        request = FanoutRequest(command, on_response, needed, dict(copies))
+        self._requests[id(command)] = request
         for branch, each in copies:
             try:
                 self._request(branch, request, each)
             except Exception:
-                self._requests.pop(command)
+                self._requests.pop(id(command), None)
                 raise
 
     def _request(self, branch: Branch, request: FanoutRequest, command: Command) -> None:
-        answered = partial(self._requests.responded, request, branch)
+        complete = partial(self._on_response, request, branch)
         try:
-            branch.transport.request_soon(command, answered)
+            branch.transport.request_soon(command, complete)
         except ConnectionFailedException as error:
-            answered(error)
+            complete(error)
+
+    def _on_response(
+        self, request: FanoutRequest, branch: Branch, outcome: Response | Exception
+    ) -> None:
+        """Record the response of one broker."""
+        if request.waiting.pop(branch, None) is None:
+            return
+        if isinstance(outcome, Exception):
+            request.error = request.error or outcome
+        else:
+            request.executed += 1
+        if self._requests.get(id(request.command)) is not request:
+            return
+        if request.executed >= request.needed and isinstance(outcome, Response):
+            self._finish(request, outcome)
+        else:
+            self._finish_if_impossible(request)
+
+    def _finish_if_impossible(self, request: FanoutRequest) -> None:
+        if request.error and request.executed + len(request.waiting) < request.needed:
+            self._finish(request, request.error)
+
+    def _finish(self, request: FanoutRequest, outcome: Response | Exception) -> None:
+        self._requests.pop(id(request.command), None)
+        for branch in [each for each in request.waiting if not each.is_connected]:
+            branch.transport.abandon(request.waiting.pop(branch))
+        request.on_response(outcome)
 
     def abandon(self, command: Command) -> None:
-        request = self._requests.pop(command)
+        request = self._requests.pop(id(command), None)
         if request is not None:
             for branch, each in request.waiting.items():
                 branch.transport.abandon(each)
@@ -357,7 +311,7 @@ class FanoutTransport(ReconnectingTransport):
                 await self._drained_or_lost(waiting[0])
             else:
                 return
-        raise in_flight.failed_again(self._error)
+        raise fresh_error(self._error)
 
     async def _drained_or_lost(self, branch: Branch) -> None:
         """Wait until a broker's transport is drained, or any broker is lost or connected."""
@@ -375,10 +329,12 @@ class FanoutTransport(ReconnectingTransport):
             group.cancel_scope.cancel()
 
     def pause_reading(self) -> None:
+        self._is_paused = True
         for branch in self._branches:
             branch.transport.pause_reading()
 
     def resume_reading(self) -> None:
+        self._is_paused = False
         for branch in self._branches:
             branch.transport.resume_reading()
 
@@ -425,16 +381,16 @@ class FanoutTransport(ReconnectingTransport):
 
     def _check_usable(self) -> None:
         if self._error is not None:
-            raise in_flight.failed_again(self._error)
+            raise fresh_error(self._error)
 
     # --- receiving
 
-    def branch_command(self, branch: Branch, command: Command) -> None:
+    def on_branch_command(self, branch: Branch, command: Command) -> None:
         """Pass on the commands of the primary broker, and the errors of the others."""
         if branch is self._primary or isinstance(command, BrokerError):
             self.listener.on_command(command)
 
-    def branch_changed(self, branch: Branch, error: Exception | None) -> None:
+    def on_branch_change(self, branch: Branch, error: Exception | None) -> None:
         """Record that a broker is connected or lost; give up if too few remain."""
         if error is None and self._primary is None:
             self._primary = branch
@@ -492,7 +448,6 @@ class DiscoveringFanout(FanoutTransport):
         self._withdrawn: set[str] = set()
         self._leaving: list[BackgroundTask] = []
         self._warned = WarnedOnce()
-        self._is_paused = False
 
     # --- life cycle
 
@@ -533,27 +488,19 @@ class DiscoveringFanout(FanoutTransport):
         self, command: Command, on_response: Callable[[Response | Exception], None]
     ) -> None:
         self._known.track(command)
-        super().request_soon(command, partial(self._answered, command, on_response))
+        super().request_soon(command, partial(self._record_outcome, command, on_response))
 
     def abandon(self, command: Command) -> None:
         super().abandon(command)
-        self._known.completed(command)
+        self._known.complete(command)
 
-    def pause_reading(self) -> None:
-        self._is_paused = True
-        super().pause_reading()
-
-    def resume_reading(self) -> None:
-        self._is_paused = False
-        super().resume_reading()
-
-    def _answered(
+    def _record_outcome(
         self,
         command: Command,
         on_response: Callable[[Response | Exception], None],
         outcome: Response | Exception,
     ) -> None:
-        self._known.completed(command)
+        self._known.complete(command)
         if isinstance(outcome, Exception):
             self._known.untrack(command)
         on_response(outcome)
@@ -566,7 +513,7 @@ class DiscoveringFanout(FanoutTransport):
         if service in self._found or self._error is not None or not self._make_space(service):
             return
         try:
-            address = read_address(service)
+            address = read_received_address(service)
             branch = self._make_branch(replace(address.uri, options=self._discovered))
         except (ConfigurationException, UnsupportedOperationException) as error:
             self._warn(service, service, error)
@@ -581,8 +528,8 @@ class DiscoveringFanout(FanoutTransport):
             self._withdrawn.add(service)
             self._leave_out_withdrawn()
 
-    def branch_changed(self, branch: Branch, error: Exception | None) -> None:
-        super().branch_changed(branch, error)
+    def on_branch_change(self, branch: Branch, error: Exception | None) -> None:
+        super().on_branch_change(branch, error)
         if branch.has_failed and branch is not self._primary:
             self._leave_out(branch)
         elif error is not None:
@@ -605,7 +552,7 @@ class DiscoveringFanout(FanoutTransport):
         for command in (*resources, *known.transactions.replay(frozenset())):
             transport.oneway(copy(command))
         self._branches.append(branch)
-        for request in self._requests:
+        for request in list(self._requests.values()):
             if self._is_for_all(request.command):
                 again = copy(request.command)
                 request.waiting[branch] = again
@@ -624,7 +571,10 @@ class DiscoveringFanout(FanoutTransport):
             self._withdrawn.discard(service)
             self._branches.remove(branch)
             branch.owner = None
-            self._requests.broker_left(branch)
+            for request in list(self._requests.values()):
+                if sent := request.waiting.pop(branch, None):
+                    branch.transport.abandon(sent)
+                    self._finish_if_impossible(request)  # otherwise one that joins may respond
             self._leaving = [task for task in self._leaving if not task.done]
             name = f"pyjms fanout leaves {branch.uri}"
             self._leaving.append(spawn(branch.transport.stop, name=name))
@@ -651,9 +601,6 @@ class DiscoveringFanout(FanoutTransport):
             self._name,
             shortened(str(reason), _QUOTED),
         )
-
-
-# --- The factory of `fanout:` transports. (activemq-edges U6)
 
 
 def _attempts(text: str) -> int:

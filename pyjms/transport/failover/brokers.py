@@ -209,7 +209,7 @@ class BrokerList:
             [self._complete(TransportURI.parse(part)) for part in text.split(",") if part.strip()]
         )
 
-    def found(self, services: Iterable[str]) -> None:
+    def use_found(self, services: Iterable[str]) -> None:
         """Use the brokers that a discovery agent has found as those of the URL, without options.
 
         Addresses that cannot be used are skipped, and logged once. If none remain, the list stays

@@ -74,7 +74,7 @@ class OutageLog:
             _left.discard(self.brokers)
         return logging.INFO
 
-    def started(self) -> int:
+    def start(self) -> int:
         """Return the log level of a line that says that a starting connection has a broker."""
         with _lock:
             if self.brokers not in _left:
@@ -308,7 +308,7 @@ class Connector:
             logger.debug("%s did not restore the client's state: %s", peer.uri, error)
             self.brokers.failed = peer.uri
             if peer is self._preferred:
-                self._refused(peer.uri)
+                self._postpone(peer.uri)
             await peer.stop()
             return error
         except BaseException:
@@ -317,7 +317,7 @@ class Connector:
         self._refusals.pop(peer.uri.with_secrets(), None)
         return None
 
-    def _refused(self, uri: TransportURI) -> None:
+    def _postpone(self, uri: TransportURI) -> None:
         """Do not try a priority broker for some time, which grows with each refusal."""
         key = uri.with_secrets()
         count = self._refusals.get(key, (0, 0.0))[0]
@@ -404,10 +404,10 @@ def _contents(source: Path | str) -> str:
     if isinstance(source, Path):
         with source.open("rb") as file:
             return file.read(_LONGEST).decode()
-    return _downloaded(source).decode()
+    return _download(source).decode()
 
 
-def _downloaded(url: str) -> bytes:
+def _download(url: str) -> bytes:
     # few need these, and they are large
     from http.client import HTTPException  # noqa: PLC0415
     from urllib.error import HTTPError  # noqa: PLC0415

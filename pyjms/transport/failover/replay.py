@@ -1,4 +1,6 @@
-"""The commands that restore a client's state at a new broker, in ActiveMQ's order.
+"""What a new broker gets instead of the lost one: the client's state, and the pending requests.
+
+The commands that restore the state are in ActiveMQ's order:
 
     ConnectionControl(faultTolerant=true)
     ConnectionInfo(failoverReconnect=true)
@@ -11,9 +13,8 @@
 
 Consumers start without prefetch, so that the broker dispatches nothing before it has the open
 transactions. Every command is a copy: a broker in this process may keep or change it.
-(activemq-edges F4; openwire-encoding 15)
 
-The outcomes of requests whose response is pending when the broker is lost.
+What becomes of the requests whose response is pending when the broker is lost:
 
     removals, acknowledgements, rollbacks    done: the next broker has nothing to remove, deliver
     of local transactions                    again or roll back
@@ -24,7 +25,7 @@ The outcomes of requests whose response is pending when the broker is lost.
     everything else                          sent again; a persistent message that the lost broker
                                              has stored is recognised there (activemq-broker T27)
 
-(activemq-edges F3, F4, F6; activemq-broker X9)
+(activemq-edges F3, F4, F6; activemq-broker X9; openwire-encoding 15)
 """
 
 from __future__ import annotations
@@ -32,51 +33,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Protocol
 
 from pyjms.errors import (
-    ConnectionFailedException,
     IllegalStateException,
     TransactionRolledBackException,
     XAException,
 )
-from pyjms.runtime import clock as _clock
-from pyjms.runtime.logging import get_logger
-from pyjms.transport.base import TransportListener
-from pyjms.transport.failover.connector import Peer
 from pyjms.transport.failover.state import ClientState
-from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
     Command,
-    ConnectionControl,
     ConnectionInfo,
     ConsumerControl,
     ConsumerInfo,
     DestinationInfo,
     LocalTransactionId,
     MessageAck,
-    ProducerInfo,
     RemoveInfo,
     Response,
     SessionId,
-    Throwable,
     TransactionInfo,
     TransactionType,
 )
-from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
-
-# --- The requests whose response is pending, and the messages that have not been sent yet.
 
 OnResponse = Callable[[Response | Exception], None]
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
-    """A request, and the callback for its response."""
+    """A request whose response is pending, and the callback for the response."""
 
-    number: int
     command: Command
     on_response: OnResponse
     since: float
@@ -85,85 +70,6 @@ class Request:
     """Whether a broker may have received it."""
     was_repeated: bool = False
     """Whether several brokers may have received it."""
-
-
-class OpenRequests:
-    """The requests of one client, in the order in which they were sent."""
-
-    def __init__(self) -> None:
-        self._requests: dict[int, Request] = {}
-        self._number = 0
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(list(self._requests.values()))
-
-    def add(self, command: Command, on_response: OnResponse) -> Request:
-        """Add a request that is about to be sent."""
-        self._number += 1
-        request = Request(self._number, command, on_response, _clock.now())
-        self._requests[request.number] = request
-        return request
-
-    def pop(self, number: int) -> Request | None:
-        """Remove a request and return it; None: it was abandoned or completed."""
-        return self._requests.pop(number, None)
-
-    def abandon(self, command: Command) -> Request | None:
-        """Remove and return the request of `command`, whose caller no longer waits."""
-        for request in self:
-            if request.command is command:
-                return self._requests.pop(request.number)
-        return None
-
-    def commands(self) -> frozenset[int]:
-        """Return the `id()` of each command."""
-        return frozenset(id(request.command) for request in self._requests.values())
-
-    def messages(self) -> list[Request]:
-        """Return the requests that send a message."""
-        return [r for r in self._requests.values() if isinstance(r.command, ActiveMQMessage)]
-
-    def pop_all(self) -> list[Request]:
-        """Remove and return all requests."""
-        requests, self._requests = self._requests, {}
-        return list(requests.values())
-
-
-class HeldMessages:
-    """Messages sent without response while there was no broker; their senders wait in `drained`."""
-
-    def __init__(self) -> None:
-        self._held: dict[int, tuple[ActiveMQMessage, bool]] = {}  # by `id()` of the message
-
-    def add(self, message: ActiveMQMessage, *, is_replayed: bool) -> None:
-        """Add a message; `is_replayed`: a replay sends it in any case."""
-        self._held[id(message)] = (message, is_replayed)
-
-    def remove(self, message: Command) -> ActiveMQMessage | None:
-        """Remove a message whose sender no longer waits; return the message or its held copy.
-
-        Returns None if it was not held.
-        """
-        held = self._held.pop(id(message), None)
-        if held is None and isinstance(message, ActiveMQMessage) and message.message_id:
-            for key, (other, _) in self._held.items():
-                if other.message_id is message.message_id:  # copies have the same object
-                    held = self._held.pop(key)
-                    break
-        return None if held is None else held[0]
-
-    def unsent(self) -> list[ActiveMQMessage]:
-        """Return the messages that a replay does not send."""
-        return [message for message, is_replayed in self._held.values() if not is_replayed]
-
-    def clear(self) -> None:
-        """Remove all messages, because they were sent."""
-        self._held.clear()
-
-    def pop_all(self) -> list[ActiveMQMessage]:
-        """Remove and return all messages, which are not sent."""
-        held, self._held = self._held, {}
-        return [message for message, _ in held.values()]
 
 
 _REMOVE = 1
@@ -211,7 +117,7 @@ def _is_of_unknown_branch(error: Exception) -> bool:
     return isinstance(error, IllegalStateException) and error.reason.startswith(_OF_ARTEMIS)
 
 
-def in_doubt(request: Request) -> TransactionRolledBackException:
+def doubt_error(request: Request) -> TransactionRolledBackException:
     """Return the exception for a commit in doubt. (activemq-broker X9)"""
     command = request.command
     assert isinstance(command, TransactionInfo)
@@ -222,106 +128,7 @@ def in_doubt(request: Request) -> TransactionRolledBackException:
     )
 
 
-def timed_out(seconds: float, brokers: object) -> ConnectionFailedException:
-    """Return the exception of a send that has timed out."""
-    return ConnectionFailedException(
-        f"Failover timeout of {seconds * 1000:.0f} ms reached.",
-        hint=f"none of [{brokers}] could be reached; the option timeout (ms) sets the limit",
-    )
-
-
-def stopped(address: str) -> ConnectionFailedException:
-    """Return the exception of a send through a transport that was stopped."""
-    return ConnectionFailedException(f"The transport to {address} was stopped")
-
-
-def failed_again(error: Exception) -> ConnectionFailedException:
-    """Return a new exception for one caller, whose cause is `error`."""
-    again = ConnectionFailedException(str(error) or type(error).__name__)
-    again.linked_exception = again.__cause__ = error
-    return again
-
-
-logger: Final = get_logger(__name__)
-
-_ANSWERED = (ProducerInfo, ConsumerInfo, DestinationInfo)
-
-
-class _Sender(Protocol):
-    """The failover transport as used by a replay."""
-
-    listener: TransportListener[Command]
-
-    def send_request(self, transport: RequestTransport, request: Request, command: Command) -> None:
-        """Send `command`, the request's command or a copy, by the transport of one broker."""
-
-
-@dataclass(eq=False, repr=False)
-class Replay:
-    """Restores the client's state at the brokers of one failover transport."""
-
-    _state: ClientState
-    _requests: OpenRequests
-    _held: HeldMessages
-    _sender: _Sender
-
-    async def introduce(self, transport: RequestTransport) -> None:
-        """Register the connection with the broker behind `transport`.
-
-        Raises:
-            JMSException: the broker refuses the connection, or was lost.
-        """
-        transport.oneway(ConnectionControl(fault_tolerant=True))
-        pending = self._requests.commands()
-        for info in self._state.connections.values():
-            if id(info) not in pending:
-                await transport.request(_reconnecting(info))
-
-    def run(self, peer: Peer) -> None:
-        """Send the rest of the state, then the commands that wait to be sent. Synchronous.
-
-        Raises:
-            ConnectionFailedException: the broker was lost; `run` is repeated with the next one.
-        """
-        transport = peer.transport
-        doubtful = [request for request in self._requests if is_in_doubt(request)]
-        for request in doubtful:
-            self._state.completed(request.command)
-        pending = self._requests.commands()
-        for command in _resources(self._state, pending):
-            if isinstance(command, _ANSWERED):
-                transport.request_soon(command, partial(self._on_response, command))
-            else:
-                transport.oneway(command)
-        for pull in self._state.pulls.replay():
-            transport.oneway(pull)
-        for request in self._requests:
-            if request not in doubtful:
-                self._sender.send_request(transport, request, _repeated(request))
-        for message in self._held.unsent():
-            transport.oneway(copy(message))
-        for control in _consumer_controls(self._state, pending):
-            transport.oneway(control)
-        if peer.error is not None:
-            raise failed_again(peer.error)
-        self._held.clear()
-        for request in doubtful:
-            self._requests.pop(request.number)
-            request.on_response(in_doubt(request))
-
-    def _on_response(self, command: Command, outcome: Response | Exception) -> None:
-        """Report a command that the broker refuses, since no caller would see it."""
-        if isinstance(outcome, ConnectionFailedException) or not isinstance(outcome, Exception):
-            return
-        kind = type(command).__name__
-        logger.warning("The new broker refuses %s: %s", kind, outcome)
-        refusal = Throwable(
-            "javax.jms.JMSException", f"{kind} was refused after a failover: {outcome}"
-        )
-        self._sender.listener.on_command(ConnectionErrorCommand(refusal))
-
-
-def _resources(state: ClientState, pending: frozenset[int]) -> Iterator[Command]:
+def resources(state: ClientState, pending: frozenset[int]) -> Iterator[Command]:
     """Yield the commands of the connection's open resources.
 
     Commands whose `id()` is in `pending` are omitted: they are sent again as requests.
@@ -342,8 +149,8 @@ def _resources(state: ClientState, pending: frozenset[int]) -> Iterator[Command]
     yield from map(copy, state.cached.values())
 
 
-def _consumer_controls(state: ClientState, pending: frozenset[int]) -> Iterator[ConsumerControl]:
-    """Yield the commands that set the prefetch of the consumers of `_resources`."""
+def consumer_controls(state: ClientState, pending: frozenset[int]) -> Iterator[ConsumerControl]:
+    """Yield the commands that set the prefetch of the consumers of `resources`."""
     for consumer_id, info in state.consumers.items():
         if info.prefetch_size > 0 and id(info) not in pending:
             yield ConsumerControl(
@@ -360,14 +167,16 @@ def _sessions(state: ClientState) -> list[SessionId]:
     return list(dict.fromkeys([*implicit, *state.sessions]))
 
 
-def _repeated(request: Request) -> Command:
+def repeat(request: Request) -> Command:
+    """Return the command with which a request is sent again."""
     command = request.command
     if isinstance(command, ConnectionInfo) and request.was_sent:
-        return _reconnecting(command)  # otherwise Artemis refuses a client that it knows
+        return reconnecting(command)  # otherwise Artemis refuses a client that it knows
     return copy(command)
 
 
-def _reconnecting(info: ConnectionInfo) -> ConnectionInfo:
+def reconnecting(info: ConnectionInfo) -> ConnectionInfo:
+    """Return the command that registers a connection again."""
     again = copy(info)
     again.failover_reconnect = True
     return again

@@ -2,19 +2,16 @@
 
 A new broker does not have this state, so everything that a client opens is recorded here when it is
 sent, and removed when it is closed. `track` is called for every command and costs one look-up for
-commands that change nothing. (activemq-edges F4; openwire-encoding 15)
+commands that change nothing.
 
-The open local transactions of a client, with the messages sent in them.
+Open local transactions are kept with the messages sent in them. Acknowledgements are not: the
+client's consumers know which messages were delivered to them, and the transaction can be committed
+only if the next broker delivers these messages again.
 
-Acknowledgements are not kept: the client's consumers know which messages were delivered to them,
-and the transaction can be committed only if the next broker delivers these messages again.
-(activemq-edges F4, F5)
-
-The pulls to which the broker has not responded.
-
-After a reconnection the new broker does not know these pulls, and their consumers would wait for
-ever. They are sent again with the remaining timeout; if it passes while there is no broker, the
-transport responds instead, by a dispatch without message. (activemq-edges F3)
+Pulls are kept until the broker responds. The new broker would not know them, and their consumers
+would wait for ever. They are sent again with the remaining timeout; if it passes while there is no
+broker, the transport responds instead, by a dispatch without message.
+(activemq-edges F3, F4, F5; openwire-encoding 15)
 """
 
 from __future__ import annotations
@@ -161,11 +158,10 @@ class OpenPulls:
                     left = left if left > 0 else -1
                 yield MessagePull(pull.consumer_id, pull.destination, left)
 
-    def next_deadline(self) -> float | None:
-        """Return when the next pull times out; None: never."""
-        return min(
-            (d for pulls in self._pulls.values() for _, d in pulls if d is not None), default=None
-        )
+    def next_deadline(self) -> float:
+        """Return when the next pull times out; infinite: never."""
+        deadlines = (d for pulls in self._pulls.values() for _, d in pulls if d is not None)
+        return min(deadlines, default=float("inf"))
 
     def respond_to_overdue(self, deliver: Callable[[MessageDispatch], None]) -> None:
         """Respond to pulls that have timed out by dispatches without message."""
@@ -256,20 +252,17 @@ class ClientState:
             self._uncache(command.message_id)
         elif isinstance(command, ConnectionInfo):
             self.connections.pop(command.connection_id, None)
-        elif isinstance(command, ProducerInfo | ConsumerInfo):
-            kept: dict[Any, Any] = self.producers
-            key: object = None
-            if isinstance(command, ConsumerInfo):
-                kept, key = self.consumers, command.consumer_id
-            else:
-                key = command.producer_id
-            kept.pop(key, None)
+        elif isinstance(command, ProducerInfo) and command.producer_id is not None:
+            self.producers.pop(command.producer_id, None)
+        elif isinstance(command, ConsumerInfo) and command.consumer_id is not None:
+            self.consumers.pop(command.consumer_id, None)
         elif isinstance(command, DestinationInfo):
             self.temporaries.pop(command.destination, None)
 
-    def completed(self, command: Command) -> None:
+    def complete(self, command: Command) -> None:
         """Record that the broker has responded to `command`, with success or a refusal."""
-        if isinstance(command, TransactionInfo) and ends_transaction(command):
+        ends = (TransactionType.COMMIT_ONE_PHASE, TransactionType.ROLLBACK)
+        if isinstance(command, TransactionInfo) and command.type in ends:
             self.transactions.end(command.transaction_id)
 
     def _on_connection(self, info: ConnectionInfo) -> None:
@@ -335,8 +328,3 @@ class ClientState:
         message = self.cached.pop(message_id, None)
         if message is not None:
             self._cached_bytes -= message_size(message)
-
-
-def ends_transaction(info: TransactionInfo) -> bool:
-    """Return whether `info` commits or rolls back."""
-    return info.type in (TransactionType.COMMIT_ONE_PHASE, TransactionType.ROLLBACK)

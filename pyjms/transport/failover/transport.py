@@ -20,7 +20,8 @@ TransactionRolledBackException. (activemq-edges F1 to F8, U4; activemq-broker X9
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -31,7 +32,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, Waiter, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.discovery import DiscoveryAgent, create_agent, known_agents
-from pyjms.transport.failover import replay as in_flight
 from pyjms.transport.failover.brokers import (
     BrokerList,
     FailoverOptions,
@@ -39,9 +39,25 @@ from pyjms.transport.failover.brokers import (
     read_failover_options,
 )
 from pyjms.transport.failover.connector import Connector, CreateTransport, Peer
-from pyjms.transport.failover.replay import HeldMessages, OnResponse, OpenRequests, Replay, Request
-from pyjms.transport.failover.state import ClientState, OpenPulls
-from pyjms.transport.openwire.correlator import ReconnectingTransport, RequestTransport
+from pyjms.transport.failover.replay import (
+    OnResponse,
+    Request,
+    consumer_controls,
+    doubt_error,
+    is_done_by_loss,
+    is_in_doubt,
+    outcome_of,
+    reconnecting,
+    repeat,
+    resources,
+)
+from pyjms.transport.failover.state import ClientState
+from pyjms.transport.openwire.correlator import (
+    ReconnectingTransport,
+    RequestTransport,
+    fresh_error,
+    stop_error,
+)
 from pyjms.transport.options import (
     Options,
     boolean,
@@ -56,58 +72,18 @@ from pyjms.wire.openwire.commands import (
     Command,
     ConnectionControl,
     ConsumerControl,
+    ConsumerInfo,
+    DestinationInfo,
     MessageDispatch,
+    ProducerInfo,
     Response,
+    Throwable,
 )
-
-# --- Timeouts while there is no broker: those of sends (option `timeout`) and of pulls.
-
-
-@dataclass(eq=False, repr=False)
-class OutageDeadlines:
-    """The deadlines during one outage; `run` is a task for the time of the outage."""
-
-    _requests: OpenRequests
-    _pulls: OpenPulls
-    _timeout: float | None
-    _on_timeout: Callable[[Request], None]
-    _deliver: Callable[[Command], None]
-    _began: float = field(default_factory=_clock.now, init=False)
-    _alarm: Waiter | None = field(default=None, init=False)
-
-    def changed(self) -> None:
-        """Check the deadlines again, because there is a new one."""
-        if self._alarm is not None:
-            self._alarm.wake()
-
-    async def run(self) -> None:
-        """Wait for each deadline, until cancelled."""
-        while True:
-            deadline = self._next()
-            self._alarm = Waiter()
-            if deadline is None:
-                await self._alarm.wait()
-            elif deadline > _clock.now():
-                await _clock.wait(self._alarm, deadline - _clock.now())
-            else:
-                self._pulls.respond_to_overdue(self._deliver)
-                for request in self._requests.messages():
-                    if self._deadline_of(request) <= _clock.now():
-                        self._on_timeout(request)
-
-    def _next(self) -> float | None:
-        deadlines = [self._pulls.next_deadline()]
-        if self._timeout is not None:
-            deadlines += map(self._deadline_of, self._requests.messages())
-        return min((d for d in deadlines if d is not None), default=None)
-
-    def _deadline_of(self, request: Request) -> float:
-        return max(request.since, self._began) + (
-            float("inf") if self._timeout is None else self._timeout
-        )
-
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 
 logger: Final = get_logger(__name__)
+
+_NEVER: Final = float("inf")
 
 
 class FailoverTransport(ReconnectingTransport):
@@ -117,10 +93,12 @@ class FailoverTransport(ReconnectingTransport):
         self._connector = connector
         self._options = options
         self._state = ClientState(options)
-        self._requests = OpenRequests()
-        self._held = HeldMessages()
         self._pulls = self._state.pulls
-        self._replay = Replay(self._state, self._requests, self._held, self)
+        self._requests: dict[Request, None] = {}
+        """The requests whose response is pending, in the order in which they were sent."""
+        self._held: dict[int, tuple[ActiveMQMessage, bool]] = {}
+        """By their `id()`: the messages sent without response while there was no broker, and
+        whether the replay of the state sends them in any case; their senders wait in `drained`."""
         self._peer: Peer | None = None
         self._current: RequestTransport | None = None
         self._settled = anyio.Event()  # set while connected, and after the transport has failed
@@ -131,8 +109,8 @@ class FailoverTransport(ReconnectingTransport):
         self._lost_at = 0.0
         self._connecting: BackgroundTask | None = None
         self._maintenance: BackgroundTask | None = None
-        self._deadlines: OutageDeadlines | None = None
         self._watch: BackgroundTask | None = None
+        self._alarm: Waiter | None = None
 
     # --- life cycle
 
@@ -144,7 +122,7 @@ class FailoverTransport(ReconnectingTransport):
         await self._settled.wait()
         self._is_starting = False
         if self._error is not None:
-            raise in_flight.failed_again(self._error)
+            raise fresh_error(self._error)
 
     async def stop(self) -> None:
         self._is_stopped = True
@@ -156,7 +134,7 @@ class FailoverTransport(ReconnectingTransport):
                 await self._connector.stop()
                 if self._peer is not None:
                     await self._peer.stop()
-            self._end(in_flight.stopped(self.remote_address))
+            self._end(stop_error(self.remote_address))
 
     @property
     def remote_address(self) -> str:
@@ -185,41 +163,48 @@ class FailoverTransport(ReconnectingTransport):
             else:
                 return
         if isinstance(command, ActiveMQMessage):
-            self._held.add(command, is_replayed=is_replayed)
-        if self._deadlines is not None:
-            self._deadlines.changed()
+            self._held[id(command)] = command, is_replayed
+        self._check_deadlines()
 
     def request_soon(self, command: Command, on_response: OnResponse) -> None:
         self._check_usable()
         self._state.record(command, is_request=True)
-        if self._current is None and in_flight.is_done_by_loss(command):
-            self._state.completed(command)
+        if self._current is None and is_done_by_loss(command):
+            self._state.complete(command)
             on_response(Response())
             return
-        request = self._requests.add(command, on_response)
+        request = Request(command, on_response, _clock.now())
+        self._requests[request] = None
         if self._current is None:
-            if self._deadlines is not None:
-                self._deadlines.changed()
+            self._check_deadlines()
             return
         try:
-            self.send_request(self._current, request, command)
+            self._request(self._current, request, command)
         except ConnectionFailedException as error:
             self._lost(command, error)
         except Exception:
-            self._requests.pop(request.number)
+            self._requests.pop(request, None)
             self._state.untrack(command)
             raise
 
     def abandon(self, command: Command) -> None:
-        request = self._requests.abandon(command)
-        self._state.completed(command)  # a transaction that it ends is not replayed
+        request = next((each for each in self._requests if each.command is command), None)
+        if request is not None:
+            del self._requests[request]
+        self._state.complete(command)  # a transaction that it ends is not replayed
         if request and not request.was_sent and isinstance(command, ActiveMQMessage):
             self._state.untrack(command)
 
     def withdraw(self, command: Command) -> bool:
-        if held := self._held.remove(command):
-            self._state.untrack(held)
-        return held is not None
+        key = id(command)
+        if key not in self._held and isinstance(command, ActiveMQMessage) and command.message_id:
+            # a copy was held: copies have the same id object
+            ids = ((held, each.message_id) for held, (each, _) in self._held.items())
+            key = next((held for held, each in ids if each is command.message_id), key)
+        message, _ = self._held.pop(key, (None, False))
+        if message is not None:
+            self._state.untrack(message)
+        return message is not None
 
     def flush(self) -> None:
         if self._current is not None:
@@ -250,10 +235,10 @@ class FailoverTransport(ReconnectingTransport):
                 continue
             left = None if deadline is None else deadline - _clock.now()
             if timeout is not None and left is not None and left <= 0:
-                raise in_flight.timed_out(timeout, self._connector.brokers)
+                raise self._timeout_error(timeout)
             with _clock.timeout(left):
                 await self._settled.wait()
-        raise in_flight.failed_again(self._error or in_flight.stopped(self.remote_address))
+        raise fresh_error(self._error or stop_error(self.remote_address))
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -271,14 +256,14 @@ class FailoverTransport(ReconnectingTransport):
         self._current = None
         self._settled = anyio.Event()
 
-    def send_request(self, transport: RequestTransport, request: Request, command: Command) -> None:
+    def _request(self, transport: RequestTransport, request: Request, command: Command) -> None:
         """Send `command`, the request's command or a copy, by the transport of one broker."""
         transport.request_soon(command, partial(self._on_response, request))
         request.was_repeated, request.was_sent = request.was_sent, True
 
     def _check_usable(self) -> None:
         if self._error is not None:
-            raise in_flight.failed_again(self._error)
+            raise fresh_error(self._error)
 
     # --- receiving
 
@@ -319,12 +304,13 @@ class FailoverTransport(ReconnectingTransport):
     def _on_response(self, request: Request, outcome: Response | Exception) -> None:
         if isinstance(outcome, ConnectionFailedException):
             return  # the broker's transport has failed: the next broker gets the request
-        if self._requests.pop(request.number) is None:
+        if request not in self._requests:
             return
-        self._state.completed(request.command)
+        del self._requests[request]
+        self._state.complete(request.command)
         if isinstance(outcome, Exception):
             self._state.untrack(request.command)
-        request.on_response(in_flight.outcome_of(request, outcome))
+        request.on_response(outcome_of(request, outcome))
 
     # --- changing brokers
 
@@ -350,15 +336,11 @@ class FailoverTransport(ReconnectingTransport):
         self._begin(ReconnectPolicy(self._options, is_first=False), peer, at_once=True)
 
     def _begin(self, policy: ReconnectPolicy, lost: Peer | None, *, at_once: bool = False) -> None:
-        self._deadlines = OutageDeadlines(
-            self._requests,
-            self._pulls,
-            self._options.timeout,
-            self._time_out,
-            self.listener.on_command,
-        )
         name = f"pyjms {self.remote_address}"
-        self._watch = spawn(self._deadlines.run, name=f"{name} deadlines", on_error=self._give_up)
+        began = _clock.now()
+        self._watch = spawn(
+            self._watch_deadlines, began, name=f"{name} deadlines", on_error=self._give_up
+        )
         connect = partial(self._connect, policy, lost, at_once)
         self._connecting = spawn(connect, name=f"{name} reconnecting", on_error=self._give_up)
 
@@ -375,11 +357,58 @@ class FailoverTransport(ReconnectingTransport):
         Raises:
             JMSException: the broker refuses the client, or was lost in the meantime.
         """
-        await self._replay.introduce(peer.transport)
+        transport = peer.transport
+        transport.oneway(ConnectionControl(fault_tolerant=True))
+        pending = frozenset(id(request.command) for request in self._requests)
+        for info in self._state.connections.values():
+            if id(info) not in pending:
+                await transport.request(reconnecting(info))
         if self._is_stopped:  # the task is about to be cancelled
-            raise in_flight.stopped(self.remote_address)
-        self._replay.run(peer)
+            raise stop_error(self.remote_address)
+        self._restore_state(peer)
         self._use(peer)
+
+    def _restore_state(self, peer: Peer) -> None:
+        """Send the state, then the commands that wait to be sent, without an await.
+
+        Raises:
+            ConnectionFailedException: the broker was lost; all is repeated with the next one.
+        """
+        transport = peer.transport
+        doubtful = [request for request in self._requests if is_in_doubt(request)]
+        for request in doubtful:
+            self._state.complete(request.command)
+        pending = frozenset(id(request.command) for request in self._requests)
+        for command in resources(self._state, pending):
+            if isinstance(command, ProducerInfo | ConsumerInfo | DestinationInfo):
+                transport.request_soon(command, partial(self._report_refusal, command))
+            else:
+                transport.oneway(command)
+        for pull in self._pulls.replay():
+            transport.oneway(pull)
+        for request in list(self._requests):
+            if request not in doubtful:
+                self._request(transport, request, repeat(request))
+        for message, is_replayed in self._held.values():
+            if not is_replayed:
+                transport.oneway(copy(message))
+        for control in consumer_controls(self._state, pending):
+            transport.oneway(control)
+        if peer.error is not None:
+            raise fresh_error(peer.error)
+        self._held.clear()
+        for request in doubtful:
+            self._requests.pop(request, None)
+            request.on_response(doubt_error(request))
+
+    def _report_refusal(self, command: Command, outcome: Response | Exception) -> None:
+        """Report a command that the broker refuses, since no caller would see it."""
+        if isinstance(outcome, ConnectionFailedException) or not isinstance(outcome, Exception):
+            return
+        kind = type(command).__name__
+        logger.warning("The new broker refuses %s: %s", kind, outcome)
+        text = f"{kind} was refused after a failover: {outcome}"
+        self.listener.on_command(ConnectionErrorCommand(Throwable("javax.jms.JMSException", text)))
 
     def _use(self, peer: Peer) -> None:
         transport = peer.transport
@@ -392,7 +421,7 @@ class FailoverTransport(ReconnectingTransport):
         if peer.broker_info is not None:
             self.listener.on_command(peer.broker_info)
         if self._is_starting:
-            logger.log(self._connector.outage_log.started(), "Connected to %s", self.remote_address)
+            logger.log(self._connector.outage_log.start(), "Connected to %s", self.remote_address)
         else:
             seconds = _clock.now() - self._lost_at
             level = self._connector.outage_log.end()
@@ -420,19 +449,57 @@ class FailoverTransport(ReconnectingTransport):
             self._maintenance.cancel()
         if self.interruptions is not None:
             self.interruptions.transport_interrupted(error)
-        for request in self._requests:
-            if in_flight.is_done_by_loss(request.command):
-                self._requests.pop(request.number)
-                self._state.completed(request.command)
+        for request in list(self._requests):
+            if is_done_by_loss(request.command):
+                self._requests.pop(request, None)
+                self._state.complete(request.command)
                 request.on_response(Response())
 
     # --- the end
 
+    async def _watch_deadlines(self, began: float) -> None:
+        """End pulls and sends whose time passes during an outage; runs until cancelled.
+
+        The option `timeout` limits each send, and counts again from the beginning of an outage.
+        """
+        timeout = self._options.timeout
+        while True:
+            messages: dict[Request, float] = {}
+            if timeout is not None:
+                messages = {
+                    request: max(request.since, began) + timeout
+                    for request in self._requests
+                    if isinstance(request.command, ActiveMQMessage)
+                }
+            deadline = min(self._pulls.next_deadline(), min(messages.values(), default=_NEVER))
+            self._alarm = Waiter()
+            if deadline == _NEVER:
+                await self._alarm.wait()
+            elif deadline > _clock.now():
+                await _clock.wait(self._alarm, deadline - _clock.now())
+            else:
+                self._pulls.respond_to_overdue(self.listener.on_command)
+                for request, due in messages.items():
+                    if due <= _clock.now() and request in self._requests:
+                        self._time_out(request)
+
+    def _check_deadlines(self) -> None:
+        """Let `_watch_deadlines` look again, because there is a new deadline."""
+        if self._alarm is not None:
+            self._alarm.wake()
+
     def _time_out(self, request: Request) -> None:
-        self._requests.pop(request.number)
+        del self._requests[request]
         self._state.untrack(request.command)
         assert self._options.timeout is not None
-        request.on_response(in_flight.timed_out(self._options.timeout, self._connector.brokers))
+        request.on_response(self._timeout_error(self._options.timeout))
+
+    def _timeout_error(self, seconds: float) -> ConnectionFailedException:
+        return ConnectionFailedException(
+            f"Failover timeout of {seconds * 1000:.0f} ms reached.",
+            hint=f"none of [{self._connector.brokers}] could be reached; the option timeout (ms) "
+            "sets the limit",
+        )
 
     def _give_up(self, error: BaseException) -> None:
         failure = error if isinstance(error, Exception) else ConnectionFailedException(repr(error))
@@ -442,20 +509,19 @@ class FailoverTransport(ReconnectingTransport):
 
     def _end(self, error: Exception) -> None:
         self._error = self._error or error
-        for message in self._held.pop_all():
+        held, self._held = self._held, {}
+        for message, _ in held.values():
             self._state.untrack(message)
         self._end_waiting()
         self._connector.outage_log.leave()
-        for request in self._requests.pop_all():
-            request.on_response(in_flight.failed_again(error))
+        requests, self._requests = self._requests, {}
+        for request in requests:
+            request.on_response(fresh_error(error))
 
     def _end_waiting(self) -> None:
         self._settled.set()
         if self._watch is not None:
             self._watch.cancel()
-
-
-# --- The factories of `failover:`, `static:` and `discovery:` transports. (activemq-edges 1.3, U7)
 
 
 def failover_transport(uri: TransportURI, create: CreateTransport) -> RequestTransport:
@@ -589,11 +655,11 @@ class DiscoveryTransport(FailoverTransport):
     def service_added(self, service: str) -> None:
         """Use a broker, beginning with the next attempt."""
         self._services[service] = None
-        self._brokers.found(self._services)
+        self._brokers.use_found(self._services)
         if self._brokers.connect_list():
             self._has_found.set()
 
     def service_removed(self, service: str) -> None:
         """Stop trying a broker, if there are others."""
         self._services.pop(service, None)
-        self._brokers.found(self._services)
+        self._brokers.use_found(self._services)

@@ -178,9 +178,7 @@ class Correlator(RequestChannel):
         try:
             await self._channel.stop()
         finally:
-            self.fail_pending(
-                ConnectionFailedException(f"The transport to {self.remote_address} was stopped")
-            )
+            self.fail_pending(stop_error(self.remote_address))
 
     @property
     def remote_address(self) -> str:
@@ -206,7 +204,7 @@ class Correlator(RequestChannel):
         self, command: Command, on_response: Callable[[Response | Exception], None]
     ) -> None:
         if self._error is not None:
-            raise _fresh(self._error)
+            raise fresh_error(self._error)
         number = self._last_id = self._last_id + 1 if self._last_id < _LAST_ID else 1
         command.command_id = number
         command.response_required = True
@@ -238,7 +236,7 @@ class Correlator(RequestChannel):
         self._error = self._error or error
         pending, self._pending = self._pending, {}
         for on_response in pending.values():
-            on_response(_fresh(error))
+            on_response(fresh_error(error))
 
 
 class ResponseCorrelator(Correlator, RequestTransport):
@@ -273,14 +271,19 @@ class ResponseCorrelator(Correlator, RequestTransport):
         self.listener.on_exception(error)
 
 
-def _fresh(error: Exception) -> Exception:
-    """Return a new exception for one caller: raising one object twice would mix tracebacks."""
+def fresh_error(error: Exception) -> ConnectionFailedException:
+    """Return a new exception for one caller, whose cause is `error`.
+
+    Raising one object twice would mix tracebacks.
+    """
     fresh = ConnectionFailedException(str(error) or type(error).__name__)
     fresh.linked_exception = fresh.__cause__ = error
     return fresh
 
 
-# --- Transports that reconnect by themselves after they have lost their peer.
+def stop_error(address: str) -> ConnectionFailedException:
+    """Return the exception of a send through a transport that was stopped."""
+    return ConnectionFailedException(f"The transport to {address} was stopped")
 
 
 class InterruptionListener(Protocol):

@@ -39,7 +39,7 @@ def test_a_new_one_reports_the_end_for_one_that_has_gone() -> None:
     assert [lost.warning(), waiting.warning()] == [logging.WARNING, logging.DEBUG]
     lost.leave()
     assert new.warning() == logging.DEBUG
-    assert [new.started(), second.started(), waiting.end()] == [
+    assert [new.start(), second.start(), waiting.end()] == [
         logging.INFO, logging.DEBUG, logging.DEBUG,
     ]  # fmt: skip
 
@@ -47,6 +47,6 @@ def test_a_new_one_reports_the_end_for_one_that_has_gone() -> None:
 def test_one_that_starts_leaves_its_outage_to_those_that_wait() -> None:
     starting, waiting, second = (OutageLog("one") for _ in range(3))
     assert [starting.warning(), waiting.warning()] == [logging.WARNING, logging.DEBUG]
-    assert [starting.started(), second.started(), waiting.end()] == [
+    assert [starting.start(), second.start(), waiting.end()] == [
         logging.DEBUG, logging.DEBUG, logging.INFO,
     ]  # fmt: skip
