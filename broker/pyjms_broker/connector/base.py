@@ -31,7 +31,6 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
-from pyjms_broker.connector.listening import ServerHost
 
 __all__ = [
     "MAXIMUM_PER_CONNECTION",
@@ -40,16 +39,13 @@ __all__ = [
     "DuplexBridge",
     "MessageAudit",
     "ServedConnection",
-    "ServiceIdentity",
     "TransportConnector",
     "stop_all",
 ]
 
-# --- Announcement of a connector's address by a discovery agent. (activemq-edges U8)
-
 
 class Announcer:
-    """Announces a connector while it accepts clients."""
+    """Announces a connector by a discovery agent while it accepts clients. (activemq-edges U8)"""
 
     def __init__(self) -> None:
         self.uri: TransportURI | None = None
@@ -84,21 +80,12 @@ ActiveMQ has no limit.
 """
 
 
-class ServiceIdentity(Protocol):
-    """The part of the broker service that both connectors and management views use."""
+class BrokerHost(Protocol):
+    """The part of the broker service that connectors, their connections and upper layers use."""
 
     broker_name: str
     broker_id: BrokerId
     connections: ConnectionRegistry
-
-    @property
-    def broker(self) -> Broker:
-        """The outermost broker filter, to which every request of a client goes."""
-
-
-class BrokerHost(ServiceIdentity, ServerHost, Protocol):
-    """The part of the broker service that connectors and their connections use."""
-
     rollback_only_on_async_exception: bool
     """Whether a failed one-way command makes its transaction's commit fail (activemq-broker C5)."""
     frame_budget: FrameBudget
@@ -107,6 +94,25 @@ class BrokerHost(ServiceIdentity, ServerHost, Protocol):
     """The memory budget for long messages that clients have not read yet."""
     connection_info_timeout: float
     """Seconds within which a client must send its ConnectionInfo; 0: no limit."""
+
+    @property
+    def broker(self) -> Broker:
+        """The outermost broker filter, to which every request of a client goes."""
+
+    @property
+    def allow_anonymous_remote(self) -> bool:
+        """Whether other machines may connect although the broker has no users."""
+
+    @property
+    def reserved_file_handles(self) -> int:
+        """The number of the process's file handles that are reserved for the stores."""
+
+    @property
+    def store_failed(self) -> bool:
+        """Whether a store has failed permanently, so that errors get no response.
+
+        (activemq-persistence K24)
+        """
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         """Return the highest stored sequence number of a producer; -1 if it is unknown.

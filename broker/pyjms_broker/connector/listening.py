@@ -13,44 +13,20 @@ from __future__ import annotations
 import os
 import sys
 from ipaddress import ip_address
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener
 
 from pyjms.errors import ConfigurationException, ResourceAllocationException
 from pyjms.runtime.logging import get_logger
-from pyjms_broker.api.broker import Broker
 
-__all__ = ["FileHandles", "ServerHost", "check_exposure", "listen"]
+if TYPE_CHECKING:
+    from pyjms_broker.connector.base import BrokerHost
+
+__all__ = ["FileHandles", "check_exposure", "listen"]
 
 logger = get_logger(__name__)
-
-
-class ExposureHost(Protocol):
-    """The part of the broker service that determines who may connect."""
-
-    @property
-    def broker(self) -> Broker: ...
-
-    @property
-    def allow_anonymous_remote(self) -> bool:
-        """Whether other machines may connect although the broker has no users."""
-
-
-class ServerHost(ExposureHost, Protocol):
-    """The part of the broker service that is used by connectors and the web server."""
-
-    @property
-    def reserved_file_handles(self) -> int:
-        """The number of the process's file handles that are reserved for the stores."""
-
-    @property
-    def store_failed(self) -> bool:
-        """Whether a store has failed permanently, so that errors get no response.
-
-        (activemq-persistence K24)
-        """
 
 
 async def listen(
@@ -81,7 +57,7 @@ async def listen(
     return [each for each in multi.listeners if isinstance(each, SocketListener)]
 
 
-def check_exposure(host: ExposureHost, listener: str, listeners: list[SocketListener]) -> None:
+def check_exposure(host: BrokerHost, listener: str, listeners: list[SocketListener]) -> None:
     """Check that only this machine can connect if the broker has no users.
 
     Args:

@@ -22,7 +22,7 @@ from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.connector.base import ServiceIdentity
+from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.management.object_name import ObjectName, encoded_part
 from pyjms_broker.region.slow_consumers import WatchedStrategy
 
@@ -158,7 +158,7 @@ class ConfiguredBroker(Protocol):
         """The runtime updates; None without the plug-in `runtime_configuration`."""
 
 
-class ManagedBroker(ServiceIdentity, Protocol):
+class ManagedBroker(BrokerHost, Protocol):
     """The part of the broker service that the views use."""
 
     connectors: list[TransportConnector]

@@ -34,7 +34,7 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.connector.base import AcceptedBridge, ServiceIdentity, TransportConnector
+from pyjms_broker.connector.base import AcceptedBridge, BrokerHost, TransportConnector
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.region_broker import RegionBroker
 
@@ -161,21 +161,7 @@ class DemandTable:
 # --- The interface of the broker service for network connectors.
 
 
-class NetworkState(Protocol):
-    """The state shared by all bridges of a broker."""
-
-    @property
-    def demand(self) -> DemandTable:
-        """The subscriptions of the bridges."""
-
-    def started(self, bridge: NetworkBridge) -> None:
-        """Report that a bridge has started forwarding."""
-
-    def ended(self, bridge: NetworkBridge) -> None:
-        """Report the end of a bridge."""
-
-
-class NetworkHost(ServiceIdentity, Protocol):
+class NetworkHost(BrokerHost, Protocol):
     """The part of the broker service that network connectors use."""
 
     @property
@@ -191,8 +177,8 @@ class NetworkHost(ServiceIdentity, Protocol):
         """The innermost broker of the filter chain."""
 
     @property
-    def networks(self) -> NetworkState:
-        """The state shared by its bridges."""
+    def networks(self) -> Networks:
+        """The network connectors, and the state shared by all bridges."""
 
 
 logger = get_logger(__name__)

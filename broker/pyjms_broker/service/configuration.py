@@ -1,12 +1,6 @@
 """The configuration of a broker: its attributes, and the objects that it is built from.
 
-Hooks: functions that a broker calls when it starts and stops.
-
-(ActiveMQ BrokerService.addPreShutdownHook, addShutdownHook; activemq-broker B9)
-
-Factories for a broker's store.
-
-The store's module is imported when it is created: a broker in memory needs none.
+The module of a store is imported when the store is created: a broker in memory needs none.
 """
 
 from __future__ import annotations
@@ -15,7 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
@@ -30,9 +24,8 @@ from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter
 
 if TYPE_CHECKING:
-    from pyjms_broker.connector.cluster import ClusterAttributes
     from pyjms_broker.management import RuntimeUpdates
-    from pyjms_broker.network import NetworkConnectorAttributes
+    from pyjms_broker.settings import BrokerSettings, ConnectorSettings
     from pyjms_broker.web import WebConfiguration
 
 __all__ = [
@@ -41,7 +34,6 @@ __all__ = [
     "Hook",
     "KahaDBPersistenceFactory",
     "PersistenceFactory",
-    "ServiceConfiguration",
     "run_hooks",
     "run_stop_hooks",
 ]
@@ -49,7 +41,11 @@ __all__ = [
 logger = get_logger(__name__)
 
 Hook: TypeAlias = Callable[[], Awaitable[object] | object]
-"""A function without arguments, `def` or `async def`. It runs on the event loop: do not block."""
+"""A function without arguments, `def` or `async def`, called when a broker starts or stops.
+
+It runs on the event loop: do not block. (ActiveMQ BrokerService.addPreShutdownHook,
+addShutdownHook; activemq-broker B9)
+"""
 
 
 async def run_hooks(hooks: Iterable[Hook]) -> None:
@@ -116,22 +112,22 @@ class Configured:
     """The settings of a broker and the objects created from them, for changes while it runs."""
 
     def __init__(self) -> None:
-        self.settings: ServiceConfiguration | None = None
+        self.settings: BrokerSettings | None = None
         """The settings passed to `BrokerService.from_settings`."""
         self.filters: list[Broker] = []
         """The filters of `plugins`, once the broker has started."""
-        self.connectors: list[tuple[ConnectorConfiguration, TransportConnector]] = []
+        self.connectors: list[tuple[ConnectorSettings, TransportConnector]] = []
         self.updates: RuntimeUpdates | None = None
         """Reloads the settings; None without the plug-in `runtime_configuration`."""
 
-    def use(self, settings: ServiceConfiguration, add: Callable[..., TransportConnector]) -> None:
+    def use(self, settings: BrokerSettings, add: Callable[..., TransportConnector]) -> None:
         """Record the settings, and add their connectors with the broker's `add_connector`."""
         self.settings = settings
         for connector in settings.connectors:
             self.add_connector(connector, add)
 
     def add_connector(
-        self, connector: ConnectorConfiguration, add: Callable[..., TransportConnector]
+        self, connector: ConnectorSettings, add: Callable[..., TransportConnector]
     ) -> TransportConnector:
         """Add a connector with the broker's `add_connector`."""
         made = add(connector.transport_uri(), name=connector.name)
@@ -181,53 +177,3 @@ class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
         self.io_exception_handler = self.io_exception_handler or IOExceptionHandler()
         self.plugins = tuple(self.plugins)
         self.destinations = tuple(self.destinations)
-
-
-class ConnectorConfiguration(Protocol):
-    """The description of a connector in broker.yaml."""
-
-    @property
-    def name(self) -> str | None: ...
-
-    def transport_uri(self) -> TransportURI:
-        """Return the address, with all options."""
-
-    @property
-    def allow_link_stealing(self) -> bool: ...
-
-    @property
-    def discovery_uri(self) -> str | None: ...
-
-    @property
-    def audit_network_producers(self) -> bool: ...
-
-    @property
-    def update_cluster_clients(self) -> bool: ...
-
-    def cluster_attributes(self) -> ClusterAttributes:
-        """Return the attributes that control what its clients learn about other brokers."""
-
-
-class NetworkConnectorConfiguration(Protocol):
-    """The description of a network connector in broker.yaml."""
-
-    @property
-    def uri(self) -> str: ...
-
-    def attributes(self) -> NetworkConnectorAttributes:
-        """Return the attributes other than the URI."""
-
-
-class ServiceConfiguration(Protocol):
-    """The description of a whole broker in broker.yaml."""
-
-    @property
-    def connectors(self) -> Sequence[ConnectorConfiguration]:
-        """The connectors, in their order."""
-
-    @property
-    def network_connectors(self) -> Sequence[NetworkConnectorConfiguration]:
-        """The connectors to other brokers."""
-
-    def keywords(self) -> dict[str, Any]:
-        """Return the other settings as keyword arguments of BrokerService (policies: PolicyMap)."""

@@ -55,7 +55,6 @@ from pyjms_broker.network.networks import Networks
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.service.configuration import (
     BrokerConfiguration,
-    ServiceConfiguration,
     run_hooks,
     run_stop_hooks,
 )
@@ -68,6 +67,7 @@ from pyjms_broker.service.usage_limits import check_disk, check_memory, system_u
 if TYPE_CHECKING:
     from pyjms_broker.management import Management
     from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
+    from pyjms_broker.settings import BrokerSettings
     from pyjms_broker.store.jobs.api import JobSchedulerStore
     from pyjms_broker.web import WebConfiguration
     from pyjms_broker.web.context import WebHost
@@ -224,7 +224,7 @@ class BrokerService(BrokerConfiguration):
         return service
 
     @classmethod
-    def from_settings(cls, settings: ServiceConfiguration) -> BrokerService:
+    def from_settings(cls, settings: BrokerSettings) -> BrokerService:
         """Create a broker from the settings of a configuration file (`pyjms_broker.settings`).
 
         Raises:

@@ -11,16 +11,17 @@ so that clients fail over to another broker. When the store has FAILED, the brok
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.attribute import flag
-from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.store.api import StoreState
+
+if TYPE_CHECKING:
+    from pyjms_broker.service.service import BrokerService
 
 __all__ = ["IOExceptionHandler", "StoreMonitor"]
 
@@ -41,22 +42,10 @@ class IOExceptionHandler:
     )
 
 
-class MonitoredBroker(Protocol):
-    """The broker whose store is monitored."""
-
-    @property
-    def broker_name(self) -> str: ...
-
-    @property
-    def connectors(self) -> Sequence[TransportConnector]: ...
-
-    async def stop(self) -> None: ...
-
-
 class StoreMonitor:
     """Reacts to changes of a store's state. Use only on the broker's event loop."""
 
-    def __init__(self, broker: MonitoredBroker, handler: IOExceptionHandler) -> None:
+    def __init__(self, broker: BrokerService, handler: IOExceptionHandler) -> None:
         self._broker = broker
         self._handler = handler
         self._state = StoreState.RUNNING

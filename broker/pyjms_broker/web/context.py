@@ -25,7 +25,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ConnectionInfo
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.connector.listening import ServerHost
 from pyjms_broker.management.host import ManagedBroker
 from pyjms_broker.management.management import Management
 from pyjms_broker.web.configuration import WebConfiguration
@@ -48,7 +47,7 @@ __all__ = [
 # --- The interface of the broker service for the web server.
 
 
-class WebHost(ManagedBroker, ServerHost, Protocol):
+class WebHost(ManagedBroker, Protocol):
     """The part of the broker service that the web server uses."""
 
     @property

@@ -1,33 +1,18 @@
 """STOMP on a TCP port: `stomp://host:port?options`, and with TLS: `stomp+ssl://host:port?options`.
 
 (activemq-edges ST1 to ST13)
-
-The transport of a STOMP client, which carries commands for the broker's connection.
-
-    connection of the broker (pyjms_broker/connector/openwire)    commands
-    StompTransport, StompSession                                  commands <-> frames
-    TcpTransport with StompFormat                                 frames <-> bytes
-
-A STOMP client is thus treated like an OpenWire client, including limits and back-pressure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-import anyio
 from anyio.abc import ByteStream, SocketStream
 
-from pyjms.errors import ConnectionFailedException, RemoteProtocolError
-from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import LoopHandle
-from pyjms.runtime.forwarding import DelegatedAttribute, delegated
+from pyjms.errors import RemoteProtocolError
 from pyjms.runtime.ids import IdGenerator
-from pyjms.transport.base import Transport
 from pyjms.transport.openwire.options import ACCEPTED
 from pyjms.transport.options import (
     IGNORED_BY_SERVERS,
@@ -41,16 +26,15 @@ from pyjms.transport.options import (
     milliseconds,
     read_options,
 )
-from pyjms.transport.tcp import TcpTransport, accepted_tcp
+from pyjms.transport.tcp import accepted_tcp
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
 from pyjms.transport.writer import UnsentBudget
 from pyjms.wire.limits import MAX_FRAME_SIZE, FrameBudget, UnfinishedFrame
-from pyjms.wire.openwire.commands import Command, ShutdownInfo
-from pyjms.wire.stomp import V1_0, Frame, StompFormat
+from pyjms.wire.stomp import StompFormat
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.command_handlers import serve
-from pyjms_broker.connector.stomp.heart_beat import HeartBeat, Periods, read_periods
-from pyjms_broker.connector.stomp.session import HANDLERS, StompSession
+from pyjms_broker.connector.stomp.heart_beat import Periods, read_periods
+from pyjms_broker.connector.stomp.session import StompSession
 from pyjms_broker.connector.tcp import ProtocolConnector
 
 if TYPE_CHECKING:
@@ -61,12 +45,9 @@ __all__ = [
     "STOMP_WIRE_FORMAT",
     "StompConnector",
     "StompOptions",
-    "StompTransport",
     "accepted_stomp",
     "read_stomp_options",
 ]
-
-# --- The options of a connector's URL: `stomp://host:port?options`. (activemq-edges ST3, ST13)
 
 NO_HEART_BEATS = Periods(0, 0)
 _SILENCE = "heart-beats end silent connections"
@@ -156,120 +137,6 @@ def read_stomp_options(uri: TransportURI) -> StompOptions:
     )
 
 
-_TCP: Final = attrgetter("_tcp")
-
-
-class StompTransport(Transport[Command]):
-    """The transport of one client. `connection_id` is the id of its JMS connection."""
-
-    def __init__(
-        self,
-        tcp: TcpTransport[Frame],
-        wire_format: StompFormat,
-        options: StompOptions,
-        connection_id: str,
-    ) -> None:
-        self._tcp = tcp
-        self._format = wire_format
-        self._options = options
-        self._session = StompSession(self, connection_id, options.default_heart_beat, HANDLERS)
-        self._heart_beat = HeartBeat(tcp)
-        self._connected = anyio.Event()
-        self._loop: LoopHandle
-        tcp.listener = self
-
-    async def start(self) -> None:
-        """Start, and wait for the client's CONNECT.
-
-        Raises:
-            ConnectionFailedException: it did not come in time, or the handshake failed.
-        """
-        self._loop = LoopHandle()
-        await self._tcp.start()
-        timeout = self._options.connect_attempt_timeout
-        with _clock.timeout(timeout):
-            await self._connected.wait()
-            return
-        raise ConnectionFailedException(
-            f"{self.remote_address}: no CONNECT arrived within {timeout:g} s",
-            hint="transport.connectAttemptTimeout (ms) sets the limit",
-        )
-
-    async def stop(self) -> None:
-        await self._heart_beat.stop()
-        await self._tcp.stop()
-
-    def oneway(self, command: Command) -> None:
-        self._session.on_broker_command(command)
-
-    def flush(self) -> None:
-        self._tcp.flush()
-
-    @property
-    def congested(self) -> bool:
-        return self._tcp.congested
-
-    drained = delegated(Transport.drained, _TCP)
-    pause_reading = delegated(Transport.pause_reading, _TCP)
-    resume_reading = delegated(Transport.resume_reading, _TCP)
-    remote_address = DelegatedAttribute[str](_TCP, read_only=True)
-    peer_certificate = DelegatedAttribute[Mapping[str, Any] | None](_TCP, read_only=True)
-
-    @property
-    def notices_silence(self) -> bool:
-        return True  # `start` limits the wait for CONNECT; afterwards the client's periods apply
-
-    # from the TCP transport
-    def on_command(self, frame: Frame) -> None:
-        """Handle a frame of the client."""
-        self._session.on_frame(frame)
-
-    def on_exception(self, error: Exception) -> None:
-        """Report to the listener that the connection has failed."""
-        self._heart_beat.end()
-        self.listener.on_exception(error)
-
-    # from the session
-    @property
-    def version(self) -> str:
-        """The client's version; 1.0 until one is agreed."""
-        return self._format.version or V1_0
-
-    @property
-    def has_version(self) -> bool:
-        """Whether a version has been agreed."""
-        return self._format.version is not None
-
-    def to_client(self, frame: Frame) -> None:
-        """Send a frame.
-
-        Raises:
-            ConnectionFailedException: the connection has ended.
-        """
-        self._tcp.oneway(frame)
-
-    def to_broker(self, command: Command) -> None:
-        """Pass a command to the broker. Responses may arrive before this returns."""
-        self.listener.on_command(command)
-
-    def call_next(self, function: Callable[[], object]) -> None:
-        """Call `function()` in the loop's next iteration."""
-        self._loop.call_next(function)
-
-    def connected(self, periods: Periods) -> None:
-        """Start heart-beats, as the broker has accepted the client."""
-        self._connected.set()
-        self._heart_beat.start(periods, self._options.grace_multiplier)
-
-    def close(self) -> None:
-        """Close the connection, after writing what is queued."""
-        self._connected.set()
-        self.listener.on_command(ShutdownInfo())
-
-
-# --- The transport of an accepted STOMP connection, over TCP, TLS or WebSocket.
-
-
 def accepted_stomp(
     stream: ByteStream,
     options: StompOptions,
@@ -280,8 +147,8 @@ def accepted_stomp(
     tls: TlsContext | None = None,
     layered: UnfinishedFrame | None = None,
     unsent_budget: UnsentBudget | None = None,
-) -> StompTransport:
-    """Return the transport of a client, not started.
+) -> StompSession:
+    """Return the transport of a client, over TCP, TLS or WebSocket, not started.
 
     `connection_id` is the id of its JMS connection. `layered` counts the frames of a layer of
     `stream`, such as WebSocket; `unsent_budget` counts the unread data of all clients.
@@ -300,7 +167,7 @@ def accepted_stomp(
         discard=wire_format.discard,
         unsent_budget=unsent_budget,
     )
-    return StompTransport(tcp, wire_format, options, connection_id)
+    return StompSession(tcp, wire_format, options, connection_id)
 
 
 class StompConnector(ProtocolConnector):

@@ -1,6 +1,7 @@
 """The element tree between values and their XML or JSON, as in XStream.
 
-Elements as JSON in Jettison's mapped convention: names are keys, repeated ones arrays.
+Values have XStream's class names. XML is indented like its PrettyPrintWriter, and parsed without
+entities. JSON follows Jettison's mapped convention: names are keys, repeated ones arrays.
 
     <entry><string>k</string><int>5</int></entry>     {"entry":{"string":"k","int":5}}
     <entry><string>k</string><string>v</string>       {"entry":{"string":["k","v"]}}
@@ -67,8 +68,6 @@ class Counter:
                 "deep"
             )
 
-
-# --- Conversion of Java values to elements and back, with XStream's class names.
 
 _PAIR: Final = 2
 _INT_BITS: Final = 31
@@ -172,8 +171,6 @@ def _entry(element: Element) -> tuple[str, object]:
         raise MessageFormatException("The keys of a map must be strings")
     return key, value
 
-
-# --- Elements as XML, indented like XStream's PrettyPrintWriter, and parsed without entities.
 
 _SPECIAL: Final = re.compile("[&<>\"'\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f]")
 _NAMED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError
-from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.transport.silence import NEVER, Checks, wait_for_silence
 from pyjms.transport.tcp import TcpTransport
 from pyjms.wire.stomp import HEART_BEAT, Frame
 from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, integer
 
-__all__ = ["HeartBeat", "Periods", "read_periods"]
+__all__ = ["Periods", "read_periods", "start_heart_beat"]
 
 _SHORTEST_CHECK: Final = 0.01
 """Seconds between two checks; clients that ask for more frequent beats do not get them."""
@@ -48,44 +48,30 @@ def read_periods(text: str) -> Periods:
         raise RemoteProtocolError(f"Invalid heart-beat header:{text[:100]}") from None
 
 
-class HeartBeat:
-    """The heart-beats of one connection."""
+def start_heart_beat(
+    transport: TcpTransport[Frame], periods: Periods, grace: float
+) -> BackgroundTask | None:
+    """Start the heart-beats of one connection; return the task, or None if there are no periods.
 
-    def __init__(self, transport: TcpTransport[Frame]) -> None:
-        self._transport = transport
-        self._task: BackgroundTask | None = None
+    A client may exceed its period by the factor `grace`. Call it on the event loop.
+    """
+    if not any(periods):
+        return None
+    write = max(periods.broker / 2000, _SHORTEST_CHECK)
+    read = max(periods.client * grace / 1000, _SHORTEST_CHECK)
 
-    def start(self, periods: Periods, grace: float) -> None:
-        """Start; a client may exceed its period by the factor `grace`. Call once, on the loop."""
-        if not any(periods):
-            return
-        self._task = spawn(
-            self._watch,
-            max(periods.broker / 2000, _SHORTEST_CHECK) if periods.broker else None,
-            max(periods.client * grace / 1000, _SHORTEST_CHECK) if periods.client else None,
-            name=f"broker {self._transport.remote_address} heart-beat",
-            on_error=self._transport.fail,
-        )
-
-    def end(self) -> None:
-        """Stop without waiting."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def stop(self) -> None:
-        """Stop, and wait until stopped."""
-        await end_tasks(self._task)
-
-    async def _watch(self, write: float | None, read: float | None) -> None:
-        transport = self._transport
+    async def watch() -> None:
         await wait_for_silence(
             transport,
             lambda: transport.oneway(HEART_BEAT),
-            writes=NEVER if write is None else Checks(write, write),
-            reads=NEVER if read is None else Checks(2 * read, read),
+            writes=Checks(write, write) if periods.broker else NEVER,
+            reads=Checks(2 * read, read) if periods.client else NEVER,
         )
         raise ConnectionFailedException(
             f"{transport.remote_address}: the client sent nothing for {read:g} s, "
             "though it promised a heart-beat",
             hint="transport.hbGracePeriodMultiplier lets clients take longer",
         )
+
+    name = f"broker {transport.remote_address} heart-beat"
+    return spawn(watch, name=name, on_error=transport.fail)

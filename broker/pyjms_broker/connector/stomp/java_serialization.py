@@ -148,26 +148,24 @@ class _Writer:
         self.out += struct.pack(">H", len(name)) + name.encode()
 
 
-# --- Deserialization of simple Java objects; see `java_objects`.
-
 _PRIMITIVES: Final = {
     "B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S": ">h", "Z": ">?",
 }  # fmt: skip
 _EXTERNALIZABLE: Final = 4
-_JAVA_READER_WITH_ANNOTATION: Final = 1
-_JAVA_READER_END: Final = object()
+_ANNOTATED: Final = 1
+_END_OF_OBJECT: Final = object()
 
 
 @dataclass
-class _JavaReaderClass:
+class _FoundClass:
     name: str
     flags: int = 0
     fields: list[tuple[str, str]] = field(default_factory=list)
-    parent: _JavaReaderClass | None = None
+    parent: _FoundClass | None = None
 
 
 @dataclass
-class _Object:
+class _FoundObject:
     name: str
     fields: dict[str, Any] = field(default_factory=dict)
     contents: list[Any] = field(default_factory=list)
@@ -185,16 +183,9 @@ def loads(data: bytes) -> object:
         raise MessageFormatException(f"The serialized object is damaged: {error}") from error
 
 
-_JAVA_READER_BOXED: Final[dict[str, Callable[[Any], object]]] = {
-    "java.lang.Boolean": bool,
-    "java.lang.Byte": Byte,
-    "java.lang.Short": Short,
-    "java.lang.Integer": int,
-    "java.lang.Long": Long,
-    "java.lang.Float": Float,
-    "java.lang.Double": float,
-    "java.lang.Character": lambda code: Char(chr(code)),
-}
+_UNBOXED: Final[dict[str, Callable[[Any], object]]] = {
+    kind.name: python for python, (kind, _) in _BOXED.items()
+} | {"java.lang.Character": lambda code: Char(chr(code))}
 _LISTS: Final = frozenset({"java.util.ArrayList", "java.util.LinkedList"})
 _MAPS: Final = frozenset({"java.util.HashMap", "java.util.LinkedHashMap"})
 
@@ -207,9 +198,9 @@ class _Values:
 
     def of(self, found: object, depth: int) -> object:
         self._counter.add(depth)
-        if not isinstance(found, _Object):
+        if not isinstance(found, _FoundObject):
             return found
-        box = _JAVA_READER_BOXED.get(found.name)
+        box = _UNBOXED.get(found.name)
         if box is not None and "value" in found.fields:
             return box(found.fields["value"])
         if found.name not in _LISTS | _MAPS:
@@ -234,7 +225,7 @@ class _Reader:
             0x73: self._object,
             0x74: lambda _: self._string(">H"),
             0x77: lambda _: self._skip(self._unpack(">B")),
-            0x78: lambda _: _JAVA_READER_END,
+            0x78: lambda _: _END_OF_OBJECT,
             0x7C: lambda _: self._string(">Q"),
         }
         if not data.startswith(_MAGIC):
@@ -259,7 +250,7 @@ class _Reader:
     def _skip(self, size: int) -> Any:
         """Skip data that a class wrote in addition to its objects: sizes, which are not needed."""
         self._at += size
-        return _Object("")
+        return _FoundObject("")
 
     def _string(self, form: str) -> str:
         text = self._text(form)
@@ -274,14 +265,14 @@ class _Reader:
         self._at += size
         return decode_mutf8_lenient(data)
 
-    def _class(self, depth: int) -> _JavaReaderClass | None:
+    def _class(self, depth: int) -> _FoundClass | None:
         code = self._unpack(">B")
         if code != 0x72:
             found = self._one(code, depth) if code in {0x70, 0x71} else 0
-            if found is not None and not isinstance(found, _JavaReaderClass):
+            if found is not None and not isinstance(found, _FoundClass):
                 raise ValueError("a class is missing")
             return found
-        kind = _JavaReaderClass(self._text())
+        kind = _FoundClass(self._text())
         self._counter.add(depth)
         self._unpack(">q")
         self._handles.append(kind)
@@ -297,18 +288,18 @@ class _Reader:
 
     def _until_end(self, depth: int) -> list[Any]:
         found = []
-        while (item := self.read(depth + 1)) is not _JAVA_READER_END:
-            if not (isinstance(item, _Object) and not item.name):
+        while (item := self.read(depth + 1)) is not _END_OF_OBJECT:
+            if not (isinstance(item, _FoundObject) and not item.name):
                 found.append(item)
         return found
 
-    def _object(self, depth: int) -> _Object:
+    def _object(self, depth: int) -> _FoundObject:
         kind = self._class(depth)
         if kind is None:
             raise ValueError("an object has no class")
-        found = _Object(kind.name)
+        found = _FoundObject(kind.name)
         self._handles.append(found)
-        chain: list[_JavaReaderClass] = []
+        chain: list[_FoundClass] = []
         while kind is not None:
             if kind.flags & _EXTERNALIZABLE:
                 raise ValueError("external data")
@@ -319,6 +310,6 @@ class _Reader:
             for code, name in each.fields:
                 form = _PRIMITIVES.get(code)
                 found.fields[name] = self.read(depth + 1) if form is None else self._unpack(form)
-            if each.flags & _JAVA_READER_WITH_ANNOTATION:
+            if each.flags & _ANNOTATED:
                 found.contents += self._until_end(depth)
         return found

@@ -1,13 +1,15 @@
 """The session of one STOMP client, which translates between frames and commands.
 
-A frame for the broker becomes a command. A command that requires a response is kept in `_requests`
-until the response arrives; then the client gets its RECEIPT, or an ERROR. The broker handles a
-command within `to_broker`; unless the command waits for a store or for space, the response has
-arrived when that returns. (activemq-edges ST1 to ST3, ST12)
+    connection of the broker (pyjms_broker/connector/openwire)    commands
+    StompSession                                                  commands <-> frames
+    TcpTransport with StompFormat                                 frames <-> bytes
 
-The handlers of STOMP frames: one function per command, in `HANDLERS`.
+A STOMP client is thus treated like an OpenWire client, including limits and back-pressure.
 
-(activemq-edges ST1, ST2, ST4 to ST15)
+A frame for the broker becomes a command, by the handler of its kind in `_HANDLERS`. A command that
+requires a response is kept in `_requests` until the response arrives; then the client gets its
+RECEIPT, or an ERROR. The broker handles a command within `to_broker`; unless the command waits for
+a store or for space, the response has arrived when that returns. (activemq-edges ST1 to ST15)
 """
 
 from __future__ import annotations
@@ -16,12 +18,18 @@ import itertools
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import anyio
 
 from pyjms.errors import ConnectionFailedException, JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks
 from pyjms.runtime.logging import get_logger
+from pyjms.transport.base import Transport
+from pyjms.transport.tcp import TcpTransport
 from pyjms.wire.limits import LARGE_FRAME
 from pyjms.wire.openwire.commands import (
     BaseCommand,
@@ -42,14 +50,15 @@ from pyjms.wire.openwire.commands import (
     Response,
     SessionId,
     SessionInfo,
+    ShutdownInfo,
     Throwable,
     TransactionInfo,
     TransactionType,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
-from pyjms.wire.stomp import V1_0, V1_1, V1_2, VERSIONS, Frame
+from pyjms.wire.stomp import V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
 from pyjms_broker.connector.stomp.headers import DestinationNames, check_kept, required
-from pyjms_broker.connector.stomp.heart_beat import Periods, read_periods
+from pyjms_broker.connector.stomp.heart_beat import Periods, read_periods, start_heart_beat
 from pyjms_broker.connector.stomp.messages import LATEST_BODY, to_frame, to_message
 from pyjms_broker.connector.stomp.subscriptions import (
     ACK_MODES,
@@ -59,36 +68,16 @@ from pyjms_broker.connector.stomp.subscriptions import (
     consumer_info,
 )
 
-__all__ = ["HANDLERS", "State", "StompSession"]
+if TYPE_CHECKING:
+    from pyjms_broker.connector.stomp.connector import StompOptions
+
+__all__ = ["StompSession"]
 
 logger = get_logger(__name__)
 
 _MAXIMUM_TEXT: Final = 1000
 """The maximum number of characters of the header `message`."""
 _ONE_LINE: Final = str.maketrans("\r\n\0", "   ")
-
-
-class ClientEnd(Protocol):
-    """The interface of `StompTransport` for its session: output to both sides."""
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def has_version(self) -> bool: ...
-
-    @property
-    def congested(self) -> bool: ...
-
-    def to_client(self, frame: Frame) -> None: ...
-
-    def to_broker(self, command: Command) -> None: ...
-
-    def call_next(self, function: Callable[[], object]) -> None: ...
-
-    def connected(self, periods: Periods) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class State(Enum):
@@ -109,25 +98,30 @@ class _Request(NamedTuple):
 FrameHandler: TypeAlias = Callable[["StompSession", Frame], None]
 
 
-class StompSession:
-    """The session of one client. Use it on the broker's event loop.
+class StompSession(Transport[Command]):
+    """The transport of one client for the broker's connection. Use it on the broker's event loop.
 
     Args:
-        end: the outputs to both sides.
+        tcp: the transport of frames, not started.
+        wire_format: its format, which learns the protocol's version.
+        options: the options of the connector.
         connection_id: the id of the client's JMS connection.
-        default_heart_beat: the periods of a client that does not specify any.
-        handlers: the handlers of frames, by command, then by the beginning of a command.
     """
 
     def __init__(
         self,
-        end: ClientEnd,
+        tcp: TcpTransport[Frame],
+        wire_format: StompFormat,
+        options: StompOptions,
         connection_id: str,
-        default_heart_beat: Periods,
-        handlers: Mapping[str, FrameHandler],
     ) -> None:
-        self.end = end
-        self.default_heart_beat = default_heart_beat
+        self._tcp = tcp
+        self._format = wire_format
+        self.options = options
+        self._loop: LoopHandle
+        self._heart_beat: BackgroundTask | None = None
+        self._identified = anyio.Event()
+        """Set when the broker has accepted the client's CONNECT, or the session is closed."""
         self.state = State.NEW
         self.client_id = ""
         self.connection_id = ConnectionId(connection_id)
@@ -140,14 +134,85 @@ class StompSession:
         self.transactions: dict[str, LocalTransactionId] = {}
         self.numbers = itertools.count(1)
         """The counters of messages, consumers, transactions and temporary destinations."""
-        self._handlers = handlers
         self._requests: dict[int, _Request] = {}
         self._command_ids = itertools.count(1)
         self._with_unsent_acks: dict[Subscription, None] = {}
         self._disconnect_receipt: str | None = None
+        tcp.listener = self
+
+    # the transport
+    async def start(self) -> None:
+        """Start, and wait for the client's CONNECT.
+
+        Raises:
+            ConnectionFailedException: it did not come in time, or the handshake failed.
+        """
+        self._loop = LoopHandle()
+        await self._tcp.start()
+        timeout = self.options.connect_attempt_timeout
+        with _clock.timeout(timeout):
+            await self._identified.wait()
+            return
+        raise ConnectionFailedException(
+            f"{self.remote_address}: no CONNECT arrived within {timeout:g} s",
+            hint="transport.connectAttemptTimeout (ms) sets the limit",
+        )
+
+    async def stop(self) -> None:
+        await end_tasks(self._heart_beat)
+        await self._tcp.stop()
+
+    def flush(self) -> None:
+        self._tcp.flush()
+
+    @property
+    def congested(self) -> bool:
+        return self._tcp.congested
+
+    async def drained(self) -> None:
+        await self._tcp.drained()
+
+    def pause_reading(self) -> None:
+        self._tcp.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._tcp.resume_reading()
+
+    @property
+    def remote_address(self) -> str:
+        return self._tcp.remote_address
+
+    @property
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        return self._tcp.peer_certificate
+
+    @property
+    def notices_silence(self) -> bool:
+        return True  # `start` limits the wait for CONNECT; afterwards the client's periods apply
+
+    def on_exception(self, error: Exception) -> None:
+        """Report to the listener that the connection has failed."""
+        if self._heart_beat is not None:
+            self._heart_beat.cancel()
+        self.listener.on_exception(error)
+
+    @property
+    def version(self) -> str:
+        """The protocol's version; 1.0 until one is agreed."""
+        return self._format.version or V1_0
+
+    @property
+    def has_version(self) -> bool:
+        """Whether a version has been agreed."""
+        return self._format.version is not None
+
+    def start_heart_beat(self, periods: Periods) -> None:
+        """Start heart-beats, as the broker has accepted the client."""
+        self._identified.set()
+        self._heart_beat = start_heart_beat(self._tcp, periods, self.options.grace_multiplier)
 
     # from the client
-    def on_frame(self, frame: Frame) -> None:
+    def on_command(self, frame: Frame) -> None:
         """Handle a frame; an error in it becomes an ERROR frame."""
         if self.state in {State.DISCONNECTING, State.CLOSED}:
             return
@@ -167,11 +232,11 @@ class StompSession:
         if frame.fault is not None:
             self.fail(frame.fault)
             return None
-        handler = self._handlers.get(command)
+        handler = _HANDLERS.get(command)
         if handler is None:
             # ActiveMQ recognizes commands by their beginning (activemq-edges ST1)
-            found = (known for known in self._handlers if command.startswith(known))
-            handler = self._handlers.get(next(found, ""))
+            found = (known for known in _HANDLERS if command.startswith(known))
+            handler = _HANDLERS.get(next(found, ""))
         if handler is None:
             self.fail(f"Unknown STOMP action: {command[:100]}", frame.headers.get("receipt"))
         return handler
@@ -186,6 +251,10 @@ class StompSession:
             raise RemoteProtocolError("Not connected.")
 
     # to the broker
+    def to_broker(self, command: Command) -> None:
+        """Pass a command to the broker. Responses may arrive before this returns."""
+        self.listener.on_command(command)
+
     def request(
         self,
         command: BaseCommand,
@@ -206,7 +275,7 @@ class StompSession:
         command.response_required = True
         receipt = None if frame is None else frame.headers.get("receipt")
         self._requests[number] = _Request(receipt, done, failed)
-        self.end.to_broker(command)
+        self.to_broker(command)
 
     def oneway_or_request(self, command: BaseCommand, frame: Frame) -> None:
         """Send a command to the broker; with a response only if a receipt is requested."""
@@ -214,7 +283,7 @@ class StompSession:
             self.request(command, frame)
         else:
             command.command_id = next(self._command_ids)
-            self.end.to_broker(command)
+            self.to_broker(command)
 
     def _create_temporary(self, kind: type[Destination]) -> Destination:
         destination = kind(f"{self.connection_id}:{next(self.numbers)}")
@@ -229,17 +298,17 @@ class StompSession:
         number = command.command_id = next(self._command_ids)
         command.response_required = True
         self._requests[number] = _Request(None, None, failed)
-        self.end.to_broker(command)
+        self.to_broker(command)
 
     def send_unsent_acks(self) -> None:
         """Acknowledge messages that were delivered in mode auto."""
         waiting, self._with_unsent_acks = self._with_unsent_acks, {}
         for subscription in waiting:
             for ack in subscription.take_unsent():
-                self.end.to_broker(ack)
+                self.to_broker(ack)
 
     # from the broker
-    def on_broker_command(self, command: Command) -> None:
+    def oneway(self, command: Command) -> None:
         """Handle a command from the broker: a response, a message or a notification.
 
         Raises:
@@ -254,7 +323,7 @@ class StompSession:
         elif isinstance(command, ConsumerControl) and command.close:
             assert command.consumer_id is not None
             # the broker cannot remove the consumer while it is dispatching
-            self.end.call_next(partial(self._close_consumer, command.consumer_id))
+            self._loop.call_next(partial(self._close_consumer, command.consumer_id))
 
     def _on_response(self, response: Response) -> None:
         request = self._requests.pop(response.correlation_id, None)
@@ -268,7 +337,7 @@ class StompSession:
                 self.send_error(text, request.receipt)
         else:
             if request.receipt is not None:
-                self.end.to_client(Frame("RECEIPT", {"receipt-id": request.receipt}))
+                self.to_client(Frame("RECEIPT", {"receipt-id": request.receipt}))
             if request.done is not None:
                 request.done()
         self._disconnect_when_idle()
@@ -289,14 +358,14 @@ class StompSession:
             self._deliver(subscription, dispatch)
 
     def _deliver(self, subscription: Subscription, dispatch: MessageDispatch) -> None:
-        message, version = dispatch.message, self.end.version
+        message, version = dispatch.message, self.version
         if message is None:
             headers = {"destination": subscription.name, "message-id": "0", "browser": "end"}
             frame = Frame("MESSAGE", headers)
         else:
             frame = to_frame(dispatch, message, self.names, version, subscription.transformation)
             if len(frame.body) > LARGE_FRAME:
-                self.end.call_next(LATEST_BODY.forget)
+                self._loop.call_next(LATEST_BODY.forget)
         if subscription.identifier is not None:
             frame.headers["subscription"] = subscription.identifier
         if message is not None:
@@ -305,11 +374,11 @@ class StompSession:
             if ack_id is None:
                 if not self._with_unsent_acks:
                     # while it is dispatching, the broker does not accept acknowledgements
-                    self.end.call_next(self.send_unsent_acks)
+                    self._loop.call_next(self.send_unsent_acks)
                 self._with_unsent_acks[subscription] = None
             elif version == V1_2:
                 frame.headers["ack"] = ack_id
-        self.end.to_client(frame)
+        self.to_client(frame)
 
     def _close_consumer(self, consumer_id: ConsumerId) -> None:
         subscription = self.consumers.get(consumer_id)
@@ -326,7 +395,15 @@ class StompSession:
         if self.subscriptions.get(key) is subscription:
             del self.subscriptions[key]
 
-    # the end
+    # to the client
+    def to_client(self, frame: Frame) -> None:
+        """Send a frame.
+
+        Raises:
+            ConnectionFailedException: the connection has ended.
+        """
+        self._tcp.oneway(frame)
+
     def send_error(self, text: str, receipt: str | None = None) -> None:
         """Send an ERROR; disconnect a client that causes errors and does not read them.
 
@@ -337,10 +414,10 @@ class StompSession:
         headers["content-type"] = "text/plain"
         if receipt is not None:
             headers["receipt-id"] = receipt
-        self.end.to_client(
+        self.to_client(
             Frame("ERROR", headers, f"{text}\n".replace("\0", " ").encode("utf-8", "replace"))
         )
-        if self.end.congested:
+        if self.congested:
             self.close()
 
     def fail(self, text: str, receipt: str | None = None) -> None:
@@ -351,8 +428,12 @@ class StompSession:
     def close(self) -> None:
         """Close the connection, after writing what is queued. Idempotent."""
         if self.state is not State.CLOSED:
-            self.state = State.CLOSED
-            self.end.close()
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        self.state = State.CLOSED
+        self._identified.set()
+        self.to_broker(ShutdownInfo())
 
     def disconnect(self, receipt: str | None) -> None:
         """Close the connection, after the RECEIPT, when all previous requests are done."""
@@ -365,10 +446,10 @@ class StompSession:
             return
         self.send_unsent_acks()
         self.state = State.CLOSED
-        self.end.to_broker(RemoveInfo(self.connection_id))
+        self.to_broker(RemoveInfo(self.connection_id))
         if self._disconnect_receipt is not None:
-            self.end.to_client(Frame("RECEIPT", {"receipt-id": self._disconnect_receipt}))
-        self.end.close()
+            self.to_client(Frame("RECEIPT", {"receipt-id": self._disconnect_receipt}))
+        self._shut_down()
 
 
 def _text(error: Throwable | None) -> str:
@@ -390,40 +471,40 @@ def on_connect(session: StompSession, frame: Frame) -> None:
     if session.state is not State.NEW:
         raise RemoteProtocolError("Already connected.")
     headers = frame.headers
-    if not session.end.has_version:
+    if not session.has_version:
         session.fail(
             f"Invalid Protocol version[{headers.get('accept-version', '')[:100]}], "
             f"supported versions are: [{', '.join(VERSIONS)}]"
         )
         return
     given = headers.get("heart-beat")
-    periods = session.default_heart_beat if given is None else read_periods(given)
+    periods = session.options.default_heart_beat if given is None else read_periods(given)
     session.client_id = headers.get("client-id") or str(session.connection_id)
     info = ConnectionInfo(
         session.connection_id, session.client_id, headers.get("passcode"), headers.get("login")
     )
     session.request(
         info,
-        done=partial(_connected, session, headers, periods),
+        done=partial(_on_connected, session, headers, periods),
         failed=lambda reason: session.fail(reason, headers.get("receipt")),
     )
 
 
-def _connected(session: StompSession, headers: dict[str, str], periods: Periods) -> None:
+def _on_connected(session: StompSession, headers: dict[str, str], periods: Periods) -> None:
     session.state = State.CONNECTED
     answer = {
         "server": _SERVER,
         "heart-beat": periods.answer,
         "session": session.client_id,
-        "version": session.end.version,
+        "version": session.version,
     }
     request = headers.get("request-id", headers.get("receipt"))
     if request is not None:
         answer["response-id"] = answer["receipt-id"] = request
-    session.end.to_client(Frame("CONNECTED", answer))
+    session.to_client(Frame("CONNECTED", answer))
     session.request(SessionInfo(session.session_id))
     session.request(ProducerInfo(session.producer_id))
-    session.end.connected(periods)
+    session.start_heart_beat(periods)
 
 
 def on_disconnect(session: StompSession, frame: Frame) -> None:
@@ -450,30 +531,30 @@ def on_ack(session: StompSession, frame: Frame) -> None:
     """Acknowledge one message, or all messages up to it. (activemq-edges ST9)"""
     session.require_connected()
     transaction = _transaction(session, frame)
-    subscription, delivered = _delivered(session, frame, "ACK", _ACK_ID)
+    subscription, delivered = _find_delivered(session, frame, "ACK", _ACK_ID)
     session.oneway_or_request(subscription.acknowledge(delivered, transaction), frame)
 
 
 def on_nack(session: StompSession, frame: Frame) -> None:
     """Make a message a dead letter. (activemq-edges ST9)"""
     session.require_connected()
-    if session.end.version == V1_0:
+    if session.version == V1_0:
         raise RemoteProtocolError("NACK received but connection is in v1.0 mode.")
     if _transaction(session, frame) is not None:
         raise RemoteProtocolError(
             "Poison ack cannot be transacted: leave the header transaction of NACK out"
         )
-    subscription, delivered = _delivered(session, frame, "NACK", _NACK_ID)
+    subscription, delivered = _find_delivered(session, frame, "NACK", _NACK_ID)
     if subscription.info.browser:
         raise RemoteProtocolError("Cannot Nack a message on a Queue Browser Subscription.")
     session.oneway_or_request(subscription.refuse(delivered), frame)
 
 
-def _delivered(
+def _find_delivered(
     session: StompSession, frame: Frame, command: str, without_id: str
 ) -> tuple[Subscription, Delivered]:
     """Return the message to which an ACK or NACK refers. (activemq-edges ST9)"""
-    headers, version = frame.headers, session.end.version
+    headers, version = frame.headers, session.version
     ack_id = message_id = identifier = None
     if version == V1_2:
         ack_id = required(headers, "id", without_id)
@@ -502,10 +583,10 @@ def on_subscribe(session: StompSession, frame: Frame) -> None:
     session.require_connected()
     headers = frame.headers
     identifier = headers.get("id")
-    if session.end.version != V1_0:
+    if session.version != V1_0:
         identifier = required(headers, "id", f"SUBSCRIBE {_NO_SUBSCRIPTION}!")
     name = required(headers, "destination", "Invalid empty or 'null' Destination header")
-    if session.end.version == V1_0 and "browser" in headers:
+    if session.version == V1_0 and "browser" in headers:
         raise RemoteProtocolError("Queue Browser feature only valid for Stomp v1.1+ clients!")
     if identifier is not None:
         check_kept("subscription id", identifier)
@@ -530,7 +611,7 @@ def on_unsubscribe(session: StompSession, frame: Frame) -> None:
     """Remove a consumer or a durable subscription. (activemq-edges ST11)"""
     session.require_connected()
     headers = frame.headers
-    if session.end.version != V1_0:
+    if session.version != V1_0:
         key = required(headers, "id", f"UNSUBSCRIBE {_NO_SUBSCRIPTION}!")
     else:
         key = headers.get("id") or required(
@@ -540,7 +621,7 @@ def on_unsubscribe(session: StompSession, frame: Frame) -> None:
         )
     durable = headers.get("activemq.subscriptionName")
     if durable is not None:
-        client_id = durable if session.end.version == V1_0 else session.client_id
+        client_id = durable if session.version == V1_0 else session.client_id
         session.request(RemoveSubscriptionInfo(session.connection_id, durable, client_id), frame)
         return
     subscription = session.subscriptions.get(key)
@@ -612,7 +693,7 @@ def _transaction(session: StompSession, frame: Frame) -> LocalTransactionId | No
     return transaction
 
 
-HANDLERS: Final[dict[str, FrameHandler]] = {
+_HANDLERS: Final[dict[str, FrameHandler]] = {
     "SEND": on_send,
     "ACK": on_ack,
     "NACK": on_nack,

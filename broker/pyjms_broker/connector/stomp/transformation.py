@@ -37,8 +37,6 @@ from pyjms_broker.connector.stomp.elements import Element, element_of, value_of
 
 __all__ = ["ADVISORY", "KNOWN", "received_body", "transformed_body"]
 
-# --- Conversion of commands in advisory messages to elements. (activemq-edges ST14)
-
 _FIELDS: Final[dict[type, tuple[tuple[str, str], ...]]] = {
     ConnectionId: (("value", "value"),),
     SessionId: (("connectionId", "connection_id"), ("value", "value")),

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pyjms.errors import RemoteProtocolError
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.stomp import HEART_BEAT
-from pyjms_broker.connector.stomp.heart_beat import HeartBeat, Periods, read_periods
+from pyjms_broker.connector.stomp.heart_beat import Periods, read_periods, start_heart_beat
 
 
 class Monitored:
@@ -41,18 +42,16 @@ async def clock() -> AsyncIterator[VirtualClock]:
 
 @pytest.fixture
 async def start(clock: VirtualClock) -> AsyncIterator[Any]:
-    started = []
+    tasks: list[BackgroundTask | None] = []
 
     def begin(client: int, broker: int, grace: float = 1.0) -> Monitored:
         monitored = Monitored()
-        heart_beat = HeartBeat(monitored)  # type: ignore[arg-type]
-        heart_beat.start(Periods(client, broker), grace)
-        started.append(heart_beat)
+        periods = Periods(client, broker)
+        tasks.append(start_heart_beat(monitored, periods, grace))  # type: ignore[arg-type]
         return monitored
 
     yield begin
-    for heart_beat in started:
-        await heart_beat.stop()
+    await end_tasks(*tasks)
 
 
 @pytest.mark.fact("activemq-edges ST13")
