@@ -1,4 +1,4 @@
-"""The broker's view of a client's connection."""
+"""The broker's view of a client: its connection, its producers and its consumers."""
 
 from __future__ import annotations
 
@@ -142,9 +142,6 @@ class ConnectionContext:
     def may_read(self, destination: Destination) -> bool:
         """Whether its consumers may receive from a destination. (activemq-edges SE5)"""
         return self.access is None or self.access.may_read(destination)
-
-
-# --- The state of producers and consumers that is passed with their requests.
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -271,8 +271,6 @@ _FIELD_OR_PROPERTY: Final = frozenset({"JMSXUserID"})
 """Headers that default to the application's property of the same name."""
 
 
-# --- Copy commands, because a dispatched or forwarded command must not be changed.
-
 _DUPLICATE_ID: Final = DUPLICATE_ID_PROPERTY.encode()
 
 C = TypeVar("C", bound=Command)

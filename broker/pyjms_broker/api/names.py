@@ -1,10 +1,12 @@
-"""Internal destinations of the broker, which clients cannot use.
+"""Rules for the names of destinations and subscriptions.
 
-The broker reads its own records from them when it starts, and could mistake a client's message for
-one of these. Sending, consuming, browsing and removal are therefore refused to clients, and
-wildcards of consumers do not match these destinations. Two exceptions are protocols: requests to
-`PyJMS.Ranges` and to the topic `ActiveMQ.Scheduler.Management` are handled before they reach a
-destination.
+Clients cannot use the internal destinations of the broker, with two prefixes. The broker reads its
+own records from them when it starts, and could mistake a client's message for one of these.
+Sending, consuming, browsing and removal are therefore refused to clients, and wildcards of
+consumers do not match these destinations. Two exceptions are protocols: requests to `PyJMS.Ranges`
+and to the topic `ActiveMQ.Scheduler.Management` are handled before they reach a destination.
+
+Names that are written to files and databases must be encodable as UTF-8.
 """
 
 from __future__ import annotations
@@ -51,9 +53,6 @@ def check_access(context: ConnectionContext, destination: Destination) -> None:
             f"{destination} is reserved for the broker",
             hint="choose a name that does not begin with PyJMS. or ActiveMQ.Scheduler.",
         )
-
-
-# --- Check and escape names from clients that are written to files and databases.
 
 
 def can_be_written(text: str) -> bool:

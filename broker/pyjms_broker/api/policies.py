@@ -1,4 +1,4 @@
-"""The interface of dead-letter strategies."""
+"""The interfaces of what a policy decides: dead letters, and messages kept for later consumers."""
 
 from __future__ import annotations
 
@@ -44,9 +44,6 @@ class DeadLetterStrategy(ABC):
     @abstractmethod
     def is_dead_letter_destination(self, destination: Destination) -> bool:
         """Whether this strategy sends dead letters to a destination."""
-
-
-# --- Interfaces for messages that topics keep for retroactive consumers. (activemq-broker 4.2)
 
 
 class SubscriptionRecovery(ABC):

@@ -1,6 +1,6 @@
-"""Pending messages in memory, in order of arrival or by priority.
+"""The interface of a cursor, which has a destination's pending messages, and the lists in memory.
 
-All operations are O(1) except `requeue`, which scans the messages returned earlier.
+All operations of the lists are O(1) except `requeue`, which scans the messages returned earlier.
 """
 
 from __future__ import annotations
@@ -152,8 +152,6 @@ def pending_list(prioritized: bool) -> FifoPendingList | PrioritizedPendingList:
     """Return an empty list, by priority or in order of arrival."""
     return PrioritizedPendingList() if prioritized else FifoPendingList()
 
-
-# --- The interface of a cursor: the pending messages of a destination.
 
 logger = get_logger(__name__)
 

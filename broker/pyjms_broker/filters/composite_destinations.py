@@ -2,12 +2,11 @@
 
 Consumers are not split: one subscription matches several destinations. (activemq-broker B4)
 
-Creation of many destinations over several loop turns, so that other clients are served.
-
 One message can need a thousand new destinations if it is sent to a large composite, or to a virtual
-destination that forwards to many. It waits until all of them exist and is then sent to all of them
-in one turn. The send is therefore atomic for observers, and if one destination cannot be created,
-the message is sent to none.
+destination that forwards to many. They are created over several loop turns, so that other clients
+are served. The message waits until all of them exist and is then sent to all of them in one turn.
+The send is therefore atomic for observers, and if one destination cannot be created, the message is
+sent to none.
 
 Meanwhile the broker reads nothing from the connection, so that later commands do not overtake the
 message. Like a send that waits for space, it is pending work of its transaction, and fails when its

@@ -1,11 +1,9 @@
-"""The broker filter that begins and ends transactions and passes each command its transaction.
+"""Local and XA transactions, and the broker filter that begins and ends them.
 
-Local transactions are stored in the context of their connection, XA transactions in this filter.
+Local transactions are stored in the context of their connection, XA transactions in the filter.
 When a connection is lost, its open transactions are rolled back, except for prepared XA branches
 and those that the store is preparing or committing. XA branches that were prepared before the
-broker started are recovered and can be ended like any other. (activemq-broker B3, X1 to X6)
-
-The transaction base class and local transactions.
+broker started are recovered and can be ended like any other.
 
 Theory of operation
 ===================
@@ -42,24 +40,20 @@ restart would recover as committed. A repeated commit returns the Completion of 
 Sends that wait for space are `PendingWork`: a commit waits for them, because a client that sends
 asynchronously cannot learn otherwise whether they were accepted. If such a send fails before the
 end is requested, the sender gets the error and the transaction stays open. If it fails while the
-end waits, the end fails. The end of a transaction also waits for earlier requested ends of the same
-session (`pyjms_broker.filters.transactions`).
+end waits, the end fails.
+
+The transactions of a session end in the order in which the session requested their ends, even if an
+earlier one waits for blocked sends. Transactions of other sessions may overtake, because their
+acknowledgements may free memory. (activemq-broker X2)
 
 If a synchronization fails after the outcome is decided, the error is logged and the others are
-still called. (ActiveMQ Transaction, LocalTransaction; activemq-broker X1 to X5, M2)
+still called.
 
-XA transactions: two-phase commit, branches, and XA error codes in error messages.
-
-Clients read the code from the end of the error message, `... xaErrorCode:-4`. A prepared branch
+XA clients read the error code from the end of the message, `... xaErrorCode:-4`. A prepared branch
 stays prepared if the store fails to commit it: other branches of its global transaction may
 already be committed, so only the transaction manager may decide.
-(activemq-broker X5, X6; openwire-encoding 13)
 
-The order in which the transactions of a session end. (activemq-broker X2)
-
-They end in the order in which the session requested their ends, even if an earlier one waits for
-blocked sends. Transactions of other sessions may overtake, because their acknowledgements may free
-memory.
+(ActiveMQ Transaction, LocalTransaction; activemq-broker B3, X1 to X6, M2; openwire-encoding 13)
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Virtual topics: each message sent to the topic is also sent to the queues named after it.
-
-`VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: each group of
-consumers has its own queue. Only existing queues get a copy. (activemq-broker V1 to V5)
-
-Interception by virtual destinations, which wrap a destination when it is created.
+"""Virtual destinations, which wrap a destination when it is created, and virtual topics.
 
 A destination to which none of them applies is not wrapped, so its messages have no extra cost.
-(ActiveMQ DestinationInterceptor, VirtualDestinationInterceptor)
+`VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: each group of
+consumers has its own queue. Only existing queues get a copy.
+(ActiveMQ DestinationInterceptor, VirtualDestinationInterceptor; activemq-broker V1 to V5)
 """
 
 from __future__ import annotations

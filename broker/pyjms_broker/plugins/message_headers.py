@@ -1,16 +1,9 @@
-"""timeStampingBrokerPlugin: sets messages' timestamps to the broker's time.
+"""Plug-ins that change the headers of each message that is sent. (activemq-broker 1.1)
 
-(activemq-broker 1.1)
-
-forcePersistencyModeBrokerPlugin: makes all messages persistent, or all non-persistent.
-
-(activemq-broker 1.1)
-
-traceBrokerPathPlugin: a property that lists the brokers a message has passed.
-
+timeStampingBrokerPlugin sets timestamps to the broker's time, forcePersistencyModeBrokerPlugin the
+delivery mode, and traceBrokerPathPlugin a property that lists the brokers a message has passed.
 ActiveMQ appends the name on dispatch, so a redelivery to another consumer lists the same broker
-twice. This filter appends it once, when the broker accepts the message.
-(activemq-broker 1.1)
+twice. The filter here appends it once, when the broker accepts the message.
 """
 
 from __future__ import annotations

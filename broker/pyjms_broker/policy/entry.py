@@ -1,6 +1,7 @@
-"""The settings of destinations that take effect, as in ActiveMQ's PolicyEntry.
+"""The settings of destinations: the entries of a policy, and the map that finds the one of a name.
 
 Durations are in seconds. An entry is applied when a destination or a subscription is created.
+(ActiveMQ PolicyEntry, PolicyMap; activemq-broker P1)
 """
 
 from __future__ import annotations
@@ -252,9 +253,6 @@ class PolicyEntry(PolicyAttributes):
         if self.durable_topic_prefetch == default or requested not in _DEFAULT_DURABLE_PREFETCHES:
             return requested
         return self.durable_topic_prefetch
-
-
-# --- The policy map, which finds the policy entry of a destination. (activemq-broker P1)
 
 
 class PolicyMap:

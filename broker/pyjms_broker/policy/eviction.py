@@ -1,10 +1,6 @@
-"""Message eviction strategies, which select messages of slow topic consumers to discard.
+"""The pending messages of slow topic consumers: how many may wait, and which are discarded first.
 
-(activemq-broker T9)
-
-Limits of the pending messages of a slow topic consumer.
-
-(activemq-broker T8)
+(activemq-broker T8, T9)
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """The base class of queues and topics: settings, statistics, memory accounting, admission.
 
 `send` may drop an expired message, refuse a message, or make it wait for space; otherwise it calls
-`accept`, which queues and topics implement.
-(ActiveMQ Destination, BaseDestination; activemq-broker Q1, Q4, T5, M2)
-
-The arrival order of messages that become visible only once they are stored.
-
-(activemq-persistence K13; activemq-broker Q2)
+`accept`, which queues and topics implement. Messages that become visible only once they are stored
+keep their order of arrival (`ArrivalOrder`).
+(ActiveMQ BaseDestination; activemq-broker Q1, Q2, Q4, T5, M2; activemq-persistence K13)
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Broker paths of messages and consumers, and the check whether a bridge may forward.
+"""Whether a message of this broker may go to the other broker of a bridge.
 
-(activemq-edges NW2, NW4)
-
-The bridge filter of queues whose policy has a ConditionalNetworkBridgeFilterFactory.
-
-A message that came from the broker at the other end of the bridge stays here unless it may return:
-the queue must have no consumers other than bridges, and the message must have been here for long
-enough. A message that may not be forwarded yet is offered again later: by the queue when a consumer
-leaves, and at the request of this filter when a time has passed. (activemq-edges NW6)
+A message does not go where it has been: `may_pass` compares broker paths. The bridge filter of
+queues whose policy has a ConditionalNetworkBridgeFilterFactory lets a message return if the queue
+has no consumers other than bridges, and the message has been here for long enough. A message that
+may not be forwarded yet is offered again later: by the queue when a consumer leaves, and at the
+request of this filter when a time has passed. (activemq-edges NW2, NW4, NW6)
 """
 
 from __future__ import annotations
@@ -142,7 +139,7 @@ class ConditionalBridgeFilter:
         left = delay - (_clock.time_ms() - reference.message.broker_in_time) / 1000
         if left <= 0:
             return True
-        _queue_of(reference).dispatcher.later_offer.in_seconds(left)
+        _queue_of(reference).dispatcher.offer_later(left)
         return False
 
     def _is_within_rate(self, reference: MessageReference) -> bool:
@@ -155,7 +152,7 @@ class ConditionalBridgeFilter:
         if self._taken < limit:
             self._taken += 1
             return True
-        _queue_of(reference).dispatcher.later_offer.in_seconds(self._began + duration - now)
+        _queue_of(reference).dispatcher.offer_later(self._began + duration - now)
         return False
 
 

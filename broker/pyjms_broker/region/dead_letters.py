@@ -1,10 +1,9 @@
-"""Creation and sending of dead letters. (activemq-broker L1 to L7, R9)
+"""Creation and sending of dead letters, and their order in the store.
 
-Ordering of dead letters: a message is removed only after its dead letter is stored.
-
-One journal keeps its records in order: after a crash it never has the removal without the dead
-letter. With two journals the removal may become durable first, and a crash would then lose the
-message altogether. (activemq-persistence K25)
+A message is removed only after its dead letter is stored. One journal keeps its records in order:
+after a crash it never has the removal without the dead letter. With two journals the removal may
+become durable first, and a crash would then lose the message altogether.
+(activemq-broker L1 to L7, R9; activemq-persistence K25)
 """
 
 from __future__ import annotations

@@ -44,12 +44,10 @@ A selector that exceeds its limits on a message closes the consumer, and the mes
 The subscription continues, but after _MAX_SELECTOR_EXCESSES such messages it selects nothing until
 a consumer activates it again. While selectors are busy (`selector_meter`), selection is postponed.
 
-(ActiveMQ DurableTopicSubscription; activemq-broker T16 to T21)
+The backlog is in memory, in stores and in the temp store. A subscription to a pattern has messages
+of several topics, each with its own store.
 
-The backlog of a durable subscription, in memory, stores and the temp store.
-
-A subscription to a pattern has messages of several topics, each with its own store.
-(ActiveMQ StoreDurableSubscriberCursor; activemq-broker M8, T19, T23)
+(ActiveMQ DurableTopicSubscription, StoreDurableSubscriberCursor; activemq-broker M8, T16 to T23)
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Group maps, which store the owners of a queue's message groups by `JMSXGroupID`.
-
-See `pyjms_broker.region.message_groups` for the assignment. (activemq-broker Q27)
-
-Assignment of message groups to consumers.
+"""Assignment of message groups to consumers.
 
 Theory of operation
 -------------------
@@ -41,7 +37,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from pyjms_broker.api.message import copy_command
 
@@ -50,56 +46,36 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.queue_dispatcher import Candidate, ConsumerRing
 
-_K = TypeVar("_K")
-
-
-class MessageGroupMap(Protocol):
-    """The owners by group. Source: ActiveMQ MessageGroupMap."""
-
-    def get(self, group_id: str) -> Subscription | None:
-        """Return the owner of a group; None if it has none."""
-
-    def put(self, group_id: str, owner: Subscription) -> Subscription | None:
-        """Set the owner of a group; return the consumer that thereby loses a group, if any."""
-
-    def remove(self, group_id: str) -> Subscription | None:
-        """Remove the owner of a group and return it."""
-
-    def remove_owner(self, owner: Subscription) -> int:
-        """Release all groups of a consumer and return their number."""
-
-    def owners(self) -> dict[str, Subscription]:
-        """Return the owners by group name, for the groups whose names are known."""
-
-
-def _remove_owner(owners: dict[_K, Subscription], owner: Subscription) -> int:
-    freed = [key for key, other in owners.items() if other is owner]
-    for key in freed:
-        del owners[key]
-    return len(freed)
-
 
 class SimpleMessageGroupMap:
-    """All groups, without a limit."""
+    """The owners of all groups, without a limit. Source: ActiveMQ MessageGroupMap."""
 
     def __init__(self) -> None:
         self._owners: dict[str, Subscription] = {}
 
     def get(self, group_id: str) -> Subscription | None:
+        """Return the owner of a group; None if it has none."""
         return self._owners.get(group_id)
 
     def put(self, group_id: str, owner: Subscription) -> Subscription | None:
+        """Set the owner of a group; return the consumer that thereby loses a group, if any."""
         previous = self._owners.get(group_id)
         self._owners[group_id] = owner
         return previous
 
     def remove(self, group_id: str) -> Subscription | None:
+        """Remove the owner of a group and return it."""
         return self._owners.pop(group_id, None)
 
     def remove_owner(self, owner: Subscription) -> int:
-        return _remove_owner(self._owners, owner)
+        """Release all groups of a consumer and return their number."""
+        groups = [group for group, other in self._owners.items() if other is owner]
+        for group in groups:
+            del self._owners[group]
+        return len(groups)
 
     def owners(self) -> dict[str, Subscription]:
+        """Return the owners by group name, for the groups whose names are known."""
         return dict(self._owners)
 
 
@@ -127,39 +103,33 @@ class CachedMessageGroupMap(SimpleMessageGroupMap):
         return previous
 
 
-class BucketMessageGroupMap:
+class BucketMessageGroupMap(SimpleMessageGroupMap):
     """A map of `bucket_count` hash buckets; all groups of a bucket have one owner.
 
     The names of the `cache_size` most recent groups are stored for `owners`.
     """
 
     def __init__(self, bucket_count: int = 1024, cache_size: int = 64) -> None:
+        super().__init__()
         self.bucket_count = bucket_count
         self.cache_size = cache_size
-        self._owners: dict[int, Subscription] = {}
         self._names: OrderedDict[str, None] = OrderedDict()
 
-    def _bucket(self, group_id: str) -> int:
-        return zlib.crc32(group_id.encode(errors="surrogatepass")) % self.bucket_count
+    def _bucket(self, group_id: str) -> str:
+        return str(zlib.crc32(group_id.encode(errors="surrogatepass")) % self.bucket_count)
 
     def get(self, group_id: str) -> Subscription | None:
-        return self._owners.get(self._bucket(group_id))
+        return super().get(self._bucket(group_id))
 
     def put(self, group_id: str, owner: Subscription) -> Subscription | None:
-        bucket = self._bucket(group_id)
-        previous = self._owners.get(bucket)
-        self._owners[bucket] = owner
         self._names[group_id] = None
         self._names.move_to_end(group_id)
         if len(self._names) > self.cache_size:
             self._names.popitem(last=False)
-        return previous
+        return super().put(self._bucket(group_id), owner)
 
     def remove(self, group_id: str) -> Subscription | None:
-        return self._owners.pop(self._bucket(group_id), None)
-
-    def remove_owner(self, owner: Subscription) -> int:
-        return _remove_owner(self._owners, owner)
+        return super().remove(self._bucket(group_id))
 
     def owners(self) -> dict[str, Subscription]:
         known = ((name, self.get(name)) for name in self._names)
@@ -173,7 +143,7 @@ _OPTIONS = {
 }
 
 
-def message_group_map(factory_type: str) -> MessageGroupMap:
+def message_group_map(factory_type: str) -> SimpleMessageGroupMap:
     """Return the map for a setting such as `cached?cacheSize=1024`.
 
     Raises:
@@ -204,7 +174,7 @@ def message_group_map(factory_type: str) -> MessageGroupMap:
 class GroupAssignment:
     """The owners of one queue's message groups; see the module's docstring."""
 
-    def __init__(self, groups: MessageGroupMap, ring: ConsumerRing) -> None:
+    def __init__(self, groups: SimpleMessageGroupMap, ring: ConsumerRing) -> None:
         self.groups = groups
         self.is_rescan_due = False
         """Whether a group has lost its owner, so that waiting messages may be dispatched."""

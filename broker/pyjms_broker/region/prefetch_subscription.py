@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Container, Iterable
 from typing import Final
 
 from pyjms.errors import JMSException
@@ -31,72 +30,6 @@ from pyjms_broker.region.subscription import (
     AbstractSubscription,
     SubscriptionRequest,
 )
-
-# --- The dispatched messages in the range of an acknowledgement. (activemq-broker 7.1, A1)
-
-
-def whole_range(dispatched: Iterable[MessageReference], ack: MessageAck) -> list[MessageReference]:
-    """Return the messages of the range, in dispatch order.
-
-    Raises:
-        JMSException: the first or last message of the range was not dispatched.
-    """
-    first: MessageId | None = ack.first_message_id
-    found: list[MessageReference] = []
-    inside = first is None
-    for reference in dispatched:
-        if not inside:
-            if reference.message_id != first:
-                continue
-            inside = True
-        found.append(reference)
-        if is_last(reference, ack):
-            return found
-    missing, end = (ack.last_message_id, "end") if inside else (first, "start")
-    raise unmatched(ack, f"Could not find Message-ID {missing} in dispatched-list ({end} of ack)")
-
-
-def counted_range(
-    dispatched: Iterable[MessageReference],
-    transacted: Container[MessageReference],
-    ack: MessageAck,
-    transaction: Transaction | None,
-) -> list[MessageReference]:
-    """Return the messages of the range that no open transaction has already acknowledged.
-
-    Their number must match the acknowledgement's count: after a failover the dispatch order may
-    differ, and the range may include messages that were never delivered. In a transaction, the
-    count may include already acknowledged messages. A wrong count makes the transaction
-    rollback-only.
-
-    Raises:
-        JMSException: the count is wrong, or the first or last message was not dispatched.
-    """
-    whole = whole_range(dispatched, ack)
-    references = [reference for reference in whole if reference not in transacted]
-    if len(references) <= ack.message_count <= len(references if transaction is None else whole):
-        return references
-    error = unmatched(
-        ack,
-        f"Expected message count ({ack.message_count}) differs from count in "
-        f"dispatched-list ({len(references)})",
-    )
-    if transaction is not None:
-        transaction.set_rollback_only(error)
-    raise error
-
-
-def is_last(reference: MessageReference, ack: MessageAck) -> bool:
-    """Return whether this message is the last one of the acknowledgement."""
-    return reference.message_id == ack.last_message_id and (
-        ack.destination is None or ack.destination == reference.destination.destination
-    )
-
-
-def unmatched(ack: MessageAck, reason: str) -> JMSException:
-    """Return the error for an acknowledgement that does not match the dispatched messages."""
-    return JMSException(f"Unmatched acknowledge: {ack}; {reason}")
-
 
 _DELIVERED: Final = int(AckType.DELIVERED)
 _POISON: Final = int(AckType.POISON)
@@ -282,7 +215,7 @@ class PrefetchSubscription(AbstractSubscription):
     def _individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         reference = self._find(ack)
         if reference in self._transacted:
-            raise unmatched(ack, "it was acknowledged before in an open transaction")
+            raise _unmatched(ack, "it was acknowledged before in an open transaction")
         if exchange.transaction is None:
             return self._complete(_context_of(ack), [reference])
         self._extend(1)
@@ -298,7 +231,7 @@ class PrefetchSubscription(AbstractSubscription):
     def _poison(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         if exchange.transaction is not None:
             raise JMSException(f"Poison ack cannot be transacted: {ack}")
-        references = self._range(ack)
+        references = [r for r in self._range(ack) if r not in self._transacted]
         for reference in references:
             reference.destination.poisoned(exchange.context, reference, self, ack.poison_cause)
         return self._complete(_context_of(ack), references, are_dead_letters=True)
@@ -314,7 +247,7 @@ class PrefetchSubscription(AbstractSubscription):
         last = ack.last_message_id
         found = self.dispatched.get(last) if self._by_id else None
         if found is None:
-            found = next((r for r in self.dispatched.values() if is_last(r, ack)), None)
+            found = next((r for r in self.dispatched.values() if _is_last(r, ack)), None)
         if found is None:
             raise JMSException(f"Could not correlate acknowledgment with dispatched message: {ack}")
         return found
@@ -322,11 +255,44 @@ class PrefetchSubscription(AbstractSubscription):
     def _counted_range(
         self, ack: MessageAck, transaction: Transaction | None
     ) -> list[MessageReference]:
-        return counted_range(self.dispatched.values(), self._transacted, ack, transaction)
+        """Return the messages of the range that no open transaction has already acknowledged.
+
+        Their number must match the acknowledgement's count: after a failover the dispatch order may
+        differ, and the range may include messages that were never delivered. In a transaction, the
+        count may include already acknowledged messages. A wrong count makes the transaction
+        rollback-only.
+        """
+        whole = self._range(ack)
+        references = [reference for reference in whole if reference not in self._transacted]
+        most = references if transaction is None else whole
+        if len(references) <= ack.message_count <= len(most):
+            return references
+        error = _unmatched(
+            ack,
+            f"Expected message count ({ack.message_count}) differs from count in "
+            f"dispatched-list ({len(references)})",
+        )
+        if transaction is not None:
+            transaction.set_rollback_only(error)
+        raise error
 
     def _range(self, ack: MessageAck) -> list[MessageReference]:
-        whole = whole_range(self.dispatched.values(), ack)
-        return [r for r in whole if r not in self._transacted]
+        """Return the messages of the range, in dispatch order. (activemq-broker 7.1, A1)"""
+        first: MessageId | None = ack.first_message_id
+        found: list[MessageReference] = []
+        inside = first is None
+        for reference in self.dispatched.values():
+            if not inside:
+                if reference.message_id != first:
+                    continue
+                inside = True
+            found.append(reference)
+            if _is_last(reference, ack):
+                return found
+        missing, end = (ack.last_message_id, "end") if inside else (first, "start")
+        raise _unmatched(
+            ack, f"Could not find Message-ID {missing} in dispatched-list ({end} of ack)"
+        )
 
     # settling
     def _complete_one(self, context: OperationContext, reference: MessageReference) -> Completion:
@@ -436,3 +402,13 @@ class _Acknowledgement(Synchronization):
 
 def _context_of(ack: MessageAck) -> OperationContext:
     return SYNCED if ack.response_required else NO_TRANSACTION
+
+
+def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
+    return reference.message_id == ack.last_message_id and (
+        ack.destination is None or ack.destination == reference.destination.destination
+    )
+
+
+def _unmatched(ack: MessageAck, reason: str) -> JMSException:
+    return JMSException(f"Unmatched acknowledge: {ack}; {reason}")

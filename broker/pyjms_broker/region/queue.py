@@ -1,22 +1,11 @@
 """A queue, which handles messages from arrival to acknowledgement.
 
 `QueueContents` keeps the messages, in memory or paged out; `QueueDispatcher` dispatches them to
-consumers. The `owner` of a message is the consumer to which it is dispatched.
-(activemq-broker Q1 to Q4, Q22, Q29 to Q33; activemq-persistence K13, K14, S6)
-
-The messages of a queue, in memory or paged out to its store and the temp store.
-
-`references` are the messages in memory, in flight or waiting. Paged-out messages are counted by the
-cursor's sources and read page by page. For them, browsing and searching return new references,
-which are not added to `references`. (activemq-broker M8, Q31, Q32)
-
-The expiry scan of a queue, which removes expired messages that are not dispatched.
-
-(activemq-broker Q32)
-
-The interface of a range reader, which reads a queue by arrival numbers without consuming.
-
-It is implemented by `pyjms_broker.filters.ranges`.
+consumers. The `owner` of a message is the consumer to which it is dispatched. `references` are the
+messages in memory, in flight or waiting. Paged-out messages are counted by the cursor's sources and
+read page by page. For them, browsing and searching return new references, which are not added to
+`references`.
+(activemq-broker M8, Q1 to Q4, Q22, Q29 to Q33; activemq-persistence K13, K14, S6)
 """
 
 from __future__ import annotations
@@ -282,33 +271,11 @@ class QueueContents:
         return self.cursor.paged_out_count if isinstance(self.cursor, SpillingCursor) else 0
 
 
-def expire_waiting_messages(queue: Queue) -> None:
-    """Expire the expired among the first `max_expire_page_size` undispatched messages."""
-    page = queue.policy.max_expire_page_size
-    scanned = [reference for reference, _ in zip(queue.references, range(page), strict=False)]
-    for reference in scanned:
-        if (
-            reference.owner is None
-            and not reference.dropped
-            and not reference.acked
-            and _may_expire(queue, reference)
-        ):
-            queue.dispatcher.remove(reference)
-            queue.expire(reference)
-    for reference in queue.contents.first_paged_out(page - len(scanned)):
-        if _may_expire(queue, reference) and queue.contents.may_be_paged_out(reference):
-            queue.count_expired(reference)
-            queue.remove_paged_out(reference)
-    queue.dispatcher.iterate()
-
-
-def _may_expire(queue: Queue, reference: MessageReference) -> bool:
-    reader = queue.reader
-    return reference.is_expired() and not (reader is not None and reader.keeps(reference))
-
-
 class QueueReader(Protocol):
-    """Is notified by a queue of its messages, during a lease and afterwards. No call blocks."""
+    """Reads a queue by arrival numbers without consuming; implemented by filters.
+
+    The queue notifies it of its messages, during a lease and afterwards. No call blocks.
+    """
 
     is_leased: bool
     """Whether a lease is active, during which every message is stored, becomes visible only
@@ -680,9 +647,28 @@ class Queue(BaseDestination):
         self.forget_duplicate(reference)
 
     def expire_messages(self) -> None:
-        """Expire the expired among the first `max_expire_page_size` messages."""
-        if not self.dispatcher.is_paused:
-            expire_waiting_messages(self)
+        """Expire the expired among the first `max_expire_page_size` undispatched messages.
+
+        (activemq-broker Q32)
+        """
+        if self.dispatcher.is_paused:
+            return
+        page = self.policy.max_expire_page_size
+        scanned = list(islice(self.references, page))
+        for reference in scanned:
+            is_waiting = reference.owner is None and not (reference.dropped or reference.acked)
+            if is_waiting and self._may_expire(reference):
+                self.dispatcher.remove(reference)
+                self.expire(reference)
+        for reference in self.contents.first_paged_out(page - len(scanned)):
+            if self._may_expire(reference) and self.contents.may_be_paged_out(reference):
+                self.count_expired(reference)
+                self.remove_paged_out(reference)
+        self.dispatcher.iterate()
+
+    def _may_expire(self, reference: MessageReference) -> bool:
+        reader = self.reader
+        return reference.is_expired() and not (reader is not None and reader.keeps(reference))
 
     def pause(self) -> None:
         """Stop dispatching and expiry scans; messages are still accepted (activemq-broker Q22)."""

@@ -35,25 +35,17 @@ because each arrival checks it.
 `iterate` may be called from anywhere, even from within a dispatch (an acknowledgement frees a
 window): a nested call only requests another round. Nothing waits; a round that cannot continue (a
 suspended store, many expired messages, a failed read, or selectors that have taken much of the
-loop's time: `SelectorRest`) is resumed by a background task.
+loop's time) is resumed by a background task.
+
+Selectors of a queue may take a part of a second's steps in one turn of the loop (`_TURN`); then the
+queue pauses in proportion to the steps. Only costly selections count. See `selector_meter`.
 
 (activemq-broker Q5 to Q10, Q16 to Q17, Q19, Q21 to Q26, Q33; ActiveMQ Queue.iterate)
-
-The consumers of a queue, in the order in which they are offered messages.
-
-Only those whose window has space are in `ready`, so the cost of a message does not depend on the
-number of consumers that are full. A consumer that got a message goes behind its equals.
-(activemq-broker Q5 to Q7)
-
-Delayed dispatch: at a queue's first consumers, and of messages withheld from a bridge.
-
-(activemq-broker Q21; activemq-edges NW6)
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -72,7 +64,7 @@ from pyjms_broker.cursor.memory import (
 )
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.message_groups import GroupAssignment, message_group_map
-from pyjms_broker.region.selector_meter import SelectorRest
+from pyjms_broker.region.selector_meter import COSTLY
 from pyjms_broker.store.api import StoreState
 
 if TYPE_CHECKING:
@@ -80,6 +72,12 @@ if TYPE_CHECKING:
     from pyjms_broker.region.prefetch_subscription import PrefetchSubscription
     from pyjms_broker.region.queue import Queue
 
+logger = get_logger(__name__)
+
+_STORE_CHECK_INTERVAL: Final = 1.0
+"""Seconds between checks of whether a suspended store is running again."""
+_DEFAULT_START_DELAY: Final = 1.0
+"""Seconds; see `PolicyEntry.time_before_dispatch_starts`."""
 _ALWAYS_EXCLUSIVE: Final = 127
 """The priority with which an exclusive consumer replaces any other one."""
 _order = attrgetter("order")
@@ -102,7 +100,10 @@ class Candidate:
 class ConsumerRing:
     """All consumers of a queue, and the ready ones in the order in which they are tried.
 
-    They are ordered by priority, then by fewest groups, then by longest time without a message.
+    They are ordered by priority, then by fewest groups, then by longest time without a message: a
+    consumer that got a message goes behind its equals. Only those whose window has space are in
+    `ready`, so the cost of a message does not depend on the number of consumers that are full.
+    (activemq-broker Q5 to Q7)
     """
 
     def __init__(self, *, use_priority: bool, rotates: bool, all_exclusive: bool) -> None:
@@ -214,85 +215,6 @@ class ConsumerRing:
             self.add_ready(candidate)
 
 
-_DEFAULT: Final = 1.0
-"""Seconds; see `PolicyEntry.time_before_dispatch_starts`."""
-
-
-class StartDelay:
-    """Delays dispatch from a queue's first consumer until a time or a number of consumers."""
-
-    def __init__(self, policy: PolicyEntry, name: str, started: Callable[[], None]) -> None:
-        """Set the callback for the end of the time, and the name of the background task."""
-        self._required = policy.consumers_before_dispatch_starts
-        self._seconds = policy.time_before_dispatch_starts
-        if self._required > 1 and not self._seconds:
-            self._seconds = _DEFAULT
-        self._name = name
-        self._started = started
-        self._task: _wakeup.BackgroundTask | None = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether nothing may be dispatched yet."""
-        return self._task is not None
-
-    def consumer_added(self, count: int) -> None:
-        """Begin with the first consumer; end if `count` consumers are enough."""
-        if count == 1:
-            if self._seconds:
-                self._task = _wakeup.spawn(self._run, name=self._name)
-        elif self._required and count >= self._required:
-            self.cancel()
-
-    def cancel(self) -> None:
-        """End the delay without calling `started`. Idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-
-    async def _run(self) -> None:
-        await _clock.sleep(self._seconds)
-        self._task = None
-        self._started()
-
-
-class LaterOffer:
-    """Calls a function at the earliest of the requested times."""
-
-    def __init__(self, name: str, offer: Callable[[], None]) -> None:
-        """Set the function to call, and the name of the background task."""
-        self._name = name
-        self._offer = offer
-        self._task: _wakeup.BackgroundTask | None = None
-        self._due = 0.0
-
-    def in_seconds(self, seconds: float) -> None:
-        """Request a call in `seconds`, unless an earlier one is already requested."""
-        due = _clock.now() + seconds
-        if self._task is not None and self._due <= due:
-            return
-        self.cancel()
-        self._due = due
-        self._task = _wakeup.spawn(self._run, seconds, name=self._name)
-
-    def cancel(self) -> None:
-        """Withdraw the requested call. Idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-
-    async def _run(self, seconds: float) -> None:
-        await _clock.sleep(seconds)
-        self._task = None
-        self._offer()
-
-
-logger = get_logger(__name__)
-
-_STORE_CHECK_INTERVAL: Final = 1.0
-"""Seconds between checks of whether a suspended store is running again."""
-
-
 class QueueDispatcher:
     """Dispatches the messages of one queue; see the module's docstring."""
 
@@ -314,15 +236,22 @@ class QueueDispatcher:
         self.waiting = pending_list(prioritized)
         self.redelivered = pending_list(prioritized=False)
         self.is_paused = False
-        self._start_delay = StartDelay(policy, f"dispatch start of {queue}", self._started)
+        self._consumers_to_start = policy.consumers_before_dispatch_starts
+        self._start_delay = policy.time_before_dispatch_starts
+        if self._consumers_to_start > 1 and not self._start_delay:
+            self._start_delay = _DEFAULT_START_DELAY
+        self._start_task: _wakeup.BackgroundTask | None = None
         self._is_open = False  # there are consumers, no pause, and no start delay
         self._iterating = False
         self._again = False
         self._rescan = False
         self._expired_left = MAX_EXPIRED_PER_TURN
         self._resume_task: _wakeup.BackgroundTask | None = None
-        self.later_offer = LaterOffer(f"dispatch of {queue} later", self._offer_all)
-        self._rest = SelectorRest(queue.broker.selector_meter, self._resume_later)
+        self._later_task: _wakeup.BackgroundTask | None = None
+        self._later = 0.0
+        self._meter = queue.broker.selector_meter
+        self._costly_steps = 0
+        self._is_resting = False  # its selectors took many steps, so nothing may be offered
 
     def change_policy(self, policy: PolicyEntry) -> None:
         """Apply a policy from now on; the order of consumers and messages is unchanged."""
@@ -336,7 +265,13 @@ class QueueDispatcher:
     def add_consumer(self, subscription: PrefetchSubscription) -> Candidate:
         """Add a consumer; return its entry in the ring."""
         candidate = self.ring.add(subscription)
-        self._start_delay.consumer_added(len(self.ring))
+        count = len(self.ring)
+        if count == 1 and self._start_delay:
+            self._start_task = _wakeup.spawn(
+                self._end_start_delay, name=f"dispatch start of {self._queue}"
+            )
+        elif self._consumers_to_start and count >= self._consumers_to_start:
+            self._cancel_start_delay()
         self._rescan = True
         self._update_open()
         return candidate
@@ -348,14 +283,21 @@ class QueueDispatcher:
             return
         self.groups.remove_owner(subscription)
         if not len(self.ring):
-            self._start_delay.cancel()
+            self._cancel_start_delay()
         self._rescan = True
         self._update_open()
 
     # the delayed start and the pause (activemq-broker Q21, Q22)
-    def _started(self) -> None:
+    async def _end_start_delay(self) -> None:
+        await _clock.sleep(self._start_delay)
+        self._start_task = None
         self._update_open()
         self.iterate()
+
+    def _cancel_start_delay(self) -> None:
+        task, self._start_task = self._start_task, None
+        if task is not None:
+            task.cancel()
 
     def pause(self) -> None:
         """Stop dispatching."""
@@ -370,16 +312,15 @@ class QueueDispatcher:
 
     def stop(self) -> None:
         """Stop dispatching and cancel the background tasks."""
-        self._start_delay.cancel()
-        self.later_offer.cancel()
-        if self._resume_task is not None:
-            self._resume_task.cancel()
+        self._cancel_start_delay()
+        for task in (self._later_task, self._resume_task):
+            if task is not None:
+                task.cancel()
+        self._later_task = None
         self.pause()
 
     def _update_open(self) -> None:
-        self._is_open = (
-            len(self.ring) > 0 and not self.is_paused and not self._start_delay.is_running
-        )
+        self._is_open = len(self.ring) > 0 and not self.is_paused and self._start_task is None
 
     # messages
     @property
@@ -397,7 +338,7 @@ class QueueDispatcher:
             or self.redelivered
             or self._rescan
             or len(self.waiting) >= self._max_page_size
-            or self._rest.is_due
+            or self._is_resting
         ):
             self.cursor.append(reference)
             self.iterate()
@@ -446,13 +387,13 @@ class QueueDispatcher:
         if self._iterating:
             self._again = True
             return
-        if not self._is_open or self._rest.is_due:
+        if not self._is_open or self._is_resting:
             return
         self._iterating = True
         self._expired_left = MAX_EXPIRED_PER_TURN
         try:
             self._again = True
-            while self._again and self._is_open and not self._rest.is_due:
+            while self._again and self._is_open and not self._is_resting:
                 self._again = False
                 self._dispatch_pending()
         finally:
@@ -460,8 +401,21 @@ class QueueDispatcher:
         if self._reports_slow and self.pending_count:
             self._report_slow()
 
-    def _offer_all(self) -> None:
-        """Offer all messages again, because what consumers accept has changed."""
+    def offer_later(self, seconds: float) -> None:
+        """Offer all messages again in `seconds`, when a bridge may get those that are withheld."""
+        due = _clock.now() + seconds
+        if self._later_task is not None:
+            if self._later <= due:
+                return
+            self._later_task.cancel()
+        self._later = due
+        self._later_task = _wakeup.spawn(
+            self._offer_all, seconds, name=f"dispatch of {self._queue} later"
+        )
+
+    async def _offer_all(self, seconds: float) -> None:
+        await _clock.sleep(seconds)
+        self._later_task = None
         self._rescan = True
         self.iterate()
 
@@ -486,7 +440,7 @@ class QueueDispatcher:
         while True:
             if self.cursor:
                 self._page_in()
-            if not fresh or not self._has_ready() or self._rest.is_due:
+            if not fresh or not self._has_ready() or self._is_resting:
                 return
             reference = fresh.pop()
             if self._offer(reference):
@@ -501,7 +455,7 @@ class QueueDispatcher:
         for reference in tuple(self.redelivered):
             if not self._has_ready():
                 return
-            if self._rest.is_due:
+            if self._is_resting:
                 self._rescan = True
                 return
             if self._offer(reference):
@@ -559,7 +513,7 @@ class QueueDispatcher:
         while self._queue.broker.store.state is StoreState.SUSPENDED:
             await _clock.sleep(_STORE_CHECK_INTERVAL)
         self._resume_task = None
-        self._rest.end()
+        self._is_resting = False
         self.iterate()
 
     def _has_ready(self) -> bool:
@@ -575,10 +529,19 @@ class QueueDispatcher:
         if reference.expiration and reference.is_expired():
             self._queue.expire(reference)
             return True
-        spent = self._rest.total
+        meter = self._meter
+        if meter is None:
+            return self._offer_to_ready(reference)
+        before = meter.total
         offered = self._offer_to_ready(reference)
-        if self._rest.total != spent:
-            self._rest.spent(self._rest.total - spent)
+        steps = meter.total - before
+        if steps > COSTLY:
+            self._costly_steps += steps
+            pause = meter.rest_after(self._costly_steps)
+            if pause:
+                self._costly_steps = 0
+                self._is_resting = True
+                self._resume_later(pause)
         return offered
 
     def _offer_to_ready(self, reference: MessageReference) -> bool:

@@ -1,8 +1,6 @@
-"""A consumer of one or several queues. (ActiveMQ QueueSubscription)
+"""The consumers of queues: those that consume, and browsers, which get copies and remove nothing.
 
-Queue browsers: consumers that get copies of messages and remove nothing.
-
-(ActiveMQ QueueBrowserSubscription; activemq-broker Q31)
+(ActiveMQ QueueSubscription, QueueBrowserSubscription; activemq-broker Q31)
 """
 
 from __future__ import annotations

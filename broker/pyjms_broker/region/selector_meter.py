@@ -7,12 +7,11 @@ because evaluations take longer on a busy machine. While the count is at its lim
 take at most `COSTLY` steps per message: a consumer that needs more is closed, like one that exceeds
 the limits of one evaluation. Durable subscriptions and range readers evaluate their selectors later
 instead. Before the limit is reached, a queue whose selectors take many steps pauses between its
-messages (`SelectorRest`).
+messages (`QueueDispatcher`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NoReturn
 
 from pyjms.runtime import clock as _clock
@@ -75,35 +74,3 @@ class SelectorMeter:
     def rest_after(self, steps: int) -> float:
         """Return the seconds to pause after this number of steps; 0: no pause."""
         return 0.0 if steps < _TURN * self._rate else steps / self._rate
-
-
-class SelectorRest:
-    """The pauses in which a queue offers no messages because its selectors took many steps."""
-
-    def __init__(self, meter: SelectorMeter | None, resume_later: Callable[[float], None]) -> None:
-        """Set the function that gets the length of a pause in seconds and later calls `end`."""
-        self._meter = meter
-        self._resume_later = resume_later
-        self._steps = 0
-        self.is_due = False
-        """Whether the queue is pausing, so that nothing may be offered."""
-
-    @property
-    def total(self) -> int:
-        """The number of steps counted so far."""
-        return 0 if self._meter is None else self._meter.total
-
-    def spent(self, steps: int) -> None:
-        """Count the steps of selecting consumers for a message; only costly selections count."""
-        if steps <= COSTLY or self._meter is None:
-            return
-        self._steps += steps
-        rest = self._meter.rest_after(self._steps)
-        if rest:
-            self._steps = 0
-            self.is_due = True
-            self._resume_later(rest)
-
-    def end(self) -> None:
-        """End the pause, so that messages are offered again."""
-        self.is_due = False

@@ -2,20 +2,6 @@
 
 A message counts as used memory while a subscription or transaction retains it.
 (ActiveMQ Topic; activemq-broker T1 to T6, T10, T19)
-
-The messages that a topic keeps for retroactive consumers, as far as memory allows.
-
-A policy decides which messages are kept. In addition, every topic keeps the last message with the
-property `ActiveMQ.Retain`; such a message with an empty body clears it. Kept messages count as used
-memory. Above `cursor_memory_high_water_mark` the oldest ones are dropped, so that they alone never
-make senders wait. (ActiveMQ RetainedMessageSubscriptionRecoveryPolicy; activemq-broker 4.2)
-
-A topic of advisories, which never waits for space and drops advisories instead.
-
-The cause of an advisory (a client that connects or disconnects) cannot be delayed until a consumer
-of advisories acknowledges. Advisories wait for a consumer like other messages, in memory and then
-in the temp store, and the command in an advisory is included in its size. If neither has space,
-slow consumers miss advisories; other consumers still get them. (activemq-broker 11, M2)
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Messages sent in a transaction, and their treatment when the transaction ends.
+"""The work of a transaction in the regions: its sends, and what an XA branch did before a restart.
 
-The work of XA transactions that were prepared before the broker started.
-
-(activemq-broker X6, T25)
+(activemq-broker X1 to X6, T25)
 """
 
 from __future__ import annotations

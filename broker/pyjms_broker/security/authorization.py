@@ -28,7 +28,7 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange, SecurityContext
 from pyjms_broker.filters.ranges.filter import RANGES
-from pyjms_broker.filters.scheduler.filter import is_management
+from pyjms_broker.filters.scheduler.schedule_properties import is_management
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.security.audit import audited_client
 

@@ -19,7 +19,6 @@ from pyjms_broker.region.region_broker import RegionBroker
 if TYPE_CHECKING:
     from pyjms_broker.filters.ranges.requests import RangeRequests
 
-# --- The broker's queues for range reads.
 
 RANGES: Final = Queue("PyJMS.Ranges")
 """The queue for the requests."""

@@ -38,17 +38,10 @@ replaced tokens are stored. Another owner, or any request while a lease is still
 as `leased`. Both indexes (by token, by queue) are updated before the first await: `open` gives the
 queue to the newest lease, and `close` by an older one has no effect.
 
-Reading progress that outlives leases and restarts: each queue's held number and epoch.
-
-A progress record is a message in the queue `PyJMS.Ranges.Marks`, replaced by the next record. It is
-synced to disk, so everything stored before it is durable, too: after a crash, a number that was
-reported to a reader is never assigned to another message. Volatile stores keep no records.
-
-The reader attached to a queue that is, or was, read by number.
-
-While the queue is leased nothing is dispatched, and every arriving message is stored and becomes
-visible once it is stored. All numbers below `next` are therefore settled: their messages can be
-read now, or never. `leases` has the theory of operation.
+Reading progress outlives leases and restarts: each queue's held number and epoch. A progress record
+is a message in the queue `PyJMS.Ranges.Marks`, replaced by the next record. It is synced to disk,
+so everything stored before it is durable, too: after a crash, a number that was reported to a
+reader is never assigned to another message. Volatile stores keep no records.
 """
 
 from __future__ import annotations
@@ -83,8 +76,6 @@ from pyjms_broker.filters.ranges.protocol import RangesError, ReplyFactory
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.api import MessageStore
-
-# --- Reading of a queue's stored messages in arrival order, regardless of priority, by pages.
 
 _LEVELS: Final = 10
 _PAGE: Final = 200

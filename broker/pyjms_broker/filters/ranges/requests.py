@@ -3,8 +3,6 @@
 Each request runs in its own task, which is cancelled when its connection closes. It first waits for
 space for its reply. For each connection, one range is read at a time.
 
-Admission of replies, which are read only once their destination has space.
-
 A reply waits while the reply destination has no space, by its own limit or one of the broker's, as
 a client's send would. Its contents are read from the store only afterwards, so waiting replies need
 no memory. A reply to an empty queue does not wait, so that a reader whose trim would free the
@@ -51,8 +49,6 @@ from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.selector_meter import BUSY_DELAY, SelectorsBusyException
 from pyjms_broker.region.system_usage import DiskUsage
-
-# --- The operations of the range protocol, one function each.
 
 logger = get_logger(__name__)
 

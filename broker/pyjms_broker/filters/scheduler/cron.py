@@ -165,9 +165,6 @@ def _invalid(field: _Field, entry: str) -> MessageFormatException:
     )
 
 
-# --- Computation of a job's next time. (activemq-broker S3, S4, S6)
-
-
 def next_time(job: ScheduledJob) -> int | None:
     """Return the next time of a job that is delivered now; None after its last delivery.
 

@@ -1,20 +1,19 @@
 """The broker filter that intercepts scheduled messages and delivers them when due.
 
-See `job_dispatcher` for the theory of operation. (ActiveMQ SchedulerBroker; activemq-broker B1, S1
-to S9)
-
-Management requests on the topic ActiveMQ.Scheduler.Management: list and remove jobs.
-
-(activemq-broker S8; activemq-persistence E4)
+It also serves management requests on the topic ActiveMQ.Scheduler.Management, which list and remove
+jobs. See `job_dispatcher` for the theory of operation.
+(ActiveMQ SchedulerBroker; activemq-broker B1, S1 to S9; activemq-persistence E4)
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyjms.errors import IllegalStateException, JMSException, MessageFormatException
 from pyjms.jms.destination import Destination
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_ID,
     AMQ_SCHEDULER_ACTION,
@@ -23,55 +22,52 @@ from pyjms.jms.scheduled import (
     AMQ_SCHEDULER_ACTION_REMOVE,
     AMQ_SCHEDULER_ACTION_REMOVEALL,
     AMQ_SCHEDULER_ACTION_START_TIME,
-    AMQ_SCHEDULER_MANAGEMENT_DESTINATION,
+    PYJMS_NEXT_TIME,
 )
+from pyjms.jms.types import Long
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
-from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
+from pyjms.runtime.ids import IdGenerator
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo, MessageId, ProducerId
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import COMPLETED, Completion, wait_for
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_for_destination
-from pyjms_broker.filters.scheduler.job_dispatcher import (
-    Deliveries,
-    DestinationThrottle,
-    JobDispatcher,
-)
+from pyjms_broker.filters.scheduler.job_dispatcher import JobDispatcher, copy_of_job
 from pyjms_broker.filters.scheduler.schedule_properties import (
     SCHEDULED,
     check_source,
     check_target,
+    is_management,
     number_of,
     properties_of,
     read_schedule,
 )
 from pyjms_broker.filters.scheduler.schedule_requests import ScheduleRequests, defer_fields
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.flow_control import abort_blocked_sends
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DiskUsage
-from pyjms_broker.store.jobs.api import EARLIEST, LATEST, JobScheduler, JobSchedulerStore
+from pyjms_broker.store.jobs.api import (
+    EARLIEST,
+    LATEST,
+    JobScheduler,
+    JobSchedulerStore,
+    ScheduledJob,
+)
 
-_TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
 _MAX_BROWSE_REQUESTS: Final = 100
 """The maximum number of concurrent lists of one connection."""
-
-
-def is_management(destination: Destination | None) -> bool:
-    """Return whether a destination is the management topic, ignoring case."""
-    return (
-        destination is not None
-        and destination.is_topic
-        and destination.physical_name.lower() == _TOPIC
-    )
 
 
 class Management:
     """Executes the requests. Lists are sent in background tasks, one message at a time."""
 
-    def __init__(self, jobs: JobScheduler, deliveries: Deliveries, chain: Broker) -> None:
+    def __init__(self, jobs: JobScheduler, chain: Broker) -> None:
         self._jobs = jobs
-        self._deliveries = deliveries
         self._chain = chain
+        self._producer_id = ProducerId(IdGenerator().generate())
+        self._sequence = itertools.count(1)
         self._tasks: dict[_wakeup.BackgroundTask, ConnectionContext] = {}
 
     def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion:
@@ -128,11 +124,26 @@ class Management:
             for job in self._jobs.jobs(start, end):
                 message = self._jobs.message(job.job_id)
                 if message is not None:
-                    listed = self._deliveries.listed(job, message, to)
-                    await wait_for(self._chain.send(exchange, listed))
+                    entry = self._entry(job, message, to)
+                    await wait_for(self._chain.send(exchange, entry))
                 await _clock.sleep(0)  # a long list must not block the event loop
         finally:
             abort_blocked_sends(context)
+
+    def _entry(
+        self, job: ScheduledJob, message: ActiveMQMessage, to: Destination
+    ) -> ActiveMQMessage:
+        """Return the entry of a job in the response to BROWSE."""
+        copy = copy_of_job(
+            job, message, (DUPLICATE_ID_PROPERTY,), {PYJMS_NEXT_TIME: Long(job.next_time)}
+        )
+        copy.message_id = MessageId(None, self._producer_id, next(self._sequence))
+        copy.producer_id = self._producer_id
+        copy.original_destination, copy.destination = message.destination, to
+        copy.type = ADVISORY_TYPE
+        copy.persistent = copy.response_required = False
+        copy.expiration = 0
+        return copy
 
     def remove(
         self, context: ConnectionContext, request: ActiveMQMessage, properties: Mapping[str, object]
@@ -182,14 +193,9 @@ class SchedulerBroker(BrokerFilter):
     ) -> None:
         super().__init__(next_broker)
         self._max_repeat_allowed = max_repeat_allowed
-        jobs, deliveries = store.scheduler(), Deliveries()
-        throttle = DestinationThrottle(next_broker, region)
-        arriving: set[str] = set()
-        self._dispatcher = JobDispatcher(store, deliveries, throttle, usage, arriving)
-        self._requests = ScheduleRequests(
-            region, next_broker, jobs, usage, arriving, self._dispatcher.wake
-        )
-        self._management = Management(jobs, deliveries, next_broker)
+        self._dispatcher = JobDispatcher(next_broker, region, store, usage)
+        self._requests = ScheduleRequests(self._dispatcher, next_broker, region)
+        self._management = Management(self._dispatcher.jobs, next_broker)
         self._dispatching: _wakeup.BackgroundTask | None = None
 
     @property

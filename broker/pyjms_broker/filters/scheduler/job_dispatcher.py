@@ -46,30 +46,23 @@ unlike the loop's clock, may be set.
 
 (activemq-broker S2 to S6; activemq-persistence E3)
 
-Admission of due jobs: a bounded number of deliveries in flight for each destination.
-
-A delivery in flight keeps its message in memory, not counted in the broker's memory usage, possibly
-for as long as its destination is full. Only a few deliveries per destination are therefore in
-flight; further due jobs wait in its queue as ids. A waiting job starts when a delivery ends; after
-a failed delivery, the queue is paused for some seconds. A full destination thus delays only its own
-jobs.
+Admission. A delivery in flight keeps its message in memory, not counted in the broker's memory
+usage, possibly for as long as its destination is full. Only a few deliveries per destination are
+therefore in flight; further due jobs wait in its queue as ids. A waiting job starts when a delivery
+ends; after a failed delivery, the queue is paused for some seconds. A full destination thus delays
+only its own jobs.
 
 The queues are also bounded. When one is full, further jobs are skipped, and the queue stores the
 due time of the first skipped one (`skipped_from`). Once half the queue is free, the scan is set
 back to that time. The invariant is: every due job is known (in flight or waiting), covered by the
 `skipped_from` of its queue, or not before `_scan_from`, or ahead of the scan in progress. A backlog
 of any length is therefore scanned once, page by page, and not at every wake-up.
-
-The messages that a job sends: delivered copies, list entries, dead letters.
-
-(activemq-broker S5, S8)
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
-from collections.abc import Container, Hashable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import anyio
@@ -80,12 +73,10 @@ from pyjms.errors import (
     JMSException,
     ResourceAllocationException,
 )
-from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Queue
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
-from pyjms.jms.scheduled import AMQ_SCHEDULED_ID, PYJMS_NEXT_TIME
-from pyjms.jms.types import Long
+from pyjms.jms.scheduled import AMQ_SCHEDULED_ID
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
@@ -100,12 +91,13 @@ from pyjms_broker.filters.scheduler.schedule_properties import (
     check_target,
     properties_of,
 )
-from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.flow_control import abort_blocked_sends
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jobs.api import JobScheduler, JobSchedulerStore, ScheduledJob
+
+logger = get_logger(__name__)
 
 _MAX_IN_FLIGHT: Final = 10
 _MAX_TOTAL_IN_FLIGHT: Final = 1000
@@ -281,130 +273,61 @@ class DeliveryQueues:
 
 
 DEAD_LETTERS: Final = Queue(DEFAULT_DEAD_LETTER_QUEUE)
+_OWN_PROPERTIES: Final = (*SCHEDULE_PROPERTIES, DUPLICATE_ID_PROPERTY)
+"""Properties of the message that was sent, which its repetitions must not have."""
 
 
-class Deliveries:
-    """Copies a job's message, with a separate message id for each repetition.
+def _delivery_of(job: ScheduledJob, message: ActiveMQMessage) -> ActiveMQMessage:
+    """Return the copy for the destination; its time to live begins now. (activemq-broker S5)
 
-    The id is derived from the job's id and its execution count. A repetition that is sent twice,
-    after a crash or because one of several destinations was full, therefore has the same id both
-    times, and queues drop the duplicate.
+    The id of a repetition is derived from the job's id and its execution count. A repetition that
+    is sent twice, after a crash or because one of several destinations was full, therefore has the
+    same id both times, and queues drop the duplicate.
     """
-
-    def __init__(self) -> None:
-        self._producer_id = ProducerId(IdGenerator().generate())
-        self._sequence = itertools.count(1)
-
-    def of(self, job: ScheduledJob, message: ActiveMQMessage) -> ActiveMQMessage:
-        """Return the message for the destination; its time to live begins now."""
-        is_repeated = bool(job.repeat or job.execution_count or job.cron_entry)
-        without = (
-            (*SCHEDULE_PROPERTIES, DUPLICATE_ID_PROPERTY) if is_repeated else SCHEDULE_PROPERTIES
-        )
-        copy = self._copy(job, message, without)
-        if is_repeated:
-            copy.message_id = _id_of(job)
-        if message.timestamp > 0 and message.expiration > 0:
-            now = _clock.time_ms()
-            copy.expiration = now + message.expiration - message.timestamp
-            copy.timestamp = now
-        copy.response_required = True  # the send completes when the message is stored
-        return copy
-
-    def listed(
-        self, job: ScheduledJob, message: ActiveMQMessage, to: Destination
-    ) -> ActiveMQMessage:
-        """Return the entry of a job in the response to BROWSE (activemq-broker S8)."""
-        copy = self._copy(
-            job, message, (DUPLICATE_ID_PROPERTY,), **{PYJMS_NEXT_TIME: Long(job.next_time)}
-        )
-        copy.message_id = MessageId(None, self._producer_id, next(self._sequence))
-        copy.producer_id = self._producer_id
-        copy.original_destination, copy.destination = message.destination, to
-        copy.type = ADVISORY_TYPE
-        copy.persistent = copy.response_required = False
-        copy.expiration = 0
-        return copy
-
-    def dead_letter(
-        self, job: ScheduledJob, message: ActiveMQMessage, error: Exception
-    ) -> ActiveMQMessage:
-        """Return the dead letter of a message that cannot be delivered."""
-        copy = self._copy(
-            job,
-            message,
-            (*SCHEDULE_PROPERTIES, DUPLICATE_ID_PROPERTY),
-            **{FAILURE_CAUSE: str(error)},
-        )
+    is_repeated = bool(job.repeat or job.execution_count or job.cron_entry)
+    copy = copy_of_job(job, message, _OWN_PROPERTIES if is_repeated else SCHEDULE_PROPERTIES)
+    if is_repeated:
         copy.message_id = _id_of(job)
-        copy.original_destination, copy.destination = message.destination, DEAD_LETTERS
-        copy.persistent = copy.response_required = True
-        copy.expiration = 0
-        return copy
+    if message.timestamp > 0 and message.expiration > 0:
+        now = _clock.time_ms()
+        copy.expiration = now + message.expiration - message.timestamp
+        copy.timestamp = now
+    copy.response_required = True  # the send completes when the message is stored
+    return copy
 
-    def _copy(
-        self, job: ScheduledJob, message: ActiveMQMessage, without: Sequence[str], **more: object
-    ) -> ActiveMQMessage:
-        properties = properties_of(message)
-        for name in without:
-            properties.pop(name, None)
-        properties |= {AMQ_SCHEDULED_ID: job.job_id, **more}
-        copy = copy_command(message)
-        copy.marshalled_properties = encode_map(properties)
-        copy.raw = None
-        return copy
+
+def _dead_letter_of(
+    job: ScheduledJob, message: ActiveMQMessage, error: Exception
+) -> ActiveMQMessage:
+    """Return the dead letter of a message that cannot be delivered."""
+    copy = copy_of_job(job, message, _OWN_PROPERTIES, {FAILURE_CAUSE: str(error)})
+    copy.message_id = _id_of(job)
+    copy.original_destination, copy.destination = message.destination, DEAD_LETTERS
+    copy.persistent = copy.response_required = True
+    copy.expiration = 0
+    return copy
+
+
+def copy_of_job(
+    job: ScheduledJob,
+    message: ActiveMQMessage,
+    without: Sequence[str],
+    more: Mapping[str, object] = {},
+) -> ActiveMQMessage:
+    """Return a copy of a job's message with the job's id, and with other properties."""
+    properties = properties_of(message)
+    for name in without:
+        properties.pop(name, None)
+    properties |= {AMQ_SCHEDULED_ID: job.job_id, **more}
+    copy = copy_command(message)
+    copy.marshalled_properties = encode_map(properties)
+    copy.raw = None
+    return copy
 
 
 def _id_of(job: ScheduledJob) -> MessageId:
-    """Return the message id of a job's current execution."""
     return MessageId(None, ProducerId(job.job_id), job.execution_count + 1)
 
-
-# --- Sending of due messages, subject to flow control like a client's sends.
-
-
-class DestinationThrottle:
-    """Sends in a separate connection context, which has no more rights than a client's."""
-
-    def __init__(self, chain: Broker, region: RegionBroker) -> None:
-        self._chain = chain
-        self._region = region
-        self._context = ConnectionContext()
-
-    def check(self, message: ActiveMQMessage) -> None:
-        """Check that a message can be delivered.
-
-        Raises:
-            JMSException: its destination is missing, reserved for the broker, or a deleted
-                temporary one.
-        """
-        to = message.destination
-        if to is None:
-            raise InvalidDestinationException("A job must have a destination")
-        check_target(to)
-        if self._is_deleted(to):
-            raise DestinationDoesNotExistException(
-                to.qualified_name, hint=f"The destination {to} does not exist."
-            )
-
-    def send(self, message: ActiveMQMessage) -> Completion:
-        """Send a message; completed when the message is stored."""
-        return checked(
-            self._chain.send(ProducerExchange(self._context), message), self._chain, "send"
-        )
-
-    def close(self) -> None:
-        """Abort the sends that wait for space."""
-        abort_blocked_sends(self._context)
-
-    def _is_deleted(self, to: Destination) -> bool:
-        region = self._region
-        if not to.is_temporary or to.is_composite or region.allow_temp_auto_creation_on_send:
-            return False
-        return not region.destinations_matching(to)
-
-
-logger = get_logger(__name__)
 
 _MAX_SLEEP: Final = 60.0
 """Seconds, limited because the wall clock may be set, and the machine may be suspended."""
@@ -429,24 +352,21 @@ class JobDispatcher:
     """Delivers the due jobs of a job store; see the module's theory of operation."""
 
     def __init__(
-        self,
-        store: JobSchedulerStore,
-        deliveries: Deliveries,
-        throttle: DestinationThrottle,
-        usage: DiskUsage,
-        arriving: Container[str],
+        self, chain: Broker, region: RegionBroker, store: JobSchedulerStore, usage: DiskUsage
     ) -> None:
-        """Send due messages through `throttle`.
+        """Send due messages to `chain`, subject to flow control like a client's sends.
 
-        Jobs start other jobs only while `usage` is below its limit. Jobs in `arriving` do not fire;
-        whoever removes one from it must call `wake`.
+        Jobs start other jobs only while `usage` is below its limit.
         """
+        self.jobs: JobScheduler = store.scheduler()
+        self.usage = usage
+        self.arriving: set[str] = set()
+        """Jobs that do not fire yet; whoever removes one must call `wake`."""
+        self._chain = chain
+        self._region = region
         self._store = store
-        self._jobs: JobScheduler = store.scheduler()
-        self._deliveries = deliveries
-        self._throttle = throttle
-        self._usage = usage
-        self._queues = DeliveryQueues(self._jobs, arriving)
+        self._context = ConnectionContext()  # with no more rights than a client's
+        self._queues = DeliveryQueues(self.jobs, self.arriving)
         self._changed = anyio.Event()
         self._is_open = True
         self._unreadable: set[str] = set()
@@ -478,7 +398,7 @@ class JobDispatcher:
         Jobs that are not delivered by then are delivered after the next start.
         """
         self._is_open = False
-        self._throttle.close()
+        abort_blocked_sends(self._context)
         with _clock.timeout(_STOP_TIMEOUT):
             while self._queues.in_flight and self._store.state is StoreState.RUNNING:
                 self._changed = anyio.Event()
@@ -501,7 +421,7 @@ class JobDispatcher:
     def _read(self, job: ScheduledJob) -> tuple[ActiveMQMessage | None, Hashable]:
         """Return a job's message, and the key of its delivery queue."""
         try:
-            message = self._jobs.message(job.job_id)
+            message = self.jobs.message(job.job_id)
         except Exception as error:
             if job.job_id not in self._unreadable:
                 self._unreadable.add(job.job_id)
@@ -517,14 +437,41 @@ class JobDispatcher:
             return
         execution = _Execution(job, message, queue)
         try:
-            self._throttle.check(message)
+            self._check(message)
             next_time(job)
         except JMSException as error:
             self._dead_letter(execution, error, is_last=True)
         except Exception as error:
-            self._failed(execution, error)
+            self._retry_or_dead_letter(execution, error)
         else:
             self._fire(execution)
+
+    def _check(self, message: ActiveMQMessage) -> None:
+        """Check that a message can be delivered.
+
+        Raises:
+            JMSException: its destination is missing, reserved for the broker, or a deleted
+                temporary one.
+        """
+        to, region = message.destination, self._region
+        if to is None:
+            raise InvalidDestinationException("A job must have a destination")
+        check_target(to)
+        may_be_deleted = to.is_temporary and not to.is_composite
+        if (
+            may_be_deleted
+            and not region.allow_temp_auto_creation_on_send
+            and not region.destinations_matching(to)
+        ):
+            raise DestinationDoesNotExistException(
+                to.qualified_name, hint=f"The destination {to} does not exist."
+            )
+
+    def _send(self, message: ActiveMQMessage) -> Completion:
+        """Send a message; completed when the message is stored."""
+        return checked(
+            self._chain.send(ProducerExchange(self._context), message), self._chain, "send"
+        )
 
     def _fire(self, execution: _Execution) -> None:
         job, message, _ = execution
@@ -532,17 +479,17 @@ class JobDispatcher:
             if job.cron_entry and job.repeat:
                 done = self._start_repetitions(job, message)
             else:
-                done = self._throttle.send(self._deliveries.of(job, message))
+                done = self._send(_delivery_of(job, message))
         except Exception as error:
-            self._failed(execution, error)
+            self._retry_or_dead_letter(execution, error)
             return
-        done.then(lambda end: self._sent(execution, end))
+        done.then(lambda end: self._on_sent(execution, end))
 
-    def _sent(self, execution: _Execution, end: Completion) -> None:
+    def _on_sent(self, execution: _Execution, end: Completion) -> None:
         if end.error is None:
             self._settle(execution)
         elif self._is_open:
-            self._failed(execution, end.error)
+            self._retry_or_dead_letter(execution, end.error)
         else:
             self._queues.finish(execution.job.job_id, execution.queue)
             self._changed.set()
@@ -552,17 +499,17 @@ class JobDispatcher:
 
         If a crash interrupted an earlier attempt, that job exists; if it has fired, it is kept.
         """
-        full = self._usage.full()
+        full = self.usage.full()
         if full is not None:
             raise ResourceAllocationException(full.reason(), hint="raise job_scheduler_limit")
         job_id = f"{job.job_id}:{job.execution_count}"
-        existing = self._jobs.get(job_id)
+        existing = self.jobs.get(job_id)
         if existing is not None and existing.execution_count:
             return COMPLETED
         schedule = ScheduleProperties(job.delay, job.period, job.repeat, "")
         started = schedule.job(job_id, _clock.time_ms())
         self._queues.scan_from(started.next_time)
-        return self._jobs.add(started, message)
+        return self.jobs.add(started, message)
 
     def _settle(self, execution: _Execution, *, is_last: bool = False) -> None:
         """Store that a job was delivered: reschedule it, or remove it after its last execution."""
@@ -570,9 +517,9 @@ class JobDispatcher:
         try:
             following = None if is_last else next_time(job)
             if following is None:
-                self._jobs.remove(job.job_id)
+                self.jobs.remove(job.job_id)
             else:
-                self._jobs.reschedule(job.job_id, following)
+                self.jobs.reschedule(job.job_id, following)
                 self._queues.scan_from(following)
         except Exception:
             logger.exception(
@@ -583,7 +530,7 @@ class JobDispatcher:
         self._queues.finish(job.job_id, queue)
         self._changed.set()
 
-    def _failed(self, execution: _Execution, error: Exception) -> None:
+    def _retry_or_dead_letter(self, execution: _Execution, error: Exception) -> None:
         is_temporary = isinstance(error, ResourceAllocationException)
         if is_temporary or self._store.state is not StoreState.RUNNING:
             logger.error("Job %s is delivered later: %s", execution.job.job_id, error)
@@ -596,15 +543,14 @@ class JobDispatcher:
         job = execution.job
         logger.error("Job %s is sent to the dead-letter queue: %s", job.job_id, error)
         try:
-            dead_letter = self._deliveries.dead_letter(job, execution.message, error)
-            done = self._throttle.send(dead_letter)
+            done = self._send(_dead_letter_of(job, execution.message, error))
         except Exception as send_error:
             logger.error("Job %s: its dead letter was not sent: %s", job.job_id, send_error)
             self._retry_later(execution)
             return
-        done.then(lambda end: self._dead_letter_sent(execution, end, is_last))
+        done.then(lambda end: self._on_dead_letter_sent(execution, end, is_last))
 
-    def _dead_letter_sent(self, execution: _Execution, end: Completion, is_last: bool) -> None:
+    def _on_dead_letter_sent(self, execution: _Execution, end: Completion, is_last: bool) -> None:
         if end.error is None:
             self._settle(execution, is_last=is_last)
         else:

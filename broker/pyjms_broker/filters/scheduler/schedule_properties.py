@@ -1,17 +1,11 @@
-"""The AMQ_SCHEDULED_* properties of a message, which define its schedule.
+"""The AMQ_SCHEDULED_* properties of a message, which define its schedule, and its limits.
 
-(activemq-broker S1 to S4)
+Scheduled deliveries are sent by the broker, which may write to its internal queues. Without
+`check_target`, a client could reach them through a schedule: a message in `PyJMS.Scheduled` that is
+not a schedule request would stay there forever, and a lease request would have no owner.
 
-The broker's internal queues, which scheduled messages may not use as source or target.
-
-Scheduled deliveries are sent by the broker, which may write to its internal queues. Without this
-check, a client could reach them through a schedule: a message in `PyJMS.Scheduled` that is not a
-schedule request would stay there forever, and a lease request would have no owner.
-
-The filter of a broker without a scheduler, which warns about scheduled messages.
-
-Like ActiveMQ, such a broker delivers them at once. Unlike ActiveMQ, it logs that once per
-destination, with the name of the setting.
+A broker without a scheduler delivers scheduled messages at once, like ActiveMQ. Unlike ActiveMQ, it
+logs that once per destination, with the name of the setting. (activemq-broker S1 to S4)
 """
 
 from __future__ import annotations
@@ -28,6 +22,7 @@ from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_ID,
     AMQ_SCHEDULED_PERIOD,
     AMQ_SCHEDULED_REPEAT,
+    AMQ_SCHEDULER_MANAGEMENT_DESTINATION,
 )
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
@@ -194,6 +189,18 @@ def check_target(destination: Destination) -> None:
         raise IllegalStateException(
             f"{destination} is reserved for the broker: the scheduler does not send to it"
         )
+
+
+_MANAGEMENT_TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
+
+
+def is_management(destination: Destination | None) -> bool:
+    """Return whether a destination is the management topic, ignoring case."""
+    return (
+        destination is not None
+        and destination.is_topic
+        and destination.physical_name.lower() == _MANAGEMENT_TOPIC
+    )
 
 
 logger = get_logger(__name__)

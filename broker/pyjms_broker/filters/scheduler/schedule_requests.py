@@ -8,7 +8,7 @@ the same id, so there is only one job, and it does not fire before the message h
 Messages that cannot become jobs are sent to the dead-letter queue.
 (activemq-broker X8, S1, S9)
 
-Deferral of fields of a scheduled message while it is in the queue of schedule requests.
+Some fields of a message are deferred while it is in this queue:
 
 - The duplicate id (`_AMQ_DUPL_ID`): a queue drops a message whose id it has already received, but
   the same id for another destination belongs to another message. The queue of requests has messages
@@ -21,8 +21,6 @@ Deferral of fields of a scheduled message while it is in the queue of schedule r
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from pyjms.errors import JMSException, LocalProtocolError, MessageFormatException
@@ -36,7 +34,7 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.message import MessageReference, copy_for_destination
-from pyjms_broker.filters.scheduler.job_dispatcher import DEAD_LETTERS
+from pyjms_broker.filters.scheduler.job_dispatcher import DEAD_LETTERS, JobDispatcher
 from pyjms_broker.filters.scheduler.schedule_properties import (
     SCHEDULED,
     check_target,
@@ -45,8 +43,7 @@ from pyjms_broker.filters.scheduler.schedule_properties import (
 )
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.region.system_usage import DiskUsage
-from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
+from pyjms_broker.store.jobs.api import ScheduledJob
 
 _EXPIRATION: Final = "PyJMSScheduledExpiration"
 _ID_TEXT: Final = "PyJMSScheduledMessageID"
@@ -122,22 +119,22 @@ _UNLIMITED: Final = 1 << 31
 """The repeat count was checked when sent; a limit that was lowered later does not apply."""
 
 
-@dataclass(eq=False, repr=False)
 class ScheduleRequests:
     """The queue's reader, which gets all messages; all of them are stored on disk.
 
-    It accepts requests while `usage` is below its limit, fills `arriving` with the ids of jobs
-    whose requests are still in the queue, and calls `on_job` with each job's time.
+    The jobs whose requests are still in the queue are in the dispatcher's `arriving`.
     """
 
     is_leased = True
 
-    _region: RegionBroker
-    _chain: Broker
-    _jobs: JobScheduler
-    _usage: DiskUsage
-    _arriving: set[str]
-    _on_job: Callable[[int], None]
+    def __init__(self, dispatcher: JobDispatcher, chain: Broker, region: RegionBroker) -> None:
+        """Accept requests while the dispatcher's usage is below its limit."""
+        self._dispatcher = dispatcher
+        self._jobs = dispatcher.jobs
+        self._usage = dispatcher.usage
+        self._arriving = dispatcher.arriving
+        self._chain = chain
+        self._region = region
 
     def attach(self) -> None:
         """Create the queue, and turn requests left by a crash into jobs."""
@@ -175,7 +172,7 @@ class ScheduleRequests:
                 reference.message_id,
             )
             return
-        done.then(lambda end: self._stored(reference, job, end))
+        done.then(lambda end: self._on_stored(reference, job, end))
 
     def keeps(self, reference: MessageReference) -> bool:
         """Return True: requests do not expire before their delivery (activemq-broker S5)."""
@@ -216,24 +213,21 @@ class ScheduleRequests:
             self._arriving.discard(job.job_id)
             raise _InvalidRequestError(str(error)) from error
 
-    def _stored(self, reference: MessageReference, job: ScheduledJob, end: Completion) -> None:
-        if end.error is None:
-            self._remove_request(reference, job)
-        else:
+    def _on_stored(self, reference: MessageReference, job: ScheduledJob, end: Completion) -> None:
+        """Remove a request, then let its job fire, so that they are in this order on disk."""
+        if end.error is not None:
             logger.error(
                 "%s: the job of message %s was not stored: %s",
                 SCHEDULED,
                 reference.message_id,
                 end.error,
             )
-
-    def _remove_request(self, reference: MessageReference, job: ScheduledJob) -> None:
-        """Remove a request, then let its job fire, so that they are in this order on disk."""
+            return
         try:
             self._remove(reference)
         finally:
             self._arriving.discard(job.job_id)
-            self._on_job(job.next_time)
+            self._dispatcher.wake(job.next_time)
 
     def _remove(self, reference: MessageReference) -> None:
         self._queue().remove_for_reader(self._region.context, reference)

@@ -9,7 +9,10 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
+from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.filters.scheduler.schedule_properties import SCHEDULED
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.store.jobs import KahaDBJobSchedulerStore
 
@@ -63,11 +66,16 @@ async def test_a_delivery_that_ends_while_the_broker_stops_is_settled(
     broker = await make_broker(persistent=True)
     delivered: list[Completion] = []
 
-    def send(message: Any) -> Completion:
+    chain = scheduler_of(broker).next
+    pass_on = chain.send
+
+    def send(exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        if message.destination == SCHEDULED:
+            return pass_on(exchange, message)
         delivered.append(Completion())
         return delivered[-1]
 
-    monkeypatch.setattr(scheduler_of(broker)._dispatcher._throttle, "send", send)
+    monkeypatch.setattr(chain, "send", send)
     await broker.order("x", delay=10)
     await broker.until(lambda: delivered)
     stopping = spawn(broker.stop, name="stop")
