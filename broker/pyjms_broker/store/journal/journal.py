@@ -3,14 +3,14 @@
 Theory of operation
 -------------------
 
-    append -> BatchBuilder -> GroupCommit -> SegmentWriter -> Disk
+    append -> the open batch -> WriteJob -> SegmentWriter, on the loop or in its thread -> Disk
                                   |
-              waiters <- _job_done on the loop, in the order of the journal
+              waiters <- _finish on the loop, in the order of the journal
 
-Everything above the disk runs on one event loop. `append` never blocks: the builder lays records
-out on the loop, so their locations are known before they are written, and the index is updated at
-once. `GroupCommit` writes one job at a time to disk, on the loop or in its thread; see there.
-(activemq-persistence K3 to K6, K13, K27)
+Everything above the disk runs on one event loop. `append` never blocks: records are laid out in
+batches on the loop, and a batch's offset is fixed when the batch begins. The location of a record
+is therefore known as soon as it is appended, long before it is on disk, and the index is updated at
+once. (activemq-persistence K3 to K6, K13, K27)
 
 Three positions never decrease:
 
@@ -20,70 +20,33 @@ Three positions never decrease:
 data before `synced` survives a power failure. A record is read from the open batches while it lies
 behind `written`, and from its segment afterwards.
 
-States, as `state` and `on_state` report them; see `StoreState`:
-
-    RUNNING    too much waits        -> CONGESTED
-    CONGESTED  half of it is written -> RUNNING
-    RUNNING, CONGESTED  disk full    -> SUSPENDED
-    SUSPENDED  a retry succeeds      -> RUNNING
-    any        another error         -> FAILED, permanently
-
-After a failure nothing is retried: it is unknown whether the failed write reached the disk, and a
-later record must never be durable without an earlier one. All waiters get the error, and `append`
-raises. The next start reads what was written.
-
 The records of a transaction, or of several senders, may share a batch. A batch is valid as a whole
 or not at all, because its checksum covers all its records. A torn write at the end therefore never
 leaves a partial record, and `append_together` is atomic.
 
-A batch that is being filled, and the job that writes batches. (activemq-persistence K4, K5)
-
-A batch is filled on the loop; its bytes are joined when they are written. Offsets are fixed as
-soon as a record is appended, so records can be read before they are written.
-
-The layout of records in batches and segments, before anything is written.
-
-Only the loop appends, and a batch's offset is fixed when the batch begins. The location of a
-record is therefore known as soon as it is appended, long before it is on disk, and the index can
-be updated at once. (activemq-persistence K4, K6, K27)
-
-`append` is the hot path: about half a microsecond per record. That is why the builder and its
+Appending is the hot path: about half a microsecond per record. That is why the journal and its open
 batch share their lists, and why one comparison, `end > self._batch_limit`, detects all rare cases
-(a new batch, a new segment).
-
-Three limits determine where the next record goes:
+(a new batch, a new segment). Three limits determine where the next record goes:
 
     _batch_limit    beyond it the record needs a new batch: the batch has reached its maximum size,
                     or the segment is full. -1 when no batch is open.
     _lazy_limit     beyond it, even a lazy record requests a write.
     _segment_limit  the end of the segment.
 
-Writing and syncing of batches. Blocks; one caller at a time.
+Group commit. A job consists of all records appended since the previous job and the completions that
+wait for them. One sync serves all of them, so the more senders there are, the more records share a
+sync. No timer delays a batch so that it fills: it fills during the running sync.
 
-`written` and `synced` are the progress. After an error the same job is run again: synced data
-stays, the rest is written again at the same offsets. After a failed sync the kernel may have
-dropped the pages written before it, and it reports the error only once. Those pages are therefore
-read back, checked, and written again first.
-
-Group commit: one job at a time is written to disk while the next one fills.
-
-Theory of operation
--------------------
-
-A job consists of all records appended since the previous job and the completions that wait for
-them. One sync serves all of them, so the more senders there are, the more records share a sync.
-No timer delays a batch so that it fills: it fills during the running sync.
-
-    idle                request()  -> turn scheduled
+    idle                a request  -> turn scheduled
     turn scheduled      the turn   -> running, on the loop or in the thread
-    running             request()  -> running, requested
+    running             a request  -> running, requested
     running             done       -> idle
     running, requested  done       -> running (the next job) or turn scheduled
     running             disk full  -> suspended: the same job is retried until there is space,
                                    or a file handle
     running             error      -> failed: the job's waiters and all later ones get the error
 
-`job` is the running (or suspended) job, and None in the other states; `_turn_scheduled` and
+`_job` is the running (or suspended) job, and None in the other states; `_turn_scheduled` and
 `_requested` hold the rest of the state.
 
 Where a job runs. A single sender gets its response sooner if the loop itself writes and syncs,
@@ -98,6 +61,18 @@ next turn, when all of them have been read. (activemq-persistence K6, K24)
 Completions are completed on the loop, in journal order. If several senders wait, the next job is
 passed to the thread before they are completed, so that the disk is busy while the loop writes the
 responses.
+
+States, as `state` and `on_state` report them; see `StoreState`:
+
+    RUNNING    too much waits        -> CONGESTED
+    CONGESTED  half of it is written -> RUNNING
+    RUNNING, CONGESTED  disk full    -> SUSPENDED
+    SUSPENDED  a retry succeeds      -> RUNNING
+    any        another error         -> FAILED, permanently
+
+After a failure nothing is retried: it is unknown whether the failed write reached the disk, and a
+later record must never be durable without an earlier one. All waiters get the error, and `append`
+raises. The next start reads what was written.
 """
 
 from __future__ import annotations
@@ -107,10 +82,10 @@ import struct
 import threading
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, Protocol, Self
 
 import anyio
 import anyio.to_thread
@@ -118,7 +93,6 @@ import anyio.to_thread
 from pyjms.errors import IllegalStateException, LocalProtocolError, ResourceAllocationException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
-from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.journal import (
     BATCH_CONTROL_HEAD,
@@ -128,11 +102,11 @@ from pyjms.wire.kahadb.journal import (
     USER_TYPE,
     Location,
 )
-from pyjms.wire.kahadb.segments import SegmentReader, Skipped
+from pyjms.wire.kahadb.segments import JournalRecord, SegmentReader, Skipped
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS, OS_DISK, Disk
-from pyjms_broker.store.journal.segments import RecordReader, SegmentFiles, recover
+from pyjms_broker.store.journal.segments import SegmentFiles, contiguous_runs, recover
 from pyjms_broker.store.journal.settings import (
     DiskSyncStrategy,
     JournalSettings,
@@ -141,12 +115,32 @@ from pyjms_broker.store.journal.settings import (
 
 __all__ = ["InlineWritePolicy", "Journal", "OpenBatch", "StateListener"]
 
+logger = get_logger(__name__)
+
+StateListener = Callable[[StoreState, Exception | None], None]
+
+_HEAD: Final = RECORD_HEAD.size
 _HEAD_ROOM: Final = BATCH_CONTROL_HEAD + bytes(BATCH_CONTROL_SIZE - len(BATCH_CONTROL_HEAD))
 _SIZES: Final = struct.Struct(">iq")
+_LARGEST: Final = 0x7FFFFFFF
+_LAZY_BYTES: Final = 1 << 20
+_INLINE_BYTES: Final = 256 << 10
+_MIN_HEADERS: Final = 2
+"""A segment is at least this many times as long as its header."""
+_SOON: Final = 0.005
+"""Seconds for which a record that nobody waits for may stay unwritten. Acknowledgements come from
+many consumers, and one write for each would cost more than all their other processing."""
+_QUICK: Final = 0.002  # seconds; longer writes never run on the loop
+_LOOP_ADVANTAGE: Final = 1.25  # the loop also saves two of its iterations and thread switches
+_EXPLORE_EVERY: Final = 64  # jobs
+_head = RECORD_HEAD.pack
+_location = tuple.__new__  # takes half the time of Location(...)
 
 
 class OpenBatch:
-    """The records of one batch at `offset` of a segment.
+    """The records of one batch at `offset` of a segment, filled on the loop.
+
+    Its bytes are joined when they are written. (activemq-persistence K4, K5)
 
     `parts` are the batch's header, and the header and payload of each record; `offsets` are those
     of the records; `end` is the end of the batch (without the end marker) once it is closed.
@@ -207,258 +201,16 @@ class WriteJob:
         self.size = sum([batch.end - batch.offset for batch in batches])
 
 
-_HEAD: Final = RECORD_HEAD.size
-_LARGEST: Final = 0x7FFFFFFF
-_LAZY_BYTES: Final = 1 << 20
-_MIN_HEADERS: Final = 2
-"""A segment is at least this many times as long as its header."""
-_head = RECORD_HEAD.pack
-_location = tuple.__new__  # takes half the time of Location(...)
-
-
-def _no_loop(_function: Callable[[], object]) -> None:
-    """Ignore the end of a turn: there is no loop yet."""
-
-
-def _no_header() -> Sequence[bytes]:
-    return ()
-
-
-class BatchEvents(NamedTuple):
-    """The journal's callbacks for a batch builder."""
-
-    check_writable: Callable[[], None]
-    """Raises an error if nothing can be appended."""
-    request_write: Callable[[], None]
-    """Requests a job that writes everything appended; called once per job."""
-    request_write_soon: Callable[[], None]
-    """Schedules a call of `timer_expired` in a few milliseconds."""
-    congested: Callable[[], None]
-    """Reports that too much waits to be written."""
-    batch_started: Callable[[Location], None]
-    """Reports that a batch begins, with its first record at this location."""
-
-
-class BatchBuilder:
-    """Fills batches with records; `next_job` returns the batches to write.
-
-    `header` returns the payloads with which each new segment begins. It is called inside `append`,
-    before the record that needs the segment gets its location, and must not append itself.
-    `records` is a counter. Not thread-safe: use it on the loop.
-    """
-
-    def __init__(self, settings: JournalSettings, events: BatchEvents) -> None:
-        self.header: Callable[[], Sequence[bytes]] = _no_header
-        self.records = 0
-        self.requested = False
-        """Whether a write was requested since the last job."""
-        self._events = events
-        self._settings = settings
-        self._always = settings.disk_sync_strategy is DiskSyncStrategy.ALWAYS
-        self._most_waiters = settings.max_async_jobs
-        # the open batch, and the offset of its next record
-        self._batch: OpenBatch | None = None
-        self._parts: list[bytes] = []
-        self._offsets: list[int] = []
-        self._file_id = 1
-        self._offset = 0
-        self._batch_limit = -1
-        self._lazy_limit = 0
-        self._segment_limit = settings.max_file_length
-        # the contents of the next job
-        self._closed: list[OpenBatch] = []
-        self._closed_bytes = 0
-        self._waiters: list[Completion] = []
-        self._sync = False
-        self._timer_set = False  # `request_write_soon` was called and has not expired
-        # distinct senders among the waiters; all waiters of one chunk of input count as one
-        self._senders = 0
-        self._last_turn = 0
-        self._turn = Turn(_no_loop)
-
-    def start(self, end: Location, turn: Turn) -> None:
-        """Continue at `end`; `turn` identifies the chunk of input that the loop is handling."""
-        self._file_id, self._offset = end
-        self._turn = turn
-
-    def append(
-        self,
-        payload: bytes,
-        waiter: Completion = COMPLETED,
-        *,
-        sync: bool = False,
-        lazy: bool = False,
-        soon: bool = False,
-    ) -> Location:
-        """Append a record and return its location. Never blocks.
-
-        The record is written at the end of this loop turn at the latest, or as soon as the
-        running job is done. A `lazy` record may wait for the next record that is not lazy, or
-        for a `barrier`; so may a `soon` record, but only for a few milliseconds. `waiter` is
-        completed when the record is written (and synced, if `sync` is set and the strategy is
-        ALWAYS); pass `COMPLETED` if nobody waits.
-
-        Raises:
-            IllegalStateException: the journal is not open.
-            ResourceAllocationException: the journal has failed.
-            LocalProtocolError: the payload is empty or larger than 2 GiB.
-        """
-        size = len(payload) + _HEAD
-        offset = self._offset
-        end = offset + size
-        if end > self._batch_limit or size == _HEAD:
-            offset = self._start_batch(size)
-            end = offset + size
-        self._parts += (_head(size, USER_TYPE), payload)
-        self._offsets.append(offset)
-        self._offset = end
-        if waiter is not COMPLETED:
-            self._waiters.append(waiter)
-            turn = self._turn.number
-            if not turn or turn != self._last_turn:
-                self._senders += 1
-                self._last_turn = turn
-            if len(self._waiters) > self._most_waiters:
-                self._events.congested()
-        if sync:
-            self._sync |= self._always
-        if not self.requested:
-            if not (lazy or soon) or end > self._lazy_limit:
-                self.requested = True
-                self._events.request_write()
-            elif soon and not self._timer_set:
-                self._timer_set = True
-                self._events.request_write_soon()
-        return _location(Location, (self._file_id, offset))
-
-    def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
-        """Append lazy records atomically, in one batch: a crash loses all of them or none.
-
-        Raises as `append`.
-        """
-        size = sum(map(len, payloads)) + _HEAD * len(payloads)
-        if self._offset + size > self._batch_limit:
-            self._start_batch(size)
-            self._batch_limit = max(self._batch_limit, self._offset + size)
-        return [self.append(payload, lazy=True) for payload in payloads]
-
-    def announce(self) -> None:
-        """Request a job, and count a sender whose record is appended when that job starts.
-
-        Raises as `append`.
-        """
-        turn = self._turn.number
-        if not turn or turn != self._last_turn:
-            self._senders += 1
-            self._last_turn = turn
-        if not self.requested:
-            self.requested = True
-            self._events.request_write()
-
-    def add_waiters(self, waiters: list[Completion]) -> None:
-        """Complete the waiters of announced records with the next job."""
-        self._waiters += waiters
-        if len(self._waiters) > self._most_waiters:
-            self._events.congested()
-
-    def add_waiter(self, waiter: Completion, *, sync: bool) -> None:
-        """Complete `waiter` with the next job, after a sync if `sync` is set; requests no job."""
-        self._waiters.append(waiter)
-        self._senders += 1
-        self._sync |= sync
-
-    def timer_expired(self) -> bool:
-        """End the delay of `request_write_soon`; return whether to write now."""
-        self._timer_set = False
-        return not self.requested and self.has_records
-
-    @property
-    def end(self) -> Location:
-        """The location where the next batch begins or continues; later records lie behind it."""
-        return Location(self._file_id, self._offset)
-
-    @property
-    def has_records(self) -> bool:
-        """Whether records wait for the next job."""
-        return self._batch is not None or bool(self._closed)
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether more than half of the amount that makes the journal CONGESTED is waiting."""
-        settings = self._settings
-        return (
-            self._closed_bytes > settings.max_waiting_bytes // 2
-            or len(self._waiters) > settings.max_async_jobs // 2
-        )
-
-    def batches(self) -> list[OpenBatch]:
-        """The batches of the next job, the open one last."""
-        return [*self._closed, self._batch] if self._batch is not None else self._closed
-
-    def close_batch(self) -> None:
-        """Close the open batch, if any: the next record begins another one."""
-        batch = self._batch
-        if batch is not None:
-            self._batch = None
-            self._batch_limit = -1
-            batch.end = self._offset
-            self._closed.append(batch)
-            self._closed_bytes += batch.end - batch.offset
-            self.records += len(batch.offsets)
-
-    def next_job(self) -> WriteJob:
-        """Close the open batch and return everything that waits as one job."""
-        self.close_batch()
-        job = WriteJob(self._closed, self._waiters, sync=self._sync, senders=self._senders)
-        self._closed, self._closed_bytes, self._waiters = [], 0, []
-        self._senders = self._last_turn = 0
-        self._sync = self.requested = False
-        return job
-
-    def discard(self) -> list[Completion]:
-        """Drop everything that waits, because the journal has failed; return the waiters."""
-        self.close_batch()
-        waiters, self._waiters = self._waiters, []
-        self._closed, self._closed_bytes = [], 0
-        self.requested = False  # the next request is refused
-        return waiters
-
-    def _start_batch(self, size: int) -> int:
-        """Begin a batch for a record of `size` bytes and return the record's offset."""
-        self._events.check_writable()
-        settings = self._settings
-        if size <= _HEAD or size > _LARGEST - settings.max_file_length:
-            raise LocalProtocolError("A journal record is empty, or larger than 2 GiB")
-        self.close_batch()
-        needed = BATCH_CONTROL_SIZE + size
-        if self._offset and self._offset + needed > self._segment_limit:
-            self._file_id += 1
-            self._offset = 0
-        batch = OpenBatch(self._file_id, self._offset)
-        first = self._offset + BATCH_CONTROL_SIZE
-        self._parts, self._offsets = batch.parts, batch.offsets
-        if not self._offset:
-            for payload in self.header():
-                self._parts += (_head(len(payload) + _HEAD, USER_TYPE), payload)
-                self._offsets.append(first)
-                first += _HEAD + len(payload)
-            # the header of a great many destinations may fill a whole segment
-            self._segment_limit = max(settings.max_file_length, _MIN_HEADERS * first)
-        self._batch = batch
-        self._offset = first
-        self._batch_limit = min(self._segment_limit, batch.offset + settings.max_write_batch_size)
-        self._lazy_limit = batch.offset + _LAZY_BYTES
-        if self._closed_bytes > settings.max_waiting_bytes:
-            self._events.congested()
-        self._events.batch_started(Location(self._file_id, first))
-        return first
-
-
 class SegmentWriter:
-    """Writes the last segment of a journal, and begins new ones.
+    """Writes the last segment of a journal, and begins new ones. Blocks; one caller at a time.
 
     `written` and `synced` are the ends of the written and the durable data; with the strategy
     NEVER, `synced` merely follows `written`. `syncs` and `batches` are counters.
+
+    After an error the same job is run again: synced data stays, the rest is written again at the
+    same offsets. After a failed sync the kernel may have dropped the pages written before it, and
+    it reports the error only once. Those pages are therefore read back, checked, and written again
+    first.
     """
 
     def __init__(
@@ -559,182 +311,6 @@ class SegmentWriter:
         self._sync_failed = False
 
 
-logger = get_logger(__name__)
-
-_INLINE_BYTES: Final = 256 << 10
-
-
-class GroupCommit:
-    """Runs write jobs, one after the other. Use it on the loop, except for `stop`.
-
-    `next_job()` returns everything that waits as a job. `job_done(job, error)` is called on the
-    loop when a job has ended, before its waiters are completed, and returns the error with which
-    they are completed. `inline` fixes where jobs run, for measurements (None: adaptive).
-    """
-
-    def __init__(
-        self,
-        writer: SegmentWriter,
-        settings: JournalSettings,
-        next_job: Callable[[], WriteJob],
-        job_done: Callable[[WriteJob, Exception | None], Exception | None],
-        state_changed: Callable[[StoreState, Exception | None], None],
-        inline: bool | None = None,
-    ) -> None:
-        self.job: WriteJob | None = None
-        """The running job."""
-        self._writer = writer
-        self._settings = settings
-        self._next_job = next_job
-        self._job_done = job_done
-        self._state_changed = state_changed
-        self._inline = inline
-        self._requested = False
-        self._turn_scheduled = False
-        self._last_senders = 1
-        self._policy = InlineWritePolicy()
-        self._measured: bool | None = None  # a single sender's running job: True on the loop
-        self._started = 0.0
-        self._failures = 0
-        self._fail_fast = False
-        self._retry: BackgroundTask | None = None
-        self._loop = LoopHandle()
-        self._input_turn = self._loop.turn
-        self._jobs: SimpleQueue[WriteJob | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run_jobs, name="pyjms journal", daemon=True)
-        self._thread.start()
-
-    def request(self) -> None:
-        """Request a write of everything that waits, at the end of this loop turn at the latest."""
-        self._requested = True
-        if self.job is None and not self._turn_scheduled:
-            self._turn_scheduled = True
-            # a single sender gets its response in the turn that read its message
-            if self._last_senders > 1 or not self._input_turn.finish_with(self._start_turn):
-                self._loop.call_next(self._start_turn)
-
-    def fail_fast(self) -> None:
-        """Stop waiting for disk space or file handles: from now on retry once, then fail."""
-        self._fail_fast = True
-        if self._retry is not None:
-            self._retry.cancel()
-
-    def stop(self) -> None:
-        """End the thread; no job may be running. Blocks briefly."""
-        self._jobs.put(None)
-        self._thread.join()
-
-    def _start_turn(self) -> None:
-        self._turn_scheduled = False
-        if self._requested and self.job is None:
-            job = self._start_job()
-            if self._runs_on_loop(job):
-                self._finish(job, self._run(job))
-            else:
-                self._jobs.put(job)
-
-    def _start_job(self) -> WriteJob:
-        self._requested = False
-        self.job = job = self._next_job()
-        return job
-
-    def _runs_on_loop(self, job: WriteJob) -> bool:
-        senders, before = job.senders, self._last_senders
-        if senders:
-            self._last_senders = senders
-        if self._inline is not None:
-            return self._inline
-        if job.size > _INLINE_BYTES or senders > 1:
-            return False
-        if not job.sync:
-            return True
-        if senders == 0 or before > 1:
-            return False
-        self._started = _clock.now()
-        self._measured = self._policy.use_loop()
-        return self._measured
-
-    def _run(self, job: WriteJob) -> Exception | None:
-        """Run a job, on the loop or in the thread, and return its error."""
-        try:
-            self._writer.run(job)
-        except Exception as error:
-            return error
-        return None
-
-    def _run_jobs(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            error = self._run(job)
-            try:
-                self._loop.call_soon(self._finish, job, error)
-            except RuntimeError:
-                logger.warning("The event loop of a journal ended before the journal was closed")
-                return
-
-    def _finish(self, job: WriteJob, error: Exception | None) -> None:
-        """Handle the end of a job. On the loop."""
-        if error is not None and not self._fail_fast and self._is_transient(error):
-            self._measured = None
-            self._suspend(job, error)
-            return
-        self._retry = None
-        if self._measured is not None:
-            self._policy.record(self._measured, _clock.now() - self._started)
-            self._measured = None
-        if error is None and self._failures:
-            self._failures = 0
-            logger.info("The journal can be written again")
-            self._state_changed(StoreState.RUNNING, None)
-        self.job = None
-        failure = self._job_done(job, error)
-        if error is None and self._requested:
-            if job.senders > 1:
-                # start the next write before the senders get their responses
-                following = self._start_job()
-                self._last_senders = following.senders or self._last_senders
-                self._jobs.put(following)
-            else:
-                self.request()
-        for waiter in job.waiters:
-            waiter.complete(failure)
-
-    def _is_transient(self, error: Exception) -> bool:
-        """Return whether the disk is merely full, or the process is out of file handles.
-
-        (activemq-persistence K24)
-        """
-        if not isinstance(error, OSError):
-            return False
-        if error.errno in NO_HANDLE_ERRORS:
-            return True
-        return self._settings.ignore_no_space_errors and (
-            error.errno in NO_SPACE_ERRORS or "space" in str(error).lower()
-        )
-
-    def _suspend(self, job: WriteJob, error: Exception) -> None:
-        self._failures += 1
-        if self._failures == 1:
-            self._state_changed(StoreState.SUSPENDED, error)
-        if self._failures & (self._failures - 1) == 0:  # log attempts 1, 2, 4, 8, ...
-            logger.warning(
-                "The journal waits for disk space or file handles, attempt %d: %s",
-                self._failures,
-                error,
-            )
-        self._retry = spawn(self._retry_later, job, name="pyjms journal retry")
-
-    async def _retry_later(self, job: WriteJob) -> None:
-        try:
-            await _clock.sleep(self._settings.resume_check_sleep_period)
-        finally:  # if `fail_fast` cancels the wait: at once
-            self._jobs.put(job)
-
-
-_QUICK: Final = 0.002  # seconds; longer writes never run on the loop
-_LOOP_ADVANTAGE: Final = 1.25  # the loop also saves two of its iterations and thread switches
-_EXPLORE_EVERY: Final = 64  # jobs
-
-
 class InlineWritePolicy:
     """Decides where a single sender's records are written: on the loop or in the thread.
 
@@ -772,13 +348,6 @@ class InlineWritePolicy:
         )
 
 
-_SOON = 0.005
-"""Seconds for which a record that nobody waits for may stay unwritten. Acknowledgements come from
-many consumers, and one write for each would cost more than all their other processing."""
-
-StateListener = Callable[[StoreState, Exception | None], None]
-
-
 class LateRecords(Protocol):
     """Records that are appended when a job starts, and may be withdrawn until then."""
 
@@ -795,7 +364,7 @@ class Journal:
     Create it, then `open` it (or use it as an async context manager). Call `append`,
     `append_together`, `barrier` and `read` on the loop that opened it; methods that block say so.
 
-    `corrupt` lists the damage that `open` found. `syncs`, `batches` and `records` are counters.
+    `corrupt` lists the damage that `open` found.
     """
 
     def __init__(
@@ -809,51 +378,58 @@ class Journal:
     ) -> None:
         """Create a closed journal. `inline` fixes where it writes (None: adaptive)."""
         self.directory = directory
-        self.settings = settings or JournalSettings()
+        self.settings = settings = settings or JournalSettings()
         self.on_state = on_state
         self.state = StoreState.RUNNING
         self.error: Exception | None = None
         self.corrupt: tuple[Skipped, ...] = ()
-        self._disk = disk
-        self._inline = inline
-        self._files = SegmentFiles(directory, self.settings, disk)
-        self._builder = BatchBuilder(
-            self.settings,
-            BatchEvents(
-                self._check_writable,
-                self._request_write,
-                self._request_write_soon,
-                self._congest,
-                self._preallocate_next,
-            ),
-        )
-        # bound here, because one more call per record would be measurable
-        self.append = self._builder.append
-        """Append a record; see `BatchBuilder.append`."""
-        self.append_together = self._builder.append_together
-        """Append records in one batch; see `BatchBuilder.append_together`."""
-        self.announce = self._builder.announce
-        """Request a job for a late record; see `BatchBuilder.announce`."""
-        self.add_waiters = self._builder.add_waiters
-        """Wait for late records; see `BatchBuilder.add_waiters`."""
-        self._reader = RecordReader(
-            self._files, self.settings, self._written_for_reading, self._unwritten
-        )
-        self.read = self._reader.read
-        """Return a record's payload; see `RecordReader.read`."""
-        self.read_run = self._reader.read_run
-        """Return the payloads of several records; see `RecordReader.read_run`."""
-        self.read_unchecked = self._reader.read_unchecked
-        """Return a record's payload without checking it; see `RecordReader.read_unchecked`."""
-        self.records_from = self._reader.records_from
-        """Yield all records of sound batches; see `RecordReader.records_from`."""
+        self.records = 0
+        """The number of records in closed batches, written or not."""
         self.late: LateRecords | None = None
         """The source of records that are appended when a job starts."""
-        self._loop: LoopHandle | None = None
+        self._disk = disk
+        self._files = SegmentFiles(directory, settings, disk)
         self._writer: SegmentWriter | None = None
-        self._commit: GroupCommit | None = None
+        self._is_open = False
         self._tasks: list[BackgroundTask] = []
         self._preallocated_after = 0
+        self._header: Callable[[], Sequence[bytes]] = tuple
+        self._always = settings.disk_sync_strategy is DiskSyncStrategy.ALWAYS
+        self._most_waiters = settings.max_async_jobs
+        # the open batch, and the offset of its next record
+        self._batch: OpenBatch | None = None
+        self._parts: list[bytes] = []
+        self._offsets: list[int] = []
+        self._file_id = 1
+        self._offset = 0
+        self._batch_limit = -1
+        self._lazy_limit = 0
+        self._segment_limit = settings.max_file_length
+        # the contents of the next job
+        self._closed: list[OpenBatch] = []
+        self._closed_bytes = 0
+        self._waiters: list[Completion] = []
+        self._sync = False
+        self._requested = False
+        self._timer_set = False
+        # distinct senders among the waiters; all waiters of one chunk of input count as one
+        self._senders = 0
+        self._last_turn = 0
+        self._turn = Turn(lambda _: None)  # until there is a loop
+        # the running job
+        self._job: WriteJob | None = None
+        self._inline = inline
+        self._turn_scheduled = False
+        self._last_senders = 1
+        self._policy = InlineWritePolicy()
+        self._measured: bool | None = None  # a single sender's running job: True on the loop
+        self._started = 0.0
+        self._failures = 0
+        self._fail_fast = False
+        self._retry: BackgroundTask | None = None
+        self._loop: LoopHandle
+        self._thread: threading.Thread
+        self._jobs: SimpleQueue[WriteJob | None] = SimpleQueue()
 
     # -- opening and closing
 
@@ -877,37 +453,35 @@ class Journal:
             raise self._open_failed(error) from error
         self._start()
 
-    def _open_failed(self, error: OSError) -> ResourceAllocationException:
-        self._close_files()
-        return ResourceAllocationException(f"Cannot open the journal in {self.directory}: {error}")
-
-    def _start(self) -> None:
-        assert self._writer is not None
-        self.state, self.error = StoreState.RUNNING, None
-        self._loop = LoopHandle()
-        self._builder.start(self._writer.written, self._loop.turn)
-        self._commit = GroupCommit(
-            self._writer,
-            self.settings,
-            self._next_job,
-            self._job_done,
-            self._set_state,
-            self._inline,
-        )
-        if self.settings.disk_sync_strategy is DiskSyncStrategy.PERIODIC:
-            self._tasks.append(spawn(self._sync_periodically, name="pyjms journal sync"))
-
     def _open(self) -> None:
-        self._reader.clear()
         found = recover(self._files, self.settings, self._disk)
         self.corrupt = found.corrupt
         self._writer = SegmentWriter(self._files, self.settings, self._disk, found.end)
         self._writer.open()
 
+    def _open_failed(self, error: OSError) -> ResourceAllocationException:
+        self._close_files()
+        return ResourceAllocationException(f"Cannot open the journal in {self.directory}: {error}")
+
+    def _start(self) -> None:
+        self.state, self.error = StoreState.RUNNING, None
+        self._file_id, self._offset = self.written
+        self._loop = LoopHandle()
+        self._turn = self._loop.turn
+        self._fail_fast = self._turn_scheduled = False
+        self._last_senders, self._failures = 1, 0
+        self._policy, self._measured = InlineWritePolicy(), None
+        self._is_open = True
+        self._thread = threading.Thread(target=self._run_jobs, name="pyjms journal", daemon=True)
+        self._thread.start()
+        if self.settings.disk_sync_strategy is DiskSyncStrategy.PERIODIC:
+            self._tasks.append(spawn(self._sync_periodically, name="pyjms journal sync"))
+
     def fail_fast(self) -> None:
-        """Stop waiting for disk space, because the journal is about to be closed."""
-        if self._commit is not None:
-            self._commit.fail_fast()
+        """Stop waiting for disk space or file handles: from now on retry once, then fail."""
+        self._fail_fast = True
+        if self._retry is not None:
+            self._retry.cancel()
 
     async def close(self) -> None:
         """Write and sync all appended records and close the files. Idempotent.
@@ -915,33 +489,32 @@ class Journal:
         Raises:
             ResourceAllocationException: it could not be written.
         """
-        if self._commit is not None:
-            self.write_late()
-        commit, self._commit = self._commit, None
-        if commit is None:
+        if not self._is_open:
             return
+        self.write_late()
+        self._is_open = False
         with anyio.CancelScope(shield=True):
-            self._builder.close_batch()
-            commit.fail_fast()
-            error = await self._write_all(commit)
+            self._close_batch()
+            self.fail_fast()
+            error = await self._write_all()
             await end_tasks(*self._tasks)
             self._tasks.clear()
-            await anyio.to_thread.run_sync(commit.stop)
+            self._jobs.put(None)
+            await anyio.to_thread.run_sync(self._thread.join)
             await anyio.to_thread.run_sync(self._close_files)
         if error is not None:
             raise ResourceAllocationException(
                 f"Cannot write the end of the journal in {self.directory}: {error}"
             ) from error
 
-    async def _write_all(self, commit: GroupCommit) -> Exception | None:
+    async def _write_all(self) -> Exception | None:
         if self.state is StoreState.FAILED:
             return None  # all waiting callers have been notified
         written = Completion()
         ended = anyio.Event()
         written.then(lambda _: ended.set())
-        self._builder.add_waiter(written, sync=True)
-        self._builder.requested = True
-        commit.request()
+        self._add_waiter(written, sync=True)
+        self._request()
         await ended.wait()
         return written.error
 
@@ -957,75 +530,346 @@ class Journal:
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    # -- writing
+    # -- appending
+
+    def append(
+        self,
+        payload: bytes,
+        waiter: Completion = COMPLETED,
+        *,
+        sync: bool = False,
+        lazy: bool = False,
+        soon: bool = False,
+    ) -> Location:
+        """Append a record and return its location. Never blocks.
+
+        The record is written at the end of this loop turn at the latest, or as soon as the
+        running job is done. A `lazy` record may wait for the next record that is not lazy, or
+        for a `barrier`; so may a `soon` record, but only for a few milliseconds. `waiter` is
+        completed when the record is written (and synced, if `sync` is set and the strategy is
+        ALWAYS); pass `COMPLETED` if nobody waits.
+
+        Raises:
+            IllegalStateException: the journal is not open.
+            ResourceAllocationException: the journal has failed.
+            LocalProtocolError: the payload is empty or larger than 2 GiB.
+        """
+        size = len(payload) + _HEAD
+        offset = self._offset
+        end = offset + size
+        if end > self._batch_limit or size == _HEAD:
+            offset = self._start_batch(size)
+            end = offset + size
+        self._parts += (_head(size, USER_TYPE), payload)
+        self._offsets.append(offset)
+        self._offset = end
+        if waiter is not COMPLETED:
+            self._waiters.append(waiter)
+            turn = self._turn.number
+            if not turn or turn != self._last_turn:
+                self._senders += 1
+                self._last_turn = turn
+            if len(self._waiters) > self._most_waiters:
+                self._congest()
+        if sync:
+            self._sync |= self._always
+        if not self._requested:
+            if not (lazy or soon) or end > self._lazy_limit:
+                self._require_writable()
+                self._request()
+            elif soon and not self._timer_set:
+                self._timer_set = True
+                self._loop.call_later(_SOON, self._on_timer)
+        return _location(Location, (self._file_id, offset))
+
+    def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
+        """Append lazy records atomically, in one batch: a crash loses all of them or none.
+
+        Raises as `append`.
+        """
+        size = sum(map(len, payloads)) + _HEAD * len(payloads)
+        if self._offset + size > self._batch_limit:
+            self._start_batch(size)
+            self._batch_limit = max(self._batch_limit, self._offset + size)
+        return [self.append(payload, lazy=True) for payload in payloads]
+
+    def announce(self) -> None:
+        """Request a job, and count a sender whose record is appended when that job starts.
+
+        Raises as `append`.
+        """
+        turn = self._turn.number
+        if not turn or turn != self._last_turn:
+            self._senders += 1
+            self._last_turn = turn
+        if not self._requested:
+            self._require_writable()
+            self._request()
+
+    def add_waiters(self, waiters: list[Completion]) -> None:
+        """Complete the waiters of announced records with the next job."""
+        self._waiters += waiters
+        if len(self._waiters) > self._most_waiters:
+            self._congest()
 
     def barrier(self, sync: bool = True) -> Completion:
         """Return a completion for all records appended so far: written, and with `sync` synced.
 
         It is `COMPLETED` if they are already. With the strategy NEVER nothing is synced.
         """
-        commit = self._require_writable()
+        self._require_writable()
         self.write_late()
-        writer = self._opened_writer()
-        builder = self._builder
-        pending = builder.has_records or commit.job is not None
+        writer = self._require_writer()
+        pending = self._has_records or self._job is not None
         if not pending and (not sync or writer.synced >= writer.written):
             return COMPLETED
         waiter = Completion()
-        builder.add_waiter(waiter, sync=sync)
-        if not builder.requested:
-            builder.requested = True
-            commit.request()
+        self._add_waiter(waiter, sync=sync)
+        if not self._requested:
+            self._request()
         return waiter
 
     def set_segment_header(self, header: Callable[[], Sequence[bytes]]) -> None:
-        """Begin each new segment with the payloads returned by `header`, which must not append."""
-        self._builder.header = header
+        """Begin each new segment with the payloads returned by `header`, which must not append.
 
-    def _request_write(self) -> None:
-        self._require_writable().request()
-
-    def _request_write_soon(self) -> None:
-        assert self._loop is not None
-        self._loop.call_later(_SOON, self._timer_expired)
-
-    def _timer_expired(self) -> None:
-        due = self._builder.timer_expired()
-        if due and self._commit is not None and self.state is not StoreState.FAILED:
-            self._builder.requested = True
-            self._request_write()
+        It is called inside `append`, before the record that needs the segment gets its location.
+        """
+        self._header = header
 
     def write_late(self) -> None:
         """Append the late records now."""
         if self.late is not None:
             self.late.write()
 
-    def _next_job(self) -> WriteJob:
-        self.write_late()
-        return self._builder.next_job()
-
     def call_next(self, function: Callable[[], object]) -> None:
         """Call `function()` in the loop's next iteration."""
-        assert self._loop is not None, "the journal was opened"
         self._loop.call_next(function)
 
-    def _job_done(self, job: WriteJob, error: Exception | None) -> Exception | None:
-        """Handle the end of a job; return the error with which its waiters are completed."""
-        if error is None:
-            if self.state is StoreState.CONGESTED and not self._builder.is_congested:
-                self._set_state(StoreState.RUNNING, None)
-            return None
+    def _add_waiter(self, waiter: Completion, *, sync: bool) -> None:
+        self._waiters.append(waiter)
+        self._senders += 1
+        self._sync |= sync
+
+    def _on_timer(self) -> None:
+        self._timer_set = False
+        due = not self._requested and self._has_records
+        if due and self._is_open and self.state is not StoreState.FAILED:
+            self._request()
+
+    @property
+    def _has_records(self) -> bool:
+        return self._batch is not None or bool(self._closed)
+
+    @property
+    def _is_congested(self) -> bool:
+        """Whether more than half of the amount that makes the journal CONGESTED is waiting."""
+        return (
+            self._closed_bytes > self.settings.max_waiting_bytes // 2
+            or len(self._waiters) > self._most_waiters // 2
+        )
+
+    def _start_batch(self, size: int) -> int:
+        """Begin a batch for a record of `size` bytes and return the record's offset."""
+        self._require_writable()
+        settings = self.settings
+        if size <= _HEAD or size > _LARGEST - settings.max_file_length:
+            raise LocalProtocolError("A journal record is empty, or larger than 2 GiB")
+        self._close_batch()
+        needed = BATCH_CONTROL_SIZE + size
+        if self._offset and self._offset + needed > self._segment_limit:
+            self._file_id += 1
+            self._offset = 0
+        batch = OpenBatch(self._file_id, self._offset)
+        first = self._offset + BATCH_CONTROL_SIZE
+        self._parts, self._offsets = batch.parts, batch.offsets
+        if not self._offset:
+            for payload in self._header():
+                self._parts += (_head(len(payload) + _HEAD, USER_TYPE), payload)
+                self._offsets.append(first)
+                first += _HEAD + len(payload)
+            # the header of a great many destinations may fill a whole segment
+            self._segment_limit = max(settings.max_file_length, _MIN_HEADERS * first)
+        self._batch = batch
+        self._offset = first
+        self._batch_limit = min(self._segment_limit, batch.offset + settings.max_write_batch_size)
+        self._lazy_limit = batch.offset + _LAZY_BYTES
+        if self._closed_bytes > settings.max_waiting_bytes:
+            self._congest()
+        self._preallocate_next(first)
+        return first
+
+    def _close_batch(self) -> None:
+        """Close the open batch, if any: the next record begins another one."""
+        batch = self._batch
+        if batch is not None:
+            self._batch = None
+            self._batch_limit = -1
+            batch.end = self._offset
+            self._closed.append(batch)
+            self._closed_bytes += batch.end - batch.offset
+            self.records += len(batch.offsets)
+
+    def _preallocate_next(self, offset: int) -> None:
+        """Start preallocating the next segment once this one is filled up to its half."""
+        settings = self.settings
+        if (
+            settings.preallocation_scope is not PreallocationScope.NONE
+            and self._preallocated_after != self._file_id
+            and offset > settings.max_file_length // 2
+        ):
+            self._preallocated_after = self._file_id
+            self._tasks = [task for task in self._tasks if not task.done]
+            run = anyio.to_thread.run_sync
+            self._tasks.append(spawn(run, self._files.prepare, name="pyjms journal segment"))
+
+    # -- group commit
+
+    def _request(self) -> None:
+        """Request a write of everything that waits, at the end of this loop turn at the latest."""
+        self._requested = True
+        if self._job is None and not self._turn_scheduled:
+            self._turn_scheduled = True
+            # a single sender gets its response in the turn that read its message
+            if self._last_senders > 1 or not self._turn.finish_with(self._start_turn):
+                self._loop.call_next(self._start_turn)
+
+    def _start_turn(self) -> None:
+        self._turn_scheduled = False
+        if self._requested and self._job is None:
+            job = self._start_job()
+            if self._runs_on_loop(job):
+                self._finish(job, self._run(job))
+            else:
+                self._jobs.put(job)
+
+    def _start_job(self) -> WriteJob:
+        """Make a job of everything that waits."""
+        self.write_late()
+        self._close_batch()
+        job = WriteJob(self._closed, self._waiters, sync=self._sync, senders=self._senders)
+        self._closed, self._closed_bytes, self._waiters = [], 0, []
+        self._senders = self._last_turn = 0
+        self._sync = self._requested = False
+        self._job = job
+        return job
+
+    def _runs_on_loop(self, job: WriteJob) -> bool:
+        senders, before = job.senders, self._last_senders
+        if senders:
+            self._last_senders = senders
+        if self._inline is not None:
+            return self._inline
+        if job.size > _INLINE_BYTES or senders > 1:
+            return False
+        if not job.sync:
+            return True
+        if senders == 0 or before > 1:
+            return False
+        self._started = _clock.now()
+        self._measured = self._policy.use_loop()
+        return self._measured
+
+    def _run(self, job: WriteJob) -> Exception | None:
+        """Run a job, on the loop or in the thread, and return its error."""
+        try:
+            self._require_writer().run(job)
+        except Exception as error:
+            return error
+        return None
+
+    def _run_jobs(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            error = self._run(job)
+            try:
+                self._loop.call_soon(self._finish, job, error)
+            except RuntimeError:
+                logger.warning("The event loop of a journal ended before the journal was closed")
+                return
+
+    def _finish(self, job: WriteJob, error: Exception | None) -> None:
+        """Handle the end of a job. On the loop."""
+        if error is not None and not self._fail_fast and self._is_transient(error):
+            self._measured = None
+            self._suspend(job, error)
+            return
+        self._retry = None
+        if self._measured is not None:
+            self._policy.record(self._measured, _clock.now() - self._started)
+            self._measured = None
+        if error is None and self._failures:
+            self._failures = 0
+            logger.info("The journal can be written again")
+            self._set_state(StoreState.RUNNING, None)
+        self._job = None
+        failure = None if error is None else self._fail(job, error)
+        if self.state is StoreState.CONGESTED and not self._is_congested:
+            self._set_state(StoreState.RUNNING, None)
+        if error is None and self._requested:
+            if job.senders > 1:
+                # start the next write before the senders get their responses
+                following = self._start_job()
+                self._last_senders = following.senders or self._last_senders
+                self._jobs.put(following)
+            else:
+                self._request()
+        for waiter in job.waiters:
+            waiter.complete(failure)
+
+    def _is_transient(self, error: Exception) -> bool:
+        """Return whether the disk is merely full, or the process is out of file handles.
+
+        (activemq-persistence K24)
+        """
+        if not isinstance(error, OSError):
+            return False
+        if error.errno in NO_HANDLE_ERRORS:
+            return True
+        return self.settings.ignore_no_space_errors and (
+            error.errno in NO_SPACE_ERRORS or "space" in str(error).lower()
+        )
+
+    def _suspend(self, job: WriteJob, error: Exception) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            self._set_state(StoreState.SUSPENDED, error)
+        if self._failures & (self._failures - 1) == 0:  # log attempts 1, 2, 4, 8, ...
+            logger.warning(
+                "The journal waits for disk space or file handles, attempt %d: %s",
+                self._failures,
+                error,
+            )
+        self._retry = spawn(self._retry_later, job, name="pyjms journal retry")
+
+    async def _retry_later(self, job: WriteJob) -> None:
+        try:
+            await _clock.sleep(self.settings.resume_check_sleep_period)
+        finally:  # if `fail_fast` cancels the wait: at once
+            self._jobs.put(job)
+
+    def _fail(self, job: WriteJob, error: Exception) -> Exception:
+        """Fail for good, and return the error with which all waiters are completed."""
         logger.error("The journal in %s has failed", self.directory, exc_info=error)
         failure = ResourceAllocationException(
             f"Cannot write the journal in {self.directory}: {error}",
             hint="restart the broker when the disk works: it reads what was written",
         )
         failure.__cause__ = error
-        job.waiters += self._builder.discard()
+        self._close_batch()
+        job.waiters += self._waiters
+        self._waiters, self._closed, self._closed_bytes = [], [], 0
+        self._requested = False  # the next request is refused
         if self.late is not None:
             job.waiters += self.late.discard()
         self._set_state(StoreState.FAILED, failure)
         return failure
+
+    async def _sync_periodically(self) -> None:
+        while True:
+            await _clock.sleep(self.settings.disk_sync_interval)
+            if not self._is_open or self.state is StoreState.FAILED:
+                return
+            if self.state is not StoreState.SUSPENDED:
+                self.barrier(sync=True)
 
     def _congest(self) -> None:
         if self.state is StoreState.RUNNING:
@@ -1037,62 +881,111 @@ class Journal:
         if self.on_state is not None:
             self.on_state(state, error)
 
-    async def _sync_periodically(self) -> None:
-        while True:
-            await _clock.sleep(self.settings.disk_sync_interval)
-            if self._commit is None or self.state is StoreState.FAILED:
-                return
-            if self.state is not StoreState.SUSPENDED:
-                self.barrier(sync=True)
-
-    def _preallocate_next(self, location: Location) -> None:
-        """Start preallocating the next segment once this one is half full."""
-        settings = self.settings
-        if (
-            settings.preallocation_scope is not PreallocationScope.NONE
-            and self._preallocated_after != location.file_id
-            and location.offset > settings.max_file_length // 2
-        ):
-            self._preallocated_after = location.file_id
-            self._tasks = [task for task in self._tasks if not task.done]
-            run = anyio.to_thread.run_sync
-            self._tasks.append(spawn(run, self._files.prepare, name="pyjms journal segment"))
-
-    def _check_writable(self) -> None:
-        self._require_writable()
-
-    def _require_writable(self) -> GroupCommit:
-        commit = self._require_open()
+    def _require_writable(self) -> None:
+        self._require_open()
         if self.state is StoreState.FAILED:
             raise ResourceAllocationException(
                 f"The journal in {self.directory} has failed: {self.error}"
             )
-        return commit
 
-    def _require_open(self) -> GroupCommit:
-        if self._commit is None:
+    def _require_open(self) -> None:
+        if not self._is_open:
             raise IllegalStateException(f"The journal in {self.directory} is not open")
-        return self._commit
 
-    def _opened_writer(self) -> SegmentWriter:
+    def _require_writer(self) -> SegmentWriter:
         if self._writer is None:
             raise IllegalStateException(f"The journal in {self.directory} was never open")
         return self._writer
 
     # -- reading
 
+    def read(self, location: Location) -> bytes:
+        """Return the payload of the record at `location`. Blocks on the disk for a written record.
+
+        With `verify_checksums_at_reading`, a written record is returned only from a valid batch.
+
+        Raises:
+            KahaDBFormatError: no record begins there, or its batch is damaged.
+            ResourceAllocationException: it cannot be read.
+        """
+        payload = self._unwritten(location)
+        return self._read_written((location,))[0] if payload is None else payload
+
+    def read_unchecked(self, location: Location) -> bytes:
+        """Return the payload of the record at `location` without verifying its batch's checksum.
+
+        For callers that compare it with their own digest. Blocks and raises as `read`.
+        """
+        payload = self._unwritten(location)
+        if payload is not None:
+            return payload
+        try:
+            return self._files.read(location)
+        except OSError as error:
+            raise _unreadable(location, error) from error
+
+    def read_run(self, locations: Sequence[Location]) -> list[bytes]:
+        """Return the payloads of several records, reading adjacent ones together. Blocks.
+
+        Raises:
+            KahaDBFormatError: no record begins at one of them, or its batch is damaged.
+            ResourceAllocationException: one cannot be read.
+        """
+        self._require_open()
+        payloads: list[bytes] = []
+        written = self.written
+        for run in contiguous_runs(locations):
+            if run[-1] >= written:
+                payloads += [self.read(location) for location in run]
+            else:
+                payloads += self._read_written(run)
+        return payloads
+
+    def records_from(
+        self, start: Location | None = None, skipped: list[Skipped] | None = None
+    ) -> Iterator[JournalRecord]:
+        """Yield all written records of complete batches from `start` on. Blocks: for a thread.
+
+        Damaged parts are skipped and added to `skipped`.
+
+        Raises:
+            OSError: a segment cannot be read.
+        """
+        self._require_open()
+        end = self.written
+        first = start or Location(0, 0)
+        for file_id in sorted(self._files.lengths):
+            if not first.file_id <= file_id <= end.file_id:
+                continue
+            # nothing is written behind the end, and preallocated segments are large
+            data = self._files.read_segment(file_id, end.offset if file_id == end.file_id else None)
+            offset = first.offset if file_id == first.file_id else 0
+            reader = SegmentReader(data, file_id, start=offset)
+            yield from reader.records()
+            if skipped is not None:
+                skipped += reader.skipped
+
     def _unwritten(self, location: Location) -> bytes | None:
-        job = self._commit.job if self._commit is not None else None
-        batches = self._builder.batches()
-        for batch in [*job.batches, *batches] if job is not None else batches:
+        """Return the payload of a record that is in no segment yet."""
+        self._require_open()
+        if location < self.written:
+            return None
+        running = [] if self._job is None else self._job.batches
+        opened = [] if self._batch is None else [self._batch]
+        for batch in (*running, *self._closed, *opened):
             payload = batch.payload(location)
             if payload is not None:
                 return payload
         return None
 
-    def _written_for_reading(self) -> Location:
-        self._require_open()
-        return self.written
+    def _read_written(self, run: Sequence[Location]) -> list[bytes]:
+        """Return the payloads of nearby records of one segment."""
+        try:
+            if self.settings.verify_checksums_at_reading:
+                return self._files.read_sound_run(run, self.written)
+            return self._files.read_run(run)
+        except OSError as error:
+            raise _unreadable(run[0], error) from error
 
     # -- segments and statistics
 
@@ -1112,7 +1005,6 @@ class Journal:
                 f"Segment {file_id} cannot be removed: it does not exist, or is still written to"
             )
         self._files.close_reader(file_id)
-        self._reader.drop(file_id)
         try:
             await anyio.to_thread.run_sync(self._files.delete, file_id)
         except OSError as error:
@@ -1123,29 +1015,38 @@ class Journal:
     @property
     def end(self) -> Location:
         """The location of the next record; everything appended so far lies before it."""
-        return self._builder.end
+        return Location(self._file_id, self._offset)
 
     @property
-    def records(self) -> int:
-        """The number of records in closed batches, written or not."""
-        return self._builder.records
+    def written(self) -> Location:
+        """The end of what is written."""
+        return self._require_writer().written
 
-    written = DelegatedAttribute[Location](
-        _opened_writer, "The end of what is written.", read_only=True
-    )
-    synced = DelegatedAttribute[Location](
-        _opened_writer,
-        "The end of what is durable; with the strategy NEVER, of what is written.",
-        read_only=True,
-    )
-    syncs = DelegatedAttribute[int](
-        _opened_writer, "How often written data was synced.", read_only=True
-    )
-    batches = DelegatedAttribute[int](
-        _opened_writer, "How many batches were written.", read_only=True
-    )
+    @property
+    def synced(self) -> Location:
+        """The end of what is durable; with the strategy NEVER, of what is written."""
+        return self._require_writer().synced
+
+    @property
+    def syncs(self) -> int:
+        """How often written data was synced."""
+        return self._require_writer().syncs
+
+    @property
+    def batches(self) -> int:
+        """How many batches were written."""
+        return self._require_writer().batches
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is in progress, or is retried until the disk has space."""
+        return self._job is not None
 
     @property
     def size(self) -> int:
         """The size of all segments on disk in bytes."""
         return self._files.lengths.total
+
+
+def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:
+    return ResourceAllocationException(f"Cannot read the journal at {location}: {error}")

@@ -1,22 +1,9 @@
-"""The segments of a directory: listing, creating, preallocating, reading and deleting.
+"""The segments of a directory: listing, creating, preallocating, reading, deleting, recovery.
 
 All calls block. `create` and `prepare` may run in other threads; reading, `delete` and `close`
 run on the loop. (activemq-persistence K1, K5, K19)
 
-Verification of batches before their records are returned.
-
-Neighbouring records are checked and returned from the same bytes, in one read. The results are
-cached for the `_SEGMENTS` most recently used segments. See `SegmentChecks` for the theory.
-
-Reading of a journal's records, by location or in order. Use it on the loop.
-
-A record that is not written yet is read from the open batches, any other record from its segment;
-with `verify_checksums_at_reading`, only if its batch is valid (`BatchChecks`).
-
-Recovery of a journal after a crash: find its end, and clear what lies behind it. Blocks.
-
-Theory of operation
--------------------
+Recovery after a crash: `recover` finds the journal's end, and clears what lies behind it.
 
 Batches are written in order, but unless they are synced in between, any part of them may be on the
 disk after a power failure. The journal therefore ends where the contiguous run of complete batches
@@ -42,12 +29,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyjms.errors import ResourceAllocationException
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms.wire.kahadb.errors import KahaDBFormatError
@@ -63,7 +49,6 @@ from pyjms.wire.kahadb.journal import (
 )
 from pyjms.wire.kahadb.segments import (
     LARGEST_READ,
-    JournalRecord,
     SegmentChecks,
     SegmentReader,
     Skipped,
@@ -76,7 +61,7 @@ from pyjms_broker.store.journal.settings import (
     PreallocationStrategy,
 )
 
-__all__ = ["RecordReader", "Recovered", "SegmentFiles", "empty_segments", "recover"]
+__all__ = ["Recovered", "SegmentFiles", "contiguous_runs", "empty_segments", "recover"]
 
 logger = get_logger(__name__)
 
@@ -116,6 +101,7 @@ class SegmentFiles:
         self._settings = settings
         self._disk = disk
         self._readers: OrderedDict[int, int] = OrderedDict()  # number -> descriptor
+        self._checks: OrderedDict[int, SegmentChecks] = OrderedDict()
         self._spare = SpareHandle()
         self._creating = threading.Lock()
         self._has_next = False
@@ -126,6 +112,7 @@ class SegmentFiles:
         Empty files and files with other names are ignored (activemq-persistence K27); an empty
         segment before others is logged, because it once held records.
         """
+        self._checks.clear()
         self._spare.keep()
         self._disk.make_directory(self.directory)
         names = self._disk.names(self.directory)
@@ -301,10 +288,52 @@ class SegmentFiles:
         self._disk.close(self._readers.popitem(last=False)[1])
         return True
 
+    def read_sound_run(self, run: Sequence[Location], written: Location) -> list[bytes]:
+        """Return the payloads of nearby records of one segment, all before `written`.
+
+        Neighbouring records are checked and returned from the same bytes, in one read. The results
+        are cached; see `SegmentChecks` for the theory.
+
+        Raises:
+            KahaDBFormatError: one of their batches is damaged, or no record begins at a location.
+            OSError: one cannot be read.
+        """
+        file_id = run[0].file_id
+        limit = written.offset if file_id == written.file_id else self.lengths.get(file_id)
+        if limit is None:
+            return self.read_run(run)  # raises the error about the missing segment
+        checks = self._checks_of(file_id)
+        last = checks.find(run[-1].offset, limit)  # first, because it may renumber the batches
+        first = checks.find(run[0].offset, limit)
+        if checks.are_sound(first, last):
+            return self.read_run(run)
+        start, end = checks.extent(first, last)
+        data = b""
+        if end - start <= LARGEST_READ:
+            try:
+                data = self.read_bytes(file_id, end - start, start)
+            except OSError as error:
+                if not is_damage(error):
+                    raise
+        checks.check(run, limit, data, start)
+        return self.read_run(run) if not data else self.slice_run(run, data, start)
+
+    def _checks_of(self, file_id: int) -> SegmentChecks:
+        checks = self._checks.get(file_id)
+        if checks is None:
+            checks = SegmentChecks(file_id, lambda size, at: self.read_bytes(file_id, size, at))
+            self._checks[file_id] = checks
+            if len(self._checks) > _CHECKED_SEGMENTS:
+                self._checks.popitem(last=False)
+        else:
+            self._checks.move_to_end(file_id)
+        return checks
+
     # -- removing
 
     def close_reader(self, file_id: int) -> None:
         """Close the segment's descriptor for reading; to be called before `delete`."""
+        self._checks.pop(file_id, None)
         fd = self._readers.pop(file_id, None)
         if fd is not None:
             self._disk.close(fd)
@@ -359,172 +388,7 @@ def contiguous_runs(locations: Sequence[Location]) -> list[Sequence[Location]]:
     return found
 
 
-_SEGMENTS: Final = 8
-
-
-class BatchChecks:
-    """Reads records from the checked batches of a journal's segments. Blocks."""
-
-    def __init__(self, files: SegmentFiles) -> None:
-        self._files = files
-        self._segments: OrderedDict[int, SegmentChecks] = OrderedDict()
-
-    def read_run(self, run: Sequence[Location], written: Location) -> list[bytes]:
-        """Return the payloads of nearby records of one segment, all before `written`.
-
-        Raises:
-            KahaDBFormatError: one of their batches is damaged, or no record begins at a location.
-            OSError: one cannot be read.
-        """
-        file_id = run[0].file_id
-        files = self._files
-        limit = written.offset if file_id == written.file_id else files.lengths.get(file_id)
-        if limit is None:
-            return files.read_run(run)  # raises the error about the missing segment
-        segment = self._segment(file_id)
-        last = segment.find(run[-1].offset, limit)  # first, because it may renumber the batches
-        first = segment.find(run[0].offset, limit)
-        if segment.are_sound(first, last):
-            return files.read_run(run)
-        start, end = segment.extent(first, last)
-        data = b""
-        if end - start <= LARGEST_READ:
-            try:
-                data = files.read_bytes(file_id, end - start, start)
-            except OSError as error:
-                if not is_damage(error):
-                    raise
-        segment.check(run, limit, data, start)
-        return files.read_run(run) if not data else files.slice_run(run, data, start)
-
-    def drop(self, file_id: int) -> None:
-        """Drop the cached results of a removed segment."""
-        self._segments.pop(file_id, None)
-
-    def clear(self) -> None:
-        """Drop the cached results of all segments."""
-        self._segments.clear()
-
-    def _segment(self, file_id: int) -> SegmentChecks:
-        segments = self._segments
-        segment = segments.get(file_id)
-        if segment is None:
-            files = self._files
-            segment = SegmentChecks(file_id, lambda size, at: files.read_bytes(file_id, size, at))
-            segments[file_id] = segment
-            if len(segments) > _SEGMENTS:
-                segments.popitem(last=False)
-        else:
-            segments.move_to_end(file_id)
-        return segment
-
-
-class RecordReader:
-    """The records of an open journal.
-
-    `written` returns the end of the written data, and raises if the journal is not open;
-    `unwritten` returns the payload of a record in the open batches, or None.
-    """
-
-    def __init__(
-        self,
-        files: SegmentFiles,
-        settings: JournalSettings,
-        written: Callable[[], Location],
-        unwritten: Callable[[Location], bytes | None],
-    ) -> None:
-        self._files = files
-        self._checks = BatchChecks(files) if settings.verify_checksums_at_reading else None
-        self._written = written
-        self._unwritten = unwritten
-
-    def read(self, location: Location) -> bytes:
-        """Return the payload of the record at `location`. Blocks on the disk for a written record.
-
-        Raises:
-            KahaDBFormatError: no record begins there, or its batch is damaged.
-            ResourceAllocationException: it cannot be read.
-        """
-        payload = self._unwritten_payload(location)
-        return self._read_written((location,))[0] if payload is None else payload
-
-    def read_unchecked(self, location: Location) -> bytes:
-        """Return the payload of the record at `location` without verifying its batch's checksum.
-
-        For callers that compare it with their own digest. Blocks and raises as `read`.
-        """
-        payload = self._unwritten_payload(location)
-        if payload is not None:
-            return payload
-        try:
-            return self._files.read(location)
-        except OSError as error:
-            raise _unreadable(location, error) from error
-
-    def read_run(self, locations: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of several records, reading adjacent ones together. Blocks.
-
-        Raises:
-            KahaDBFormatError: no record begins at one of them, or its batch is damaged.
-            ResourceAllocationException: one cannot be read.
-        """
-        payloads: list[bytes] = []
-        written = self._written()
-        for run in contiguous_runs(locations):
-            if run[-1] >= written:
-                payloads += [self.read(location) for location in run]
-            else:
-                payloads += self._read_written(run)
-        return payloads
-
-    def records_from(
-        self, start: Location | None = None, skipped: list[Skipped] | None = None
-    ) -> Iterator[JournalRecord]:
-        """Yield all written records of complete batches from `start` on. Blocks: for a thread.
-
-        Damaged parts are skipped and added to `skipped`.
-
-        Raises:
-            OSError: a segment cannot be read.
-        """
-        end = self._written()
-        first = start or Location(0, 0)
-        for file_id in sorted(self._files.lengths):
-            if not first.file_id <= file_id <= end.file_id:
-                continue
-            # nothing is written behind the end, and preallocated segments are large
-            data = self._files.read_segment(file_id, end.offset if file_id == end.file_id else None)
-            offset = first.offset if file_id == first.file_id else 0
-            reader = SegmentReader(data, file_id, start=offset)
-            yield from reader.records()
-            if skipped is not None:
-                skipped += reader.skipped
-
-    def drop(self, file_id: int) -> None:
-        """Drop the cached results of a removed segment."""
-        if self._checks is not None:
-            self._checks.drop(file_id)
-
-    def clear(self) -> None:
-        """Drop all cached results: the segments may be different ones when opened again."""
-        if self._checks is not None:
-            self._checks.clear()
-
-    def _unwritten_payload(self, location: Location) -> bytes | None:
-        return self._unwritten(location) if location >= self._written() else None
-
-    def _read_written(self, run: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of nearby records of one segment."""
-        try:
-            if self._checks is None:
-                return self._files.read_run(run)
-            return self._checks.read_run(run, self._written())
-        except OSError as error:
-            raise _unreadable(run[0], error) from error
-
-
-def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:
-    return ResourceAllocationException(f"Cannot read the journal at {location}: {error}")
+_CHECKED_SEGMENTS: Final = 8
 
 
 class Recovered(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -215,7 +216,7 @@ async def test_records_appended_during_a_failing_write_fail_too(
         first, second = Completion(), Completion()
         with simulated_disk._lock:
             journal.append(b"first", first)
-            await until(lambda: journal._commit is None or journal._commit.job is not None)
+            await until(lambda: journal.is_writing)
             journal.append(b"second", second)
         assert await answer(second) is not None
         assert first.done
@@ -309,10 +310,11 @@ def test_an_event_loop_that_ends_before_the_close_is_logged(
         await journal.open()
         simulated_disk._lock.acquire()  # the write goes on only after the loop's end
         journal.append(b"record")
-        await until(lambda: journal._commit is None or journal._commit.job is not None)
+        await until(lambda: journal.is_writing)
 
     anyio.run(leave_it_open)
     simulated_disk._lock.release()
-    assert journal._commit is not None
-    journal._commit.stop()
+    for thread in threading.enumerate():
+        if thread.name == "pyjms journal":
+            thread.join()
     assert "ended before the journal was closed" in caplog.text

@@ -122,7 +122,7 @@ async def test_the_next_batch_fills_while_one_is_on_its_way(
         with simulated_disk._lock:  # the writer's thread gets no further than this
             first = Completion()
             journal.append(b"first", first, sync=True)
-            await until(lambda: journal._commit is None or journal._commit.job is not None)
+            await until(lambda: journal.is_writing)
             rest = [Completion() for _ in range(15)]
             places = [journal.append(b"next", waiter, sync=True) for waiter in rest]
             assert journal.read(Location(1, 28)) == b"first"
