@@ -29,7 +29,7 @@ from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
 from pyjms.jms.message import Message
 from pyjms.listener.annotation import Header, send_to_destination
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
-from pyjms.listener.handler import CallPlan
+from pyjms.listener.handler import HandlerListener
 from pyjms.settings import ActiveMQSettings
 from pyjms.transport.uri import DEFAULT_PORT, TransportURI
 
@@ -74,11 +74,11 @@ class Schemas:
         self.shared |= named
         return schema
 
-    def of_headers(self, plan: CallPlan) -> dict[str, Any] | None:
+    def of_headers(self, listener: HandlerListener) -> dict[str, Any] | None:
         """Return the schema of the properties that a handler reads; None: it reads none."""
         properties: dict[str, Any] = {}
         required: list[str] = []
-        for parameter in plan.parameters:
+        for parameter in listener.parameters:
             header = parameter.marker(Header)
             if header is None:
                 continue
@@ -197,12 +197,12 @@ class _Document:
         if not isinstance(endpoint, MethodJmsListenerEndpoint):
             return
         handler = endpoint.handler
-        plan = self._application.call_plan(endpoint)
+        listener = self._application.handler_listener(endpoint)
         default: type[Destination] = Topic if self._is_topic(endpoint) else Queue
         destination = parse_destination(endpoint.destination, default)
         mine = self._servers_of(endpoint, servers)
         name = _key(endpoint.id or f"{handler.__module__}.{handler.__qualname__}")
-        message = self._message(f"{name}.message", _payload_type(plan), plan)
+        message = self._message(f"{name}.message", _payload_type(listener), listener)
         channel = self._channel(destination, mine, [message])
         operation: Json = {
             "action": "receive",
@@ -277,13 +277,13 @@ class _Document:
             channel["messages"][message] = {"$ref": f"#/components/messages/{message}"}
         return key
 
-    def _message(self, name: str, kind: Any, plan: CallPlan | None) -> str:
+    def _message(self, name: str, kind: Any, listener: HandlerListener | None) -> str:
         message: Json = {"name": getattr(kind, "__name__", None) or name}
         content_type = content_type_of(kind)
         if content_type is not None:
             message["contentType"] = content_type
         message["payload"] = self._schemas.of(kind)
-        headers = None if plan is None else self._schemas.of_headers(plan)
+        headers = None if listener is None else self._schemas.of_headers(listener)
         if headers is not None:
             message["headers"] = headers
         message["bindings"] = {"jms": {"bindingVersion": _BINDING}}
@@ -329,10 +329,10 @@ def _key(text: str) -> str:
     return _NOT_IN_A_KEY.sub("_", text) or "_"
 
 
-def _payload_type(plan: CallPlan) -> Any:
-    if plan.payload is not None:
-        return plan.payload.hint
-    kinds = (parameter.hint for parameter in plan.parameters)
+def _payload_type(listener: HandlerListener) -> Any:
+    if listener.payload is not None:
+        return listener.payload.hint
+    kinds = (parameter.hint for parameter in listener.parameters)
     return next((k for k in kinds if "Message" in getattr(k, "__name__", "")), None)
 
 

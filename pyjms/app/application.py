@@ -30,7 +30,7 @@ from pyjms.jms.destination import Destination
 from pyjms.listener.annotation import ListenerOptions
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
-from pyjms.listener.handler import CallPlan
+from pyjms.listener.handler import HandlerListener
 from pyjms.listener.outages import Outages
 from pyjms.listener.properties import ErrorHandler
 from pyjms.listener.registry import JmsListenerEndpointRegistry
@@ -351,13 +351,13 @@ class JmsApplication:
         """
         return self._wiring.endpoints(self._targets)
 
-    def call_plan(self, endpoint: MethodJmsListenerEndpoint) -> CallPlan:
-        """Return the call plan of a listener's handler: its parameters, and their types.
+    def handler_listener(self, endpoint: MethodJmsListenerEndpoint) -> HandlerListener:
+        """Return the listener that calls a handler: its parameters, and their types.
 
         Raises:
             ConfigurationException: a parameter cannot be supplied.
         """
-        return self._wiring.call_plan(endpoint)
+        return self._wiring.handler_listener(endpoint)
 
     def check(self) -> None:
         """Check settings and handlers, without connecting anywhere.

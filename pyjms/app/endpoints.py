@@ -29,7 +29,7 @@ from pyjms.listener.annotation import (
 )
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint
-from pyjms.listener.handler import CallPlan, HandlerAdapter, SessionTypes
+from pyjms.listener.handler import HandlerListener, SessionTypes
 from pyjms.listener.outages import Outages, is_connection_failure
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
@@ -42,11 +42,10 @@ from pyjms.template import scheduling
 __all__ = [
     "HandlerProblems",
     "Schedules",
-    "adapter_type",
     "check_retry",
     "default_retry",
     "handler_name",
-    "make_plan",
+    "make_handler_listener",
     "refuse_replies",
     "resolved_schedule",
     "session_types",
@@ -279,8 +278,10 @@ def wanted_batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | N
     return mark.batch_size
 
 
-def make_plan(handler: Callable[..., Any], batch_size: int | None, **options: Any) -> CallPlan:
-    """Return the call plan of a handler: plain, idempotent, or for batches.
+def make_handler_listener(
+    handler: Callable[..., Any], batch_size: int | None, **options: Any
+) -> HandlerListener:
+    """Return the listener that calls a handler: plain, idempotent, or for batches.
 
     Raises:
         ConfigurationException: the handler cannot be called in this way.
@@ -293,27 +294,14 @@ def make_plan(handler: Callable[..., Any], batch_size: int | None, **options: An
                 "no effect",
                 hint="remove @idempotent, and record the messages with pyjms.outbox.record",
             )
-        from pyjms.listener.batches import BatchPlan  # noqa: PLC0415 - few have batches
+        from pyjms.listener.batches import BatchHandlerListener  # noqa: PLC0415 - few have batches
 
-        return BatchPlan(handler, **options)
+        return BatchHandlerListener(handler, **options)
     if mark is not None:
-        from pyjms.listener.idempotency import IdempotentPlan  # noqa: PLC0415 - few have it
+        from pyjms.listener.idempotency import IdempotentHandlerListener  # noqa: PLC0415 - rare
 
-        return IdempotentPlan(handler, mark=mark, **options)
-    return CallPlan(handler, **options)
-
-
-def adapter_type(plan: CallPlan) -> type[HandlerAdapter]:
-    """Return the class of the adapter that calls the handler of a plan."""
-    if type(plan) is CallPlan:
-        return HandlerAdapter
-    # the class of the plan has imported its module
-    from pyjms.listener.batches import BatchHandlerAdapter, BatchPlan  # noqa: PLC0415
-    from pyjms.listener.idempotency import IdempotentAdapter, IdempotentPlan  # noqa: PLC0415
-
-    if isinstance(plan, BatchPlan):
-        return BatchHandlerAdapter
-    return IdempotentAdapter if isinstance(plan, IdempotentPlan) else HandlerAdapter
+        return IdempotentHandlerListener(handler, mark=mark, **options)
+    return HandlerListener(handler, **options)
 
 
 def refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:

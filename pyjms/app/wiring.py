@@ -47,7 +47,7 @@ from pyjms.listener.annotation import JmsListenerMark, ListenerOptions, send_to_
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
-from pyjms.listener.handler import CallPlan
+from pyjms.listener.handler import HandlerListener
 from pyjms.listener.outages import Outages
 from pyjms.listener.properties import ErrorHandler
 from pyjms.listener.registry import (
@@ -267,7 +267,7 @@ class Wiring:
         resolve = self._settings.resolve_placeholders
         size = deliveries.wanted_batch_size(mark, self._settings)
         with found.caught():
-            self._plan(handler, None, size)
+            self._handler_listener(handler, None, size)
         with found.caught():
             deliveries.refuse_replies(handler, size)
         with found.caught():
@@ -374,17 +374,19 @@ class Wiring:
             send_chain=self._interceptors.chain_of_replies(self._container),
         )
         size = container.batch_size
-        plan = self._plan(bound_to_instance(endpoint.handler), converter, size)
-        chain = self._interceptors.chain_of(container)
-        container.interceptors = ()  # the adapter calls them, around the handler
-        return deliveries.adapter_type(plan)(plan, replies, endpoint.id, chain)
+        listener = self._handler_listener(bound_to_instance(endpoint.handler), converter, size)
+        listener.attach(endpoint.id, replies, self._interceptors.chain_of(container))
+        container.interceptors = ()  # the listener calls them, around the handler
+        return listener
 
-    def call_plan(self, endpoint: MethodJmsListenerEndpoint) -> CallPlan:
-        """Return the call plan of an endpoint's handler."""
-        return self._plan(endpoint.handler, None, endpoint.batch_size)
+    def handler_listener(self, endpoint: MethodJmsListenerEndpoint) -> HandlerListener:
+        """Return the listener that calls an endpoint's handler, for its parameters."""
+        return self._handler_listener(endpoint.handler, None, endpoint.batch_size)
 
-    def _plan(self, handler: Callable[..., Any], converter: Any, size: int | None) -> CallPlan:
-        return deliveries.make_plan(
+    def _handler_listener(
+        self, handler: Callable[..., Any], converter: Any, size: int | None
+    ) -> HandlerListener:
+        return deliveries.make_handler_listener(
             handler,
             size,
             converter=converter or self._converter(),

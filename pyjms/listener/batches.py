@@ -1,4 +1,4 @@
-"""Execution of a batch: receive more messages, call the listener, send the dead letters.
+"""Batch listeners: each call of a handler gets several messages, in one transaction.
 
 A batch is complete when it has `batch_size` messages, or when `batch_timeout` seconds have passed
 since its first message. With a timeout of 0, the default, it contains the messages that have
@@ -7,9 +7,7 @@ stop also completes the batch: its messages are handled, unlike a single message
 the container stops.
 
 The batch is one delivery: its session's transaction is committed once, or rolled back as a whole.
-Rejected messages are sent to the dead-letter destination in that transaction (`dead_letters`).
-
-The call plan of a batch handler: arguments are resolved per message and collected in columns.
+Rejected messages are sent to the dead-letter destination in that transaction.
 
 A parameter of a batch handler is one of
 
@@ -19,15 +17,16 @@ A parameter of a batch handler is one of
     Batch, Batch[Order]                 the batch, to reject messages; also beside such a list
     Session, Provide[...]               once for the batch, as in other handlers
 
-The lists are in the order of the messages and equally long: a message that cannot be converted to
-one of the arguments is in none of them. It is rejected, without an effect on the others. If no
-message remains, the handler is not called.
+Arguments are resolved for each message and collected in columns. The lists are in the order of the
+messages and equally long: a message that cannot be converted to one of the arguments is in none of
+them. It is rejected, without an effect on the others. If no message remains, the handler is not
+called.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_origin, overload
 
@@ -37,8 +36,7 @@ from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, parse_destination
 from pyjms.jms.message import Message
 from pyjms.listener.annotation import MISSING, Header, Headers
 from pyjms.listener.handler import (
-    CallPlan,
-    HandlerAdapter,
+    HandlerListener,
     HandlerParameter,
     read_parameters,
     split_annotation,
@@ -47,23 +45,21 @@ from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger, one_line
 from pyjms.support.retry import send_dead_letter
-from pyjms.template.interceptors import HandlerInvocation
+from pyjms.template.interceptors import HandlerInterceptor, HandlerInvocation
 
 if TYPE_CHECKING:
     from pyjms.listener.delivery import Retries
     from pyjms.listener.invoker import AsyncMessageListenerInvoker
+    from pyjms.listener.reply import ReplySender
 
-__all__ = [
-    "Batch",
-    "BatchHandlerAdapter",
-    "BatchPlan",
-    "collect",
-    "send_rejected",
-]
+__all__ = ["Batch", "BatchHandlerListener", "collect", "send_rejected"]
 
-# --- The batch that is passed to a listener, and its rejected messages.
+logger: Final = get_logger(__name__)
 
 T = TypeVar("T")
+
+_QUOTED: Final = 3
+"""The number of rejected messages that a log line names."""
 
 
 class Batch(Sequence[T]):
@@ -178,12 +174,6 @@ class Batch(Sequence[T]):
         return f"<Batch of {len(self.received)} messages{rejected}>"
 
 
-logger: Final = get_logger(__name__)
-
-_QUOTED: Final = 3
-"""The number of rejected messages that a log line names."""
-
-
 async def collect(
     invoker: AsyncMessageListenerInvoker,
     consumer: MessageConsumer,
@@ -248,12 +238,8 @@ async def send_rejected(
     )
 
 
-_COLUMNS: Final = (list, Batch)
-"""The types of a parameter that collects one value per message."""
-
-
-class BatchPlan(CallPlan):
-    """The plan by which a batch handler is called; its `call` takes a Batch instead of a message.
+class BatchHandlerListener(HandlerListener):
+    """A listener, `async (batch, session)`, that calls a batch handler.
 
     Raises:
         ConfigurationException: a parameter cannot be supplied or must be a list, or the handler
@@ -263,8 +249,27 @@ class BatchPlan(CallPlan):
     def __init__(self, handler: Callable[..., Any], **options: Any) -> None:
         self._columns: dict[str, type] = {}
         self._batches: set[str] = set()
+        self._items_of = ""
+        """The parameter whose payloads become the batch's items; "": the messages are the items."""
         super().__init__(handler, **options)
         self._each = [name in self._columns for name in self._names]
+
+    def attach(
+        self, listener_id: str, replies: ReplySender, interceptors: Iterable[HandlerInterceptor]
+    ) -> None:
+        """Set the id of the container's listener and its interceptors; there are no replies."""
+        super().attach(listener_id, replies, interceptors)
+        self._replies = None
+
+    def _invocation(self, message: Any, session: Session) -> HandlerInvocation:
+        received = cast("Batch[Message]", message).received
+        return HandlerInvocation(self.handler, self.listener_id, received[-1], session, received)
+
+    async def _call_and_reply(self, message: Any, session: Session) -> Any:
+        result = await super()._call_and_reply(message, session)
+        if result is not None:
+            logger.debug("The result of batch listener %s is not sent anywhere", self.listener_id)
+        return result
 
     def call(self, message: Any, session: Session | None) -> Any:
         """Call the handler with a Batch; return None if none of its messages can be read.
@@ -385,32 +390,13 @@ class BatchPlan(CallPlan):
         if payload is not None:
             self._items_of = payload.name
         if parameter.name in self._batches:
-            return _no_value
+            return lambda _message, _session: None
         return super()._supplier(parameter, payload)
-
-    _items_of = ""
-    """The parameter whose payloads become the batch's items; "": the messages are the items."""
-
-
-class BatchHandlerAdapter(HandlerAdapter):
-    """A listener, `async (batch, session)`, that calls the handler of a BatchPlan."""
-
-    def _invocation(self, message: Any, session: Session) -> HandlerInvocation:
-        batch = cast("Batch[Message]", message)
-        invocation = super()._invocation(batch.received[-1], session)
-        invocation.messages = batch.received
-        return invocation
-
-    async def _reply(self, result: object, message: Message, session: Session) -> None:
-        logger.debug("The result of batch listener %s is not sent anywhere", self.listener_id)
 
 
 def _is_column(hint: Any) -> bool:
-    return hint is list or get_origin(hint) in _COLUMNS
-
-
-def _no_value(_message: Message, _session: Session | None) -> object:
-    return None
+    """Return whether a parameter of this type collects one value per message."""
+    return hint is list or get_origin(hint) in (list, Batch)
 
 
 async def _nothing() -> None:

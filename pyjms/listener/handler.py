@@ -1,4 +1,4 @@
-"""Argument resolution: the call plan, made once for a handler and used for each message.
+"""Calling a handler: its arguments from the message, its result as the reply.
 
 Theory of operation (spring-jms 6.1; decisions D16)
 ---------------------------------------------------
@@ -15,31 +15,22 @@ When a listener is created, each parameter of its handler is assigned a *supplie
     7. type `GenericMessage[T]`                          the payload as T, with all headers
     8. everything else                                   the payload, converted to its type
 
-At most one parameter without a marker may be the payload, whereas Spring passes it to several: a
-second one is mostly a forgotten marker. All parameters that are marked with `Payload` get it. A
-parameter that has a plain default, no marker and is not the first one keeps its default. Without an
-annotation, and for `object` and `Any`, the payload is passed as the converter returns it (Spring
-passes the raw message to `Object`).
+A marker (`Header`, `Headers`, `Payload`, `Provide[...]`) may be in the annotation or be the
+default. At most one parameter without a marker may be the payload, whereas Spring passes it to
+several: a second one is mostly a forgotten marker. All parameters that are marked with `Payload`
+get it. A parameter with a plain default keeps the default; only on a handler's first parameter,
+which is the payload, does a default replace an empty body. Without an annotation, and for `object`
+and `Any`, the payload is passed as the converter returns it (Spring passes the raw message to
+`Object`).
 
-Everything that can be wrong with a handler is detected while the plan is made, before anything
+Everything that can be wrong with a handler is detected while its listener is made, before anything
 connects: unreadable annotations, two payloads, types that pydantic does not know, unknown
 providers. A call then only runs the suppliers and the handler, without inspection or look-ups by
 name. Arguments are passed by position unless a parameter is keyword-only or injected, because
 dependency-injector's `@inject` recognises injected arguments by name.
 
-For a `def` handler the suppliers run in the consumer's thread, conversion included.
-
-The parameters of a handler: annotations, markers, defaults.
-
-A marker (`Header`, `Headers`, `Payload`, `Provide[...]`) may be in the annotation or be the
-default. At most one parameter without a marker is the payload: it is the only one that neither its
-type nor a marker makes something else. A parameter with a plain default keeps the default; only on
-a handler's first parameter, which is the payload, does a default replace an empty body.
-
-The adapter of a handler: it resolves the arguments, sends the reply and wraps failures.
-
-An `async def` handler is awaited on the loop; a `def` handler and the resolution of its arguments
-run in the consumer's thread. Replies are sent on the loop. Every failure becomes a
+An `async def` handler is awaited on the loop; a `def` handler and its suppliers, conversion
+included, run in the consumer's thread. Replies are sent on the loop. Every failure becomes a
 ListenerExecutionFailedException, so that a JMSException raised by a handler is never mistaken for a
 lost connection. An awaitable result is awaited first, whereas Spring passes futures to the
 converter. (spring-jms 1.7.6, 6.1.8, 6.2.8)
@@ -69,14 +60,20 @@ from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.listener.annotation import MISSING, Header, Headers, Payload
 from pyjms.listener.reply import ReplySender
+from pyjms.support.converter import MessageConverter
 from pyjms.support.headers import MESSAGE_ATTRIBUTES
 from pyjms.support.messaging import GenericMessage
-from pyjms.template.interceptors import HandlerInterceptor, HandlerInvocation, chain_of
+from pyjms.template.interceptors import (
+    HandlerInterceptor,
+    HandlerInvocation,
+    InterceptorChain,
+    chain_of,
+)
 from pyjms.template.workers import call_in_worker
 
 __all__ = [
-    "CallPlan",
-    "HandlerAdapter",
+    "ArgumentResolver",
+    "HandlerListener",
     "HandlerParameter",
     "InjectionMarker",
     "SessionTypes",
@@ -93,6 +90,375 @@ _MARKER: type = vars(dependency_injector.wiring)["_Marker"]
 _MARKER_TYPES = (Header, Headers, Payload)
 
 _M = TypeVar("_M", Header, Headers, Payload)
+
+
+class ArgumentResolver(Protocol):
+    """Supplies custom handler parameters. Spring: a custom argument resolver."""
+
+    def supports(self, parameter: HandlerParameter) -> bool:
+        """Return whether it supplies this parameter; called once, when the handler is analysed."""
+        ...
+
+    def resolve(
+        self, parameter: HandlerParameter, message: Message, session: Session | None
+    ) -> object:
+        """Return the argument for a message; called in the thread of a `def` handler."""
+        ...
+
+
+Injector = Callable[[InjectionMarker], Callable[[], object]]
+"""Turns a `Provide[...]` into a function that supplies the object; raises if it is unknown."""
+
+SessionTypes = Mapping[type, Callable[[Session], object]]
+"""Annotations that request the session, and what is passed for each."""
+
+Supplier = Callable[[Message, Session | None], object]
+
+
+class HandlerListener:
+    """A listener, `async (message, session)`, that calls a handler and sends its result.
+
+    Spring: MessagingMessageListenerAdapter.
+
+    Raises:
+        ConfigurationException: a parameter cannot be supplied, or its type is not known.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[..., Any],
+        *,
+        converter: MessageConverter,
+        read_headers: Callable[[Message], Mapping[str, object]],
+        injector: Injector | None = None,
+        session_types: SessionTypes | None = None,
+        resolvers: Sequence[ArgumentResolver] = (),
+    ) -> None:
+        self.handler = handler
+        self.name: str = f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
+        self.is_coroutine: bool = inspect.iscoroutinefunction(handler)
+        self.listener_id: str = ""
+        self._replies: ReplySender | None = None
+        self._chain: InterceptorChain[HandlerInterceptor] | None = None
+        self._converter = converter
+        self._read_headers = read_headers
+        self._injector = injector
+        self._session_types = session_types or {Session: lambda session: session}
+        self._resolvers = tuple(resolvers)
+        parameters = self._read_parameters(handler)
+        payload = choose_payload(parameters, self._is_not_payload, self.name)
+        self.parameters: tuple[HandlerParameter, ...] = tuple(parameters)
+        """The handler's parameters."""
+        self.payload = payload
+        """The parameter that gets the payload; None: the handler takes no payload."""
+        suppliers = self._suppliers_of(parameters, payload)
+        self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
+        self._names = tuple(suppliers)
+        self._suppliers = tuple(suppliers.values())
+
+    def attach(
+        self, listener_id: str, replies: ReplySender, interceptors: Iterable[HandlerInterceptor]
+    ) -> None:
+        """Set the id of the container's listener, what sends its replies, and its interceptors."""
+        self.listener_id = listener_id
+        self._replies = replies
+        self._chain = chain_of(interceptors)
+
+    async def __call__(self, message: Message, session: Session) -> None:
+        """Handle one message.
+
+        Raises:
+            Skip: the handler raised it.
+            ListenerExecutionFailedException: the handler or an interceptor raised (its cause), or
+                the handler could not be called with this message, or its reply could not be sent.
+        """
+        try:
+            if self._chain is None:
+                await self._call_and_reply(message, session)
+            else:
+                await self._chain.around_handler(
+                    self._invocation(message, session),
+                    lambda: self._call_and_reply(message, session),
+                )
+        except Skip:
+            raise
+        except ListenerExecutionFailedException as error:
+            error.listener_id = self.listener_id
+            raise
+        except Exception as error:
+            raise ListenerExecutionFailedException(
+                f"Listener method '{self.name}' threw exception",
+                message=message,
+                listener_id=self.listener_id,
+            ) from error
+
+    def _invocation(self, message: Message, session: Session) -> HandlerInvocation:
+        return HandlerInvocation(self.handler, self.listener_id, message, session)
+
+    async def _call_and_reply(self, message: Message, session: Session) -> Any:
+        if self.is_coroutine:
+            result = await self.call(message, session)
+        else:
+            result = await call_in_worker(self.call, message, session)
+            if inspect.isawaitable(result):
+                result = await result
+        if result is not None and self._replies is not None:
+            await self._replies.send(result, message, session)
+        return result
+
+    def call(self, message: Message, session: Session | None) -> Any:
+        """Call the handler and return its result (a coroutine, for a coroutine function).
+
+        Raises:
+            UnreadableMessageException: a parameter cannot be made of this message.
+            ListenerExecutionFailedException: a parameter cannot be supplied now.
+            Exception: the handler's own.
+        """
+        try:
+            values = [supply(message, session) for supply in self._suppliers]
+        except Exception as error:
+            raise self._not_invoked(error, message) from _cause_of(error)
+        return self._call_with(values)
+
+    def _call_with(self, values: Sequence[object]) -> Any:
+        """Call the handler with the values of its parameters, in their order."""
+        if self._by_name:
+            return self.handler(**dict(zip(self._names, values, strict=True)))
+        return self.handler(*values)
+
+    def _not_invoked(self, error: Exception, message: Message) -> ListenerExecutionFailedException:
+        """Return the exception for an argument that cannot be made of a message."""
+        return _unreadable_or_not(error)(
+            f"Listener method could not be invoked with incoming message: {error}",
+            message=message,
+        )
+
+    def _read_parameters(self, handler: Callable[..., Any]) -> list[HandlerParameter]:
+        return read_parameters(handler, self.name)
+
+    def _suppliers_of(
+        self, parameters: list[HandlerParameter], payload: HandlerParameter | None
+    ) -> dict[str, Supplier]:
+        problems: list[ConfigurationException] = []
+        suppliers: dict[str, Supplier] = {}
+        for parameter in parameters:
+            try:
+                suppliers[parameter.name] = self._supplier(parameter, payload)
+            except ConfigurationException as error:
+                problems.append(error)
+        if problems:
+            raise ConfigurationException.joined(problems)
+        return suppliers
+
+    def _is_not_payload(self, parameter: HandlerParameter) -> bool:
+        """Return whether a parameter's marker or type excludes that it is the payload."""
+        if parameter.injection is not None:
+            return True
+        if parameter.marker(Header) is not None or parameter.marker(Headers) is not None:
+            return True
+        hint = parameter.hint
+        if get_origin(hint) is GenericMessage or hint is GenericMessage:
+            return True
+        if self._resolver_of(parameter) is not None:
+            return True
+        return isinstance(hint, type) and (hint in self._session_types or issubclass(hint, Message))
+
+    def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Supplier:
+        if parameter.injection is not None:
+            return self._injected(parameter, parameter.injection)
+        header = parameter.marker(Header)
+        if header is not None:
+            return self._header(parameter, header)
+        if parameter.marker(Headers) is not None:
+            return lambda message, _session: dict(self._read_headers(message))
+        if (resolver := self._resolver_of(parameter)) is not None:
+            return lambda message, session: resolver.resolve(parameter, message, session)
+        if get_origin(parameter.hint) is GenericMessage or parameter.hint is GenericMessage:
+            return self._generic(parameter)
+        if parameter is payload or parameter.marker(Payload) is not None:
+            return self._payload(parameter)
+        hint = parameter.hint
+        if not self._is_not_payload(parameter):
+            return lambda _message, _session: parameter.default
+        convert_session = self._session_types.get(hint)
+        if convert_session is not None:
+            return lambda _message, session: None if session is None else convert_session(session)
+        return self._raw(parameter, hint)
+
+    def _injected(self, parameter: HandlerParameter, marker: InjectionMarker) -> Supplier:
+        if self._injector is None:
+            raise ConfigurationException(
+                f"Handler {self.name}: parameter {parameter.name!r} cannot be injected: there is "
+                "no container",
+                hint="run the handler in a JmsApplication",
+            )
+        try:
+            supply = self._injector(marker)
+        except ConfigurationException as error:
+            raise ConfigurationException(
+                f"Handler {self.name}: parameter {parameter.name!r} cannot be injected: "
+                f"{error.reason}",
+                hint=error.hint,
+            ) from error
+
+        def inject(_message: Message, _session: Session | None) -> object:
+            try:
+                return supply()
+            except Exception as error:  # a failure of the service, not of this message
+                raise _InjectionError(str(error)) from error
+
+        return inject
+
+    def _resolver_of(self, parameter: HandlerParameter) -> ArgumentResolver | None:
+        return next((r for r in self._resolvers if r.supports(parameter)), None)
+
+    def _generic(self, parameter: HandlerParameter) -> Supplier:
+        (hint,) = get_args(parameter.hint) or (Any,)
+        payload = self._payload(replace(parameter, hint=hint, default=MISSING))
+
+        def supply(message: Message, session: Session | None) -> object:
+            return GenericMessage(payload(message, session), self._read_headers(message))
+
+        return supply
+
+    def _raw(self, parameter: HandlerParameter, kind: type[Message]) -> Supplier:
+        def supply(message: Message, _session: Session | None) -> Message:
+            if isinstance(message, kind):
+                return message
+            raise MessageConversionException(
+                f"Parameter {parameter.name!r} of {self.name} is a {kind.__name__}, "
+                f"the message is a {type(message).__name__}",
+                target=kind,
+            )
+
+        return supply
+
+    def _header(self, parameter: HandlerParameter, header: Header) -> Supplier:
+        name = header.name or parameter.name
+        other_name = MESSAGE_ATTRIBUTES.get(name)
+        hint = parameter.hint
+        convert = self._validator(parameter, make_adapter=_adapter_of_instances)
+        default = parameter.default if header.default is MISSING else header.default
+        if default is MISSING and (not header.required or allows_none(hint)):
+            default = None
+        if default is MISSING and hint is bool:
+            default = False  # Spring: a missing boolean header is false
+
+        def supply(message: Message, _session: Session | None) -> object:
+            headers = self._read_headers(message)
+            value = headers.get(name, MISSING)
+            if value is MISSING and other_name is not None:
+                value = headers.get(other_name, MISSING)
+            if value is MISSING or (value == "" and default is not MISSING):
+                if default is MISSING:
+                    raise MessageConversionException(
+                        f"Missing header {name!r} for parameter {parameter.name!r} of {self.name}",
+                        target=hint,
+                        hint="give the Header a default, or let the type allow None",
+                    )
+                return default
+            return convert(value)
+
+        return supply
+
+    def _payload(self, parameter: HandlerParameter) -> Supplier:
+        converter = self._converter
+        hint = parameter.hint
+        marker = parameter.marker(Payload)
+        if hint in (Any, object, inspect.Parameter.empty):
+            return lambda message, _session: converter.from_message(message)
+        validate = self._validator(parameter)
+        default = parameter.default
+        optional = marker is not None and not marker.required
+        if default is MISSING and (optional or allows_none(hint) or hint in (None, type(None))):
+            default = None
+        is_class = isinstance(hint, type)
+        constrained = bool(parameter.constraints)
+
+        def supply(message: Message, _session: Session | None) -> object:
+            value = converter.from_message(message, hint)
+            if _is_empty(value):
+                if default is not MISSING:
+                    return default
+                raise MessageConversionException(
+                    f"Payload value must not be empty: parameter {parameter.name!r} of {self.name}",
+                    target=hint,
+                    hint="use Payload(required=False) or a type that allows None",
+                )
+            if is_class and type(value) is hint and not constrained:
+                return value
+            return validate(value)
+
+        return supply
+
+    def _validator(
+        self,
+        parameter: HandlerParameter,
+        make_adapter: Callable[[Any], TypeAdapter[Any]] = TypeAdapter,
+    ) -> Callable[[object], object]:
+        hint = parameter.hint
+        if hint in (Any, object):
+            return lambda value: value
+        try:
+            adapter: TypeAdapter[Any] = make_adapter(parameter.validated_hint)
+        except (PydanticUserError, TypeError, NameError) as error:
+            raise ConfigurationException(
+                f"Handler {self.name}: parameter {parameter.name!r} of type {hint!r} cannot be "
+                "supplied",
+                hint="use Message, Session, a Header, a type that pydantic knows, or Provide[...]",
+            ) from error
+
+        def validate(value: object) -> object:
+            try:
+                return adapter.validate_python(value)
+            except ValidationError as error:
+                problems = "; ".join(
+                    f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors()
+                )
+                raise MessageConversionException(
+                    f"Parameter {parameter.name!r} of {self.name}: {problems}", target=hint
+                ) from None
+
+        return validate
+
+
+class _InjectionError(Exception):
+    """A provider of the application's container raised (its cause)."""
+
+
+_UNREADABLE = (
+    JMSException,  # conversion, and bodies that cannot be read
+    ValueError,
+    TypeError,
+    LookupError,
+)
+
+
+def _cause_of(error: Exception) -> BaseException | None:
+    return error.__cause__ if isinstance(error, _InjectionError) else error
+
+
+def _unreadable_or_not(error: Exception) -> type[ListenerExecutionFailedException]:
+    """Return the exception class for an argument: unreadable message, or failed service.
+
+    A converter of the application may call other services, so only errors in the data make a
+    message unreadable.
+    """
+    if isinstance(error, _UNREADABLE) and not getattr(error, "retryable", False):
+        return UnreadableMessageException
+    return ListenerExecutionFailedException
+
+
+def _adapter_of_instances(hint: Any) -> TypeAdapter[Any]:
+    """Return an adapter that accepts instances of types unknown to pydantic (destinations)."""
+    try:
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+    except PydanticUserError:  # models and dataclasses have their own config
+        return TypeAdapter(hint)
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == b"" or (isinstance(value, str) and not value.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,393 +619,3 @@ def split_annotation(hint: Any) -> tuple[Any, tuple[Any, ...]]:
         bare, *extras = get_args(hint)
         return bare, tuple(extras)
     return hint, ()
-
-
-class PayloadConverter(Protocol):
-    """The part of MessageConverter that converts messages to payloads."""
-
-    def from_message(self, message: Message, target: Any = None) -> object:
-        """Return the payload of `message`, as `target` if that is a type."""
-
-
-class ParameterResolver(Protocol):
-    """A custom argument resolver; see `pyjms.listener.registry.ArgumentResolver`."""
-
-    def supports(self, parameter: HandlerParameter) -> bool:
-        """Return whether it supplies this parameter."""
-
-    def resolve(
-        self, parameter: HandlerParameter, message: Message, session: Session | None
-    ) -> object:
-        """Return the argument."""
-
-
-Injector = Callable[[InjectionMarker], Callable[[], object]]
-"""Turns a `Provide[...]` into a function that supplies the object; raises if it is unknown."""
-
-HeaderReader = Callable[[Message], Mapping[str, object]]
-
-SessionTypes = Mapping[type, Callable[[Session], object]]
-"""Annotations that request the session, and what is passed for each."""
-
-Supplier = Callable[[Message, Session | None], object]
-
-
-class CallPlan:
-    """The plan by which one handler is called: made at start, without look-ups in a call.
-
-    Raises:
-        ConfigurationException: a parameter cannot be supplied, or its type is not known.
-    """
-
-    def __init__(
-        self,
-        handler: Callable[..., Any],
-        *,
-        converter: PayloadConverter,
-        read_headers: HeaderReader,
-        injector: Injector | None = None,
-        session_types: SessionTypes | None = None,
-        resolvers: Sequence[ParameterResolver] = (),
-    ) -> None:
-        self._resolvers = tuple(resolvers)
-        self.handler = handler
-        self.name: str = f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
-        self.is_coroutine: bool = inspect.iscoroutinefunction(handler)
-        self._converter = converter
-        self._read_headers = read_headers
-        self._injector = injector
-        self._session_types = session_types or {Session: _unchanged}
-        parameters = self._read_parameters(handler)
-        payload = choose_payload(parameters, self._is_not_payload, self.name)
-        self.parameters: tuple[HandlerParameter, ...] = tuple(parameters)
-        """The handler's parameters."""
-        self.payload = payload
-        """The parameter that gets the payload; None: the handler takes no payload."""
-        suppliers = self._suppliers_of(parameters, payload)
-        self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
-        self._names = tuple(suppliers)
-        self._suppliers = tuple(suppliers.values())
-
-    def call(self, message: Message, session: Session | None) -> Any:
-        """Call the handler and return its result (a coroutine, for a coroutine function).
-
-        Raises:
-            UnreadableMessageException: a parameter cannot be made of this message.
-            ListenerExecutionFailedException: a parameter cannot be supplied now.
-            Exception: the handler's own.
-        """
-        try:
-            values = [supply(message, session) for supply in self._suppliers]
-        except Exception as error:
-            raise self._not_invoked(error, message) from _cause_of(error)
-        return self._call_with(values)
-
-    def _call_with(self, values: Sequence[object]) -> Any:
-        """Call the handler with the values of its parameters, in their order."""
-        if self._by_name:
-            return self.handler(**dict(zip(self._names, values, strict=True)))
-        return self.handler(*values)
-
-    def _not_invoked(self, error: Exception, message: Message) -> ListenerExecutionFailedException:
-        """Return the exception for an argument that cannot be made of a message."""
-        return _unreadable_or_not(error)(
-            f"Listener method could not be invoked with incoming message: {error}",
-            message=message,
-        )
-
-    def _read_parameters(self, handler: Callable[..., Any]) -> list[HandlerParameter]:
-        return read_parameters(handler, self.name)
-
-    def _suppliers_of(
-        self, parameters: list[HandlerParameter], payload: HandlerParameter | None
-    ) -> dict[str, Supplier]:
-        problems: list[ConfigurationException] = []
-        suppliers: dict[str, Supplier] = {}
-        for parameter in parameters:
-            try:
-                suppliers[parameter.name] = self._supplier(parameter, payload)
-            except ConfigurationException as error:
-                problems.append(error)
-        if problems:
-            raise ConfigurationException.joined(problems)
-        return suppliers
-
-    def _is_not_payload(self, parameter: HandlerParameter) -> bool:
-        """Return whether a parameter's marker or type excludes that it is the payload."""
-        if parameter.injection is not None:
-            return True
-        if parameter.marker(Header) is not None or parameter.marker(Headers) is not None:
-            return True
-        hint = parameter.hint
-        if get_origin(hint) is GenericMessage or hint is GenericMessage:
-            return True
-        if self._resolver_of(parameter) is not None:
-            return True
-        return isinstance(hint, type) and (hint in self._session_types or issubclass(hint, Message))
-
-    def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Supplier:
-        if parameter.injection is not None:
-            return self._injected(parameter, parameter.injection)
-        header = parameter.marker(Header)
-        if header is not None:
-            return self._header(parameter, header)
-        if parameter.marker(Headers) is not None:
-            return lambda message, _session: dict(self._read_headers(message))
-        if (resolver := self._resolver_of(parameter)) is not None:
-            return lambda message, session: resolver.resolve(parameter, message, session)
-        if get_origin(parameter.hint) is GenericMessage or parameter.hint is GenericMessage:
-            return self._generic(parameter)
-        if parameter is payload or parameter.marker(Payload) is not None:
-            return self._payload(parameter)
-        hint = parameter.hint
-        if not self._is_not_payload(parameter):
-            return lambda _message, _session: parameter.default
-        convert_session = self._session_types.get(hint)
-        if convert_session is not None:
-            return lambda _message, session: None if session is None else convert_session(session)
-        return self._raw(parameter, hint)
-
-    def _injected(self, parameter: HandlerParameter, marker: InjectionMarker) -> Supplier:
-        if self._injector is None:
-            raise ConfigurationException(
-                f"Handler {self.name}: parameter {parameter.name!r} cannot be injected: there is "
-                "no container",
-                hint="run the handler in a JmsApplication",
-            )
-        try:
-            supply = self._injector(marker)
-        except ConfigurationException as error:
-            raise ConfigurationException(
-                f"Handler {self.name}: parameter {parameter.name!r} cannot be injected: "
-                f"{error.reason}",
-                hint=error.hint,
-            ) from error
-
-        def inject(_message: Message, _session: Session | None) -> object:
-            try:
-                return supply()
-            except Exception as error:  # a failure of the service, not of this message
-                raise _InjectionError(str(error)) from error
-
-        return inject
-
-    def _resolver_of(self, parameter: HandlerParameter) -> ParameterResolver | None:
-        return next((r for r in self._resolvers if r.supports(parameter)), None)
-
-    def _generic(self, parameter: HandlerParameter) -> Supplier:
-        (hint,) = get_args(parameter.hint) or (Any,)
-        payload = self._payload(replace(parameter, hint=hint, default=MISSING))
-
-        def supply(message: Message, session: Session | None) -> object:
-            return GenericMessage(payload(message, session), self._read_headers(message))
-
-        return supply
-
-    def _raw(self, parameter: HandlerParameter, kind: type[Message]) -> Supplier:
-        def supply(message: Message, _session: Session | None) -> Message:
-            if isinstance(message, kind):
-                return message
-            raise MessageConversionException(
-                f"Parameter {parameter.name!r} of {self.name} is a {kind.__name__}, "
-                f"the message is a {type(message).__name__}",
-                target=kind,
-            )
-
-        return supply
-
-    def _header(self, parameter: HandlerParameter, header: Header) -> Supplier:
-        name = header.name or parameter.name
-        other_name = MESSAGE_ATTRIBUTES.get(name)
-        hint = parameter.hint
-        convert = self._validator(parameter, make_adapter=_adapter_of_instances)
-        default = parameter.default if header.default is MISSING else header.default
-        if default is MISSING and (not header.required or allows_none(hint)):
-            default = None
-        if default is MISSING and hint is bool:
-            default = False  # Spring: a missing boolean header is false
-
-        def supply(message: Message, _session: Session | None) -> object:
-            headers = self._read_headers(message)
-            value = headers.get(name, MISSING)
-            if value is MISSING and other_name is not None:
-                value = headers.get(other_name, MISSING)
-            if value is MISSING or (value == "" and default is not MISSING):
-                if default is MISSING:
-                    raise MessageConversionException(
-                        f"Missing header {name!r} for parameter {parameter.name!r} of {self.name}",
-                        target=hint,
-                        hint="give the Header a default, or let the type allow None",
-                    )
-                return default
-            return convert(value)
-
-        return supply
-
-    def _payload(self, parameter: HandlerParameter) -> Supplier:
-        converter = self._converter
-        hint = parameter.hint
-        marker = parameter.marker(Payload)
-        if hint in (Any, object, inspect.Parameter.empty):
-            return lambda message, _session: converter.from_message(message)
-        validate = self._validator(parameter)
-        default = parameter.default
-        optional = marker is not None and not marker.required
-        if default is MISSING and (optional or allows_none(hint) or hint in (None, type(None))):
-            default = None
-        is_class = isinstance(hint, type)
-        constrained = bool(parameter.constraints)
-
-        def supply(message: Message, _session: Session | None) -> object:
-            value = converter.from_message(message, hint)
-            if _is_empty(value):
-                if default is not MISSING:
-                    return default
-                raise MessageConversionException(
-                    f"Payload value must not be empty: parameter {parameter.name!r} of {self.name}",
-                    target=hint,
-                    hint="use Payload(required=False) or a type that allows None",
-                )
-            if is_class and type(value) is hint and not constrained:
-                return value
-            return validate(value)
-
-        return supply
-
-    def _validator(
-        self,
-        parameter: HandlerParameter,
-        make_adapter: Callable[[Any], TypeAdapter[Any]] = TypeAdapter,
-    ) -> Callable[[object], object]:
-        hint = parameter.hint
-        if hint in (Any, object):
-            return lambda value: value
-        try:
-            adapter: TypeAdapter[Any] = make_adapter(parameter.validated_hint)
-        except (PydanticUserError, TypeError, NameError) as error:
-            raise ConfigurationException(
-                f"Handler {self.name}: parameter {parameter.name!r} of type {hint!r} cannot be "
-                "supplied",
-                hint="use Message, Session, a Header, a type that pydantic knows, or Provide[...]",
-            ) from error
-
-        def validate(value: object) -> object:
-            try:
-                return adapter.validate_python(value)
-            except ValidationError as error:
-                problems = "; ".join(
-                    f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors()
-                )
-                raise MessageConversionException(
-                    f"Parameter {parameter.name!r} of {self.name}: {problems}", target=hint
-                ) from None
-
-        return validate
-
-
-class _InjectionError(Exception):
-    """A provider of the application's container raised (its cause)."""
-
-
-_UNREADABLE = (
-    JMSException,  # conversion, and bodies that cannot be read
-    ValueError,
-    TypeError,
-    LookupError,
-)
-
-
-def _cause_of(error: Exception) -> BaseException | None:
-    return error.__cause__ if isinstance(error, _InjectionError) else error
-
-
-def _unreadable_or_not(error: Exception) -> type[ListenerExecutionFailedException]:
-    """Return the exception class for an argument: unreadable message, or failed service.
-
-    A converter of the application may call other services, so only errors in the data make a
-    message unreadable.
-    """
-    if isinstance(error, _UNREADABLE) and not getattr(error, "retryable", False):
-        return UnreadableMessageException
-    return ListenerExecutionFailedException
-
-
-def _adapter_of_instances(hint: Any) -> TypeAdapter[Any]:
-    """Return an adapter that accepts instances of types unknown to pydantic (destinations)."""
-    try:
-        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-    except PydanticUserError:  # models and dataclasses have their own config
-        return TypeAdapter(hint)
-
-
-def _unchanged(session: Session) -> Session:
-    return session
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or value == b"" or (isinstance(value, str) and not value.strip())
-
-
-class HandlerAdapter:
-    """A listener, `async (message, session)`, that calls the handler of a plan.
-
-    Spring: MessagingMessageListenerAdapter.
-    """
-
-    def __init__(
-        self,
-        plan: CallPlan,
-        replies: ReplySender,
-        listener_id: str,
-        interceptors: Iterable[HandlerInterceptor] = (),
-    ) -> None:
-        self._plan = plan
-        self._replies = replies
-        self._chain = chain_of(interceptors)
-        self.listener_id = listener_id
-
-    async def __call__(self, message: Message, session: Session) -> None:
-        """Handle one message.
-
-        Raises:
-            Skip: the handler raised it.
-            ListenerExecutionFailedException: the handler or an interceptor raised (its cause), or
-                the handler could not be called with this message, or its reply could not be sent.
-        """
-        try:
-            if self._chain is not None:
-                await self._chain.around_handler(
-                    self._invocation(message, session),
-                    lambda: self._call_and_reply(message, session),
-                )
-            else:
-                await self._call_and_reply(message, session)
-        except Skip:
-            raise
-        except ListenerExecutionFailedException as error:
-            error.listener_id = self.listener_id
-            raise
-        except Exception as error:
-            raise ListenerExecutionFailedException(
-                f"Listener method '{self._plan.name}' threw exception",
-                message=message,
-                listener_id=self.listener_id,
-            ) from error
-
-    def _invocation(self, message: Message, session: Session) -> HandlerInvocation:
-        return HandlerInvocation(self._plan.handler, self.listener_id, message, session)
-
-    async def _call_and_reply(self, message: Message, session: Session) -> Any:
-        plan = self._plan
-        if plan.is_coroutine:
-            result = await plan.call(message, session)
-        else:
-            result = await call_in_worker(plan.call, message, session)
-            if inspect.isawaitable(result):
-                result = await result
-        if result is not None:
-            await self._reply(result, message, session)
-        return result
-
-    async def _reply(self, result: object, message: Message, session: Session) -> None:
-        await self._replies.send(result, message, session)

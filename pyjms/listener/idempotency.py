@@ -1,14 +1,8 @@
-"""Calls of idempotent handlers: claim the key, call the handler or skip, complete or release.
+"""Idempotent handlers: claim the key of a message, call the handler or skip it, then remember.
 
-The plan claims the key, in the handler's thread or on the loop, because the arguments are known
-only there. The adapter completes or releases the claim, on the loop: if the store requires it after
-the commit, by a synchronization of the session's transaction. `_claimed` passes the key from the
-plan to the adapter.
-
-The keys of idempotent handlers: from a header, a format string, or a function of the payload.
-
-A field in braces is the name of a header or property, or `payload`, followed by attributes and
-keys: `{payload.customer.id}`, `{payload[number]}`; for a dict, an attribute name is a key.
+The key comes from a header, a format string, or a function of the payload. A field in braces is the
+name of a header or property, or `payload`, followed by attributes and keys:
+`{payload.customer.id}`, `{payload[number]}`; for a dict, an attribute name is a key.
 """
 
 from __future__ import annotations
@@ -17,10 +11,10 @@ import inspect
 import string
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 
@@ -34,10 +28,11 @@ from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.jms.synchronization import Synchronization
 from pyjms.listener.annotation import IdempotentMark
-from pyjms.listener.handler import CallPlan, HandlerAdapter, HandlerParameter
+from pyjms.listener.handler import HandlerListener, HandlerParameter
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.distribution import entry_points
 from pyjms.runtime.logging import get_logger
+from pyjms.template.closing import call
 from pyjms.template.workers import call_in_worker
 
 __all__ = [
@@ -45,13 +40,20 @@ __all__ = [
     "AsyncIdempotencyStore",
     "Claim",
     "IdempotencyStore",
-    "IdempotentAdapter",
-    "IdempotentPlan",
+    "IdempotentHandlerListener",
     "MemoryIdempotencyStore",
     "store_of",
 ]
 
-# --- Stores of the keys of handled messages: the interfaces, and the in-memory store.
+logger: Final = get_logger(__name__)
+
+T = TypeVar("T")
+
+GROUP: Final = "pyjms.idempotency_stores"
+_BUSY_DELAY: Final = 1.0
+"""Seconds between the claims of a key that another consumer has."""
+
+_claimed: ContextVar[list[str] | None] = ContextVar("pyjms_claimed", default=None)
 
 _BUSY: Final = float("inf")
 
@@ -225,55 +227,6 @@ def _text(value: object, source: str) -> str:
     return str(value)
 
 
-# --- A coroutine interface for blocking and coroutine stores.
-
-
-def as_coroutines(store: EitherIdempotencyStore) -> AsyncIdempotencyStore:
-    """Return a store with coroutines; a blocking store is called in the consumer's thread."""
-    plain = without_coroutines(store)
-    return cast(AsyncIdempotencyStore, store) if plain is None else _Awaitable(plain)
-
-
-def without_coroutines(store: EitherIdempotencyStore) -> IdempotencyStore | None:
-    """Return the store if it has no coroutines, as `def` handlers require; otherwise None."""
-    return None if inspect.iscoroutinefunction(store.claim) else cast(IdempotencyStore, store)
-
-
-class _Awaitable:
-    def __init__(self, store: IdempotencyStore) -> None:
-        self._store = store
-
-    @property
-    def after_commit(self) -> bool:
-        return self._store.after_commit
-
-    async def claim(self, key: str, arguments: Sequence[object]) -> Claim:
-        if self._store.blocks:
-            return await call_in_worker(self._store.claim, key, arguments)
-        return self._store.claim(key, arguments)
-
-    async def complete(self, key: str) -> None:
-        if self._store.blocks:
-            await call_in_worker(self._store.complete, key)
-        else:
-            self._store.complete(key)
-
-    async def release(self, key: str) -> None:
-        if self._store.blocks:
-            await call_in_worker(self._store.release, key)
-        else:
-            self._store.release(key)
-
-
-logger: Final = get_logger(__name__)
-
-GROUP: Final = "pyjms.idempotency_stores"
-_BUSY_DELAY: Final = 1.0
-"""Seconds between the claims of a key that another consumer has."""
-
-_claimed: ContextVar[list[str] | None] = ContextVar("pyjms_claimed", default=None)
-
-
 def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
     """Return the store of a mark; a store that is named, and the default, is created once.
 
@@ -304,8 +257,13 @@ class _KeyIsBusyError(Exception):
     """Another consumer is handling a message with the same key."""
 
 
-class IdempotentPlan(CallPlan):
-    """The plan by which an idempotent handler is called, with messages whose keys are new.
+class IdempotentHandlerListener(HandlerListener):
+    """A listener that calls an idempotent handler with messages whose keys are new.
+
+    `call` claims the key, in the handler's thread or on the loop, because the arguments are known
+    only there. `_call_and_reply` completes or releases the claim, on the loop: if the store
+    requires it after the commit, by a synchronization of the session's transaction. `_claimed`
+    passes the key from the former to the latter.
 
     Raises:
         ConfigurationException: a parameter cannot be supplied, or the key or the store is not
@@ -318,10 +276,8 @@ class IdempotentPlan(CallPlan):
         self._payload_name = ""
         super().__init__(handler, **options)
         self.mark = mark
-        store = store_of(mark)
-        self.store: AsyncIdempotencyStore = as_coroutines(store)
-        self._plain = without_coroutines(store)
-        if self._plain is None and not self.is_coroutine:
+        self._store = store_of(mark)
+        if inspect.iscoroutinefunction(self._store.claim) and not self.is_coroutine:
             raise ConfigurationException(
                 f"Handler {self.name}: the store of its @idempotent has coroutines",
                 hint="write `async def`, or use a blocking store, such as SqlIdempotencyStore",
@@ -345,12 +301,11 @@ class IdempotentPlan(CallPlan):
             raise self._not_invoked(error, message) from error.__cause__ or error
         if self.is_coroutine:
             return self._claim_and_call(key, values)
-        assert self._plain is not None
-        self._check(key, self._plain.claim(key, values))
+        self._check(key, cast(IdempotencyStore, self._store).claim(key, values))
         return self._call_with(values)
 
     async def _claim_and_call(self, key: str, values: Sequence[object]) -> Any:
-        self._check(key, await self.store.claim(key, values))
+        self._check(key, await _ask(self._store, self._store.claim, key, values))
         return await self._call_with(values)
 
     def _check(self, key: str, claim: Claim) -> None:
@@ -368,23 +323,17 @@ class IdempotentPlan(CallPlan):
             self._payload_name = payload.name
         return super()._supplier(parameter, payload)
 
-
-class IdempotentAdapter(HandlerAdapter):
-    """A listener, `async (message, session)`, that calls the handler of an IdempotentPlan."""
-
     async def _call_and_reply(self, message: Message, session: Session) -> Any:
-        assert isinstance(self._plan, IdempotentPlan)
-        store = self._plan.store
         keys: list[str] = []
         token = _claimed.set(keys)
         try:
             result = await self._call_when_key_is_free(message, session)
             for key in keys:
-                await self._complete(store, key, session)
+                await self._complete(key, session)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 for key in keys:
-                    await store.release(key)
+                    await _ask(self._store, self._store.release, key)
             raise
         finally:
             _claimed.reset(token)
@@ -403,26 +352,35 @@ class IdempotentAdapter(HandlerAdapter):
                 logger.debug("Listener %s waits: %s", self.listener_id, busy)
                 await _clock.sleep(_BUSY_DELAY)
 
-    async def _complete(self, store: AsyncIdempotencyStore, key: str, session: Session) -> None:
-        if store.after_commit and session.transacted:
+    async def _complete(self, key: str, session: Session) -> None:
+        if self._store.after_commit and session.transacted:
             try:
-                session.add_synchronization(_EndOfClaim(store, key))
+                session.add_synchronization(_EndOfClaim(self._store, key))
             except UnsupportedOperationException as error:
                 logger.debug("Key %r is remembered before the commit: %s", key, error)
             else:
                 return
-        await store.complete(key)
+        await _ask(self._store, self._store.complete, key)
 
 
 class _EndOfClaim(Synchronization):
     """Ends a claim with the transaction of its message."""
 
-    def __init__(self, store: AsyncIdempotencyStore, key: str) -> None:
+    def __init__(self, store: EitherIdempotencyStore, key: str) -> None:
         self._store = store
         self._key = key
 
     async def after_commit(self) -> None:
-        await self._store.complete(self._key)
+        await _ask(self._store, self._store.complete, self._key)
 
     async def after_rollback(self) -> None:
-        await self._store.release(self._key)
+        await _ask(self._store, self._store.release, self._key)
+
+
+async def _ask(
+    store: EitherIdempotencyStore, method: Callable[..., Awaitable[T] | T], *args: object
+) -> T:
+    """Call a method of a store on the loop, or in the consumer's thread if it blocks."""
+    if not inspect.iscoroutinefunction(store.claim) and cast(IdempotencyStore, store).blocks:
+        return cast("T", await call_in_worker(method, *args))
+    return await call(method, *args)

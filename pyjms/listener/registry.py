@@ -4,23 +4,23 @@ Each endpoint has one container. `start` starts the containers by phase, lowest 
 `shutdown` stop them by phase, highest first. The containers of one phase stop concurrently, and the
 next phase follows when their handlers have finished. A listener registered later starts at once.
 (spring-jms 6.6, 6.7, 6.8)
+
+A `JmsListenerEndpointRegistrar` collects what configurers add in code. (spring-jms 6.3, 6.9)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import anyio
 
 from pyjms.errors import IllegalStateException
-from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import Message
 from pyjms.listener.annotation import JmsListenerMark, ListenerOptions, jms_listener, listener_marks
 from pyjms.listener.endpoint import JmsListenerEndpoint
-from pyjms.listener.handler import HandlerParameter
+from pyjms.listener.handler import ArgumentResolver
 from pyjms.runtime.logging import get_logger
 
 if TYPE_CHECKING:
@@ -220,23 +220,6 @@ def _names(containers: list[AbstractMessageListenerContainer]) -> str:
 
 def _phase(container: AbstractMessageListenerContainer) -> int:
     return container.phase
-
-
-# --- JmsListenerEndpointRegistrar: listeners and their defaults in code. (spring-jms 6.3, 6.9)
-
-
-class ArgumentResolver(Protocol):
-    """Supplies custom handler parameters. Spring: a custom argument resolver."""
-
-    def supports(self, parameter: HandlerParameter) -> bool:
-        """Return whether it supplies this parameter; called once, when the handler is analysed."""
-        ...
-
-    def resolve(
-        self, parameter: HandlerParameter, message: Message, session: Session | None
-    ) -> object:
-        """Return the argument for a message; called in the thread of a `def` handler."""
-        ...
 
 
 class JmsListenerEndpointRegistrar:

@@ -7,25 +7,17 @@ The destination is that of a JmsResponse, otherwise the request's reply_to, othe
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
 from pyjms.errors import InvalidDestinationException, ReplyFailureException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
 from pyjms.jms.message import Message
+from pyjms.support.converter import MessageConverter
 from pyjms.support.headers import SimpleJmsHeaderMapper
 from pyjms.support.messaging import GenericMessage
 from pyjms.support.qos import QosSettings
 from pyjms.template.interceptors import InterceptorChain, SendInterceptor, SendInvocation
 
 __all__ = ["JmsResponse", "ReplySender"]
-
-
-class ReplyConverter(Protocol):
-    """The part of MessageConverter that converts payloads to messages."""
-
-    def to_message(self, payload: Any, session: Session) -> Message:
-        """Return a message with `payload` as its body."""
 
 
 class JmsResponse:
@@ -60,7 +52,7 @@ class ReplySender:
 
     def __init__(
         self,
-        converter: ReplyConverter,
+        converter: MessageConverter,
         *,
         default_destination: str | None = None,
         pub_sub_domain: bool = False,
