@@ -76,8 +76,11 @@ class Attribute:
         # imported here, so that a broker without a configuration file starts without pydantic
         from pydantic import Field  # noqa: PLC0415
 
-        from pyjms.configuration import Duration  # noqa: PLC0415
-        from pyjms.configuration.units import ByteLimit, Bytes  # noqa: PLC0415
+        from pyjms.configuration.units import (  # noqa: PLC0415
+            ByteLimit,
+            Bytes,
+            Duration,
+        )
 
         readers: dict[Unit, Any] = {
             Unit.BYTES: Bytes,

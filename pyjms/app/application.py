@@ -23,7 +23,7 @@ from pyjms.app.container import ApplicationContainer, make_container
 from pyjms.app.interceptors import ApplicationInterceptors
 from pyjms.app.lifecycle import HookRunner
 from pyjms.app.wiring import Wiring
-from pyjms.configuration import Problems
+from pyjms.configuration.document import Problems
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import Destination

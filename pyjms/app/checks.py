@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyjms.app.endpoints import HandlerProblems, check_retry, default_retry, handler_name
 from pyjms.app.factories import broker_connection_factory
 from pyjms.app.interceptors import named_interceptors
-from pyjms.configuration import Problems
+from pyjms.configuration.document import Problems
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException, nearest_name
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination

@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from pyjms.configuration import Problems, UnknownPlaceholder
+from pyjms.configuration.document import Problems
+from pyjms.configuration.placeholders import UnknownPlaceholder
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException, UnsupportedOperationException
 from pyjms.jms.api import Session

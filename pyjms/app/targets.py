@@ -23,7 +23,7 @@ from dependency_injector import providers
 from pyjms.app.container import Injection
 from pyjms.app.endpoints import HandlerProblems
 from pyjms.app.lifecycle import hook_kind
-from pyjms.configuration import Problems
+from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.listener.annotation import JmsListenerMark, configurer_order, listener_marks
 from pyjms.listener.handler import InjectionMarker, injection_marker

@@ -39,7 +39,7 @@ from pyjms.app.targets import (
     nothing_to_run,
     with_provided_instances,
 )
-from pyjms.configuration import Problems
+from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import Destination

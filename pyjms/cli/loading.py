@@ -21,7 +21,7 @@ import typer
 
 from pyjms.app.application import JmsApplication
 from pyjms.cli.terminal import UserCodeFailed
-from pyjms.configuration import Problems
+from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings.sources import collect_problems
 

@@ -92,7 +92,7 @@ def check(
     """
     from pyjms.cli.loading import report
     from pyjms.cli.pipeline_loading import check_pipelines
-    from pyjms.configuration import Problems
+    from pyjms.configuration.document import Problems
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()

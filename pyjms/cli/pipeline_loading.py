@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyjms.cli.loading import importing, load_module, split_target
-from pyjms.configuration import Problems
+from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.settings.sources import collect_problems

@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyjms.errors import ConfigurationException, JMSException
 
-__all__ = ["Document", "Origin", "Path", "Problems", "collected_in", "dotted", "merge"]
+__all__ = [
+    "APPLICATION_PREFIX",
+    "BROKER_PREFIX",
+    "Document",
+    "Origin",
+    "Path",
+    "Problems",
+    "dotted",
+    "merge",
+]
+
+APPLICATION_PREFIX: Final = "PYJMS_"
+"""`PYJMS_JMS__LISTENER__MAX_CONCURRENCY` is `jms.listener.max_concurrency` of application.yaml."""
+BROKER_PREFIX: Final = "PYJMS_BROKER__"
+"""`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` is `system_usage.memory_limit` of broker.yaml."""
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -141,12 +155,3 @@ class Problems:
         """Raise one ConfigurationException with all problems, if there are any."""
         if self.found:
             raise ConfigurationException.joined(self.found)
-
-
-@contextmanager
-def collected_in(problems: Problems | None) -> Iterator[Problems]:
-    """Yield `problems`; or, if it is None, a new collection that is raised at the end."""
-    own = Problems() if problems is None else problems
-    yield own
-    if problems is None:
-        own.raise_all()

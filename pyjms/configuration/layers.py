@@ -1,7 +1,5 @@
 """The layers of a configuration: the file, its profiles, and the environment.
 
-Environment variables that look like settings but are not.
-
 The variable of a setting has `__` between the parts of its path, unlike in Spring Boot. A variable
 without `__` would be ignored, and a default would apply silently. So it is an error if it is clear
 which setting was meant; otherwise a warning is logged, because other programs may also use the
@@ -17,7 +15,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 
-from pyjms.configuration.document import Document, Origin, Path, Problems, collected_in, merge
+from pyjms.configuration.document import BROKER_PREFIX, Document, Origin, Path, Problems, merge
+from pyjms.configuration.placeholders import expand
 from pyjms.configuration.reader import read_yaml
 from pyjms.configuration.validation import is_model, models_and_containers
 from pyjms.errors import ConfigurationException, nearest_name
@@ -28,11 +27,45 @@ __all__ = [
     "RESERVED_VARIABLES",
     "chosen_profiles",
     "overlay_environment",
+    "read_configuration",
     "read_layers",
     "refuse_misspelt_variables",
 ]
 
+logger = get_logger(__name__)
+
 PROFILES_VARIABLE: Final = "PYJMS_PROFILES"
+
+
+def read_configuration(
+    path: FilePath | None,
+    environ: Mapping[str, str],
+    prefix: str,
+    model: type[BaseModel],
+    problems: Problems,
+    *,
+    profiles: Iterable[str],
+    all_profiles: bool = True,
+) -> tuple[Document, Document]:
+    """Return a configuration as written, and with its placeholders replaced; blocking.
+
+    Args:
+        path: the file; None: there is only the environment.
+        environ: the environment variables.
+        prefix: APPLICATION_PREFIX or BROKER_PREFIX; variables with it override the file.
+        model: the settings, by which misspelt variables are recognized.
+        problems: gets all problems; the documents have the remaining values.
+        profiles: the chosen profiles.
+        all_profiles: whether each of them must have a file.
+    """
+    written = Document()
+    if path is not None:
+        written = read_layers(path, profiles, problems, all_profiles=all_profiles)
+    with problems.caught():
+        refuse_misspelt_variables(environ, prefix, model, written)
+    others = BROKER_PREFIX if prefix != BROKER_PREFIX else None
+    written = overlay_environment(written, environ, prefix, exclude=others)
+    return written, expand(written, environ, problems)
 
 
 def chosen_profiles(profiles: Iterable[str] | None, environ: Mapping[str, str]) -> list[str]:
@@ -42,39 +75,27 @@ def chosen_profiles(profiles: Iterable[str] | None, environ: Mapping[str, str]) 
 
 
 def read_layers(
-    path: FilePath,
-    profiles: Iterable[str],
-    *,
-    all_profiles: bool = True,
-    problems: Problems | None = None,
+    path: FilePath, profiles: Iterable[str], problems: Problems, *, all_profiles: bool = True
 ) -> Document:
     """Read `NAME.yaml` overridden by `NAME-PROFILE.yaml` for each profile; later ones win.
 
-    Without `all_profiles`, a profile need not have a file. If `problems` is given, problems are
-    added to it, and the remaining values are returned.
-
-    Raises:
-        ConfigurationException: a file is missing or malformed.
-
+    Without `all_profiles`, a profile need not have a file. Returns the valid values.
     """
-    with collected_in(problems) as found:
-        document = read_yaml(path, found)
-        for profile in profiles:
-            layer = path.with_name(f"{path.stem}-{profile}{path.suffix}")
-            if layer.is_file():
-                document = merge(document, read_yaml(layer, found))
-            elif all_profiles:
-                found.lacks_files = True
-                found.add(_no_file(profile, layer))
+    document = read_yaml(path, problems)
+    for profile in profiles:
+        layer = path.with_name(f"{path.stem}-{profile}{path.suffix}")
+        if layer.is_file():
+            document = merge(document, read_yaml(layer, problems))
+        elif all_profiles:
+            problems.lacks_files = True
+            problems.add(
+                ConfigurationException(
+                    f"Profile {profile!r} has no file {layer}",
+                    source=str(layer),
+                    hint=f"create that file, or remove {profile!r} from the profiles",
+                )
+            )
     return document
-
-
-def _no_file(profile: str, layer: FilePath) -> ConfigurationException:
-    return ConfigurationException(
-        f"Profile {profile!r} has no file {layer}",
-        source=str(layer),
-        hint=f"create that file, or remove {profile!r} from the profiles",
-    )
 
 
 def overlay_environment(
@@ -113,8 +134,6 @@ def _existing_key(level: object, element: str) -> str:
                 return str(key)
     return plain
 
-
-logger = get_logger(__name__)
 
 RESERVED_VARIABLES: Final[Mapping[str, str]] = {
     "PYJMS_CONFIG": "the YAML file of an application",
@@ -157,18 +176,19 @@ def refuse_misspelt_variables(
     """Reject variables that begin with `prefix`, have no `__`, and resemble a setting's variable.
 
     RESERVED_VARIABLES, names used in `${...}` of `document` and Kubernetes' service links are
-    ignored; variables that resemble no setting are logged. `prefix` ends with one `_`: `PYJMS_`.
+    ignored; variables that resemble no setting are logged.
 
     Raises:
         ConfigurationException: there are such variables; one line each, with the correct name.
     """
-    wrong = sorted(_unexplained(environ, prefix, document))
+    start = prefix.replace("__", "_")
+    wrong = sorted(_unexplained(environ, start, document))
     if not wrong:
         return
-    known = sorted(_settings(model, prefix), key=lambda setting: setting.variable.count("{"))
+    known = sorted(_settings(model, prefix, start), key=lambda setting: setting.variable.count("{"))
     problems: dict[str, str] = {}
     for name in wrong:
-        meant = _meant(name, prefix, known)
+        meant = _meant(name, start, known)
         if meant is None:
             logger.warning("Environment variable %s is not a setting: it is ignored", name)
         else:
@@ -181,13 +201,13 @@ def refuse_misspelt_variables(
         )
 
 
-def _unexplained(environ: Mapping[str, str], prefix: str, document: Document) -> Iterator[str]:
+def _unexplained(environ: Mapping[str, str], start: str, document: Document) -> Iterator[str]:
     named = set(_PLACEHOLDER.findall(str(document.values)))
     services = [name.removesuffix(_SERVICE) for name in environ if name.endswith(_SERVICE)]
     links = tuple(f"{service}{end}" for service in services for end in ("_SERVICE_", "_PORT"))
     for name in environ:
         if (
-            name.startswith(prefix)
+            name.startswith(start)
             and "__" not in name
             and name not in named
             and not name.startswith(links)
@@ -196,25 +216,24 @@ def _unexplained(environ: Mapping[str, str], prefix: str, document: Document) ->
             yield name
 
 
-def _meant(name: str, prefix: str, known: Iterable[_Setting]) -> str | None:
+def _meant(name: str, start: str, known: Iterable[_Setting]) -> str | None:
     """Return the variable that was probably meant by a name; None: it resembles no setting."""
     for setting in known:
         if found := setting.pattern.fullmatch(name):
             return setting.variable.format(*found.groups())
     fixed = [setting.variable for setting in known if "{" not in setting.variable]
-    by_name = {variable.removeprefix(prefix).lstrip("_"): variable for variable in fixed}
-    near = nearest_name(name.removeprefix(prefix), by_name, _NEAR)
+    by_name = {variable.removeprefix(start).lstrip("_"): variable for variable in fixed}
+    near = nearest_name(name.removeprefix(start), by_name, _NEAR)
     return by_name[near] if near else None
 
 
-def _settings(model: type[BaseModel], prefix: str) -> Iterator[_Setting]:
-    whole = prefix if prefix.count("_") == 1 else f"{prefix}_"  # PYJMS_JMS__..., PYJMS_BROKER__...
+def _settings(model: type[BaseModel], prefix: str, start: str) -> Iterator[_Setting]:
     for path in _paths(model, ()):
         variable = "__".join("{}" if key is None else key.upper() for key in path)
         pattern = "_".join(
             "(.+?)" if key is None else key.upper().replace("_", "_?") for key in path
         )
-        yield _Setting(whole + variable, re.compile(prefix + pattern))
+        yield _Setting(prefix + variable, re.compile(start + pattern))
 
 
 def _paths(annotation: Any, path: _Path) -> Iterator[_Path]:

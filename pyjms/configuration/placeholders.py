@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyjms.configuration.document import Document, Path, Problems, collected_in
+from pyjms.configuration.document import Document, Path, Problems
 from pyjms.errors import ConfigurationException
 
 __all__ = ["Placeholders", "UnknownPlaceholder", "expand"]
@@ -94,16 +94,10 @@ class Placeholders:
         return _MISSING
 
 
-def expand(
-    document: Document, environ: Mapping[str, str], problems: Problems | None = None
-) -> Document:
+def expand(document: Document, environ: Mapping[str, str], problems: Problems) -> Document:
     """Return `document` with all placeholders replaced, and `ENC(...)` decrypted.
 
-    If `problems` is given, problems are added to it, and the texts concerned stay unchanged.
-
-    Raises:
-        ConfigurationException: some cannot be replaced or decrypted; with file and line.
-
+    Texts that cannot be replaced or decrypted stay unchanged, and are added to `problems`.
     """
     placeholders = Placeholders(document.values, environ)
 
@@ -115,22 +109,21 @@ def expand(
         if not isinstance(value, str):
             return value
         try:
-            found_value = placeholders.value(value)
-            if isinstance(found_value, str) and found_value.startswith("ENC("):
-                from pyjms.configuration import encryption  # noqa: PLC0415 - few files have such values
+            found = placeholders.value(value)
+            if isinstance(found, str) and found.startswith("ENC("):
+                from pyjms.configuration import encryption  # noqa: PLC0415 - few have such values
 
-                if encryption.is_encrypted(found_value):
-                    return encryption.decrypted(found_value, environ)
-            return found_value
+                if encryption.is_encrypted(found):
+                    return encryption.decrypted(found, environ)
+            return found
         except ConfigurationException as error:
-            if isinstance(error, UnknownPlaceholder) and found.lacks_files:
-                found.mark(path)
+            if isinstance(error, UnknownPlaceholder) and problems.lacks_files:
+                problems.mark(path)
             else:
-                found.add_at(path, document.problem(path, error.reason, error.hint))
+                problems.add_at(path, document.problem(path, error.reason, error.hint))
             return value
 
-    with collected_in(problems) as found:
-        return Document(expanded(document.values, ()), document.origins)
+    return Document(expanded(document.values, ()), document.origins)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, object]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from pyjms.configuration.document import Document, Origin, Path, Problems, collected_in
+from pyjms.configuration.document import Document, Origin, Path, Problems
 from pyjms.errors import ConfigurationException
 
 __all__ = ["MAX_VALUES", "parse_yaml", "read_yaml"]
@@ -81,52 +81,41 @@ class _PlainLoader(yaml.SafeLoader):
             self._depth -= 1
 
 
-def read_yaml(path: FilePath, problems: Problems | None = None) -> Document:
-    """Read a file. Blocks.
+def read_yaml(path: FilePath, problems: Problems) -> Document:
+    """Read a file, and return what is strict YAML in it; add what is not to `problems`. Blocks."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return _unreadable(Origin(str(path)), f"the file cannot be read: {error}", problems)
+    return parse_yaml(text, str(path), problems)
 
-    If `problems` is given, problems are added to it, and the remaining values are returned.
 
-    Raises:
-        ConfigurationException: the file cannot be read, or is not strict YAML; with all problems.
+def parse_yaml(text: str, source: str, problems: Problems) -> Document:
+    """Return the valid values of `text`, whose origin is `source`; add problems to `problems`.
+
+    If the text is empty, so is the document.
     """
-    with collected_in(problems) as found:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            return _unreadable(Origin(str(path)), f"the file cannot be read: {error}", found)
-        return parse_yaml(text, str(path), found)
-
-
-def parse_yaml(text: str, source: str, problems: Problems | None = None) -> Document:
-    """Parse `text`, whose origin is `source`. If it is empty, so is the document.
-
-    If `problems` is given, problems are added to it, and the remaining values are returned.
-
-    Raises:
-        ConfigurationException: it is not strict YAML, or not a mapping; with all problems.
-    """
-    with collected_in(problems) as found:
-        try:
-            node = yaml.compose(text, Loader=_PlainLoader)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            where = Origin(source, mark.line + 1 if mark else None)
-            return _unreadable(where, str(error.problem), found)
-        except yaml.YAMLError as error:
-            return _unreadable(Origin(source), f"the file cannot be read as YAML: {error}", found)
-        if node is None:
-            return Document()
-        converter = _Converter(source, found)
-        try:
-            values = converter.value(node, ())
-        except _TooManyValues as error:
-            return _unreadable(Origin(source, error.line), str(error), found)
-        if values is None:
-            return Document()
-        if not isinstance(values, dict):
-            reason = "the file must have keys with values, such as `jms:`"
-            return _unreadable(Origin(source, 1), reason, found)
-        return Document(values, converter.origins)
+    try:
+        node = yaml.compose(text, Loader=_PlainLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = Origin(source, mark.line + 1 if mark else None)
+        return _unreadable(where, str(error.problem), problems)
+    except yaml.YAMLError as error:
+        return _unreadable(Origin(source), f"the file cannot be read as YAML: {error}", problems)
+    if node is None:
+        return Document()
+    converter = _Converter(source, problems)
+    try:
+        values = converter.value(node, ())
+    except _TooManyValues as error:
+        return _unreadable(Origin(source, error.line), str(error), problems)
+    if values is None:
+        return Document()
+    if not isinstance(values, dict):
+        reason = "the file must have keys with values, such as `jms:`"
+        return _unreadable(Origin(source, 1), reason, problems)
+    return Document(values, converter.origins)
 
 
 def _unreadable(origin: Origin, reason: str, problems: Problems) -> Document:

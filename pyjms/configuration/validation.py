@@ -2,34 +2,21 @@
 
 Each problem is a line: the value's origin, the path of the key, the reason. Values of password keys
 are never shown.
-
-Descriptions of settings: the docstrings below the fields of pydantic models.
-
-The JSON schema, the commented examples and the help need them; a start-up does not. pydantic's own
-option `use_attribute_docstrings` reads and parses the source of each model when the class is
-created, which took a sixth of the start-up of an application, so they are read here when a schema
-is asked for.
 """
 
 from __future__ import annotations
 
-import ast
 import copy
-import functools
-import inspect
-import itertools
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
-from pydantic.json_schema import JsonSchemaValue
+from pydantic import BaseModel, ValidationError
 
 from pyjms.configuration.document import Document, Path, Problems, dotted
 from pyjms.errors import ConfigurationException, nearest_name
 
-__all__ = ["DescribedModel", "Translate", "field_descriptions", "valid_part", "validate"]
+__all__ = ["Translate", "valid_part", "validate"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -224,62 +211,3 @@ def models_and_containers(annotation: Any) -> list[Any]:
 def is_model(annotation: object) -> bool:
     """Return whether `annotation` is a pydantic model."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-class DescribedModel(BaseModel):
-    """A model whose JSON schema has the docstrings of its fields as descriptions."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler, /
-    ) -> JsonSchemaValue:
-        schema = handler(core_schema)
-        properties = handler.resolve_ref_schema(schema).get("properties", {})
-        for name, text in field_descriptions(cls).items():
-            field = cls.model_fields[name]
-            shown = properties.get(field.alias or name)
-            if shown is not None and field.description is None:
-                shown["description"] = text  # rather than that of the type
-        return schema
-
-
-@functools.cache
-def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings of a model's fields, inherited ones included, by field name.
-
-    A class without readable source has none. Reads the source files.
-    """
-    found: dict[str, str] = {}
-    for kind in reversed(model.__mro__):
-        if issubclass(kind, BaseModel) and kind.__module__ in sys.modules:
-            found.update(_classes_of(kind.__module__).get(kind.__qualname__, {}))
-    return {name: text for name, text in found.items() if name in model.model_fields}
-
-
-@functools.cache
-def _classes_of(module: str) -> dict[str, dict[str, str]]:
-    """Return the attribute docstrings of all classes of a module, by qualified class name."""
-    try:
-        source = inspect.getsource(sys.modules[module])
-    except (OSError, TypeError):  # interactive, frozen, or without source files
-        return {}
-    return dict(_walk(ast.parse(source).body, ""))
-
-
-def _walk(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, dict[str, str]]]:
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            yield f"{prefix}{node.name}", dict(_docstrings_in(node.body))
-            yield from _walk(node.body, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _walk(node.body, f"{prefix}{node.name}.<locals>.")
-
-
-def _docstrings_in(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for node, after in itertools.pairwise(body):
-        match node, after:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                yield name, inspect.cleandoc(text)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from pyjms.client.options import PrefetchPolicy, RedeliveryPolicy
-from pyjms.configuration import Duration
+from pyjms.configuration.section import Section, Text
+from pyjms.configuration.units import Duration
 from pyjms.errors import ConfigurationException
-from pyjms.settings.section import Section, Text
 from pyjms.support.class_names import imported_class
 from pyjms.support.retry import apply_redelivery
 

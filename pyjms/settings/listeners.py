@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from pyjms.configuration import Duration, ReceiveTimeout
+from pyjms.configuration.section import Section, Text
+from pyjms.configuration.units import Duration, ReceiveTimeout
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.runtime.backoff import BackOff, ExponentialBackOff, FixedBackOff
 from pyjms.settings.delivery import RedeliverySettings, RetrySettings
-from pyjms.settings.section import Section, Text, read_acknowledge_mode, read_delivery_mode
 from pyjms.support.qos import QosSettings
 
 __all__ = [
@@ -24,15 +25,63 @@ __all__ = [
     "ReplyQosSettings",
 ]
 
+_ACKNOWLEDGE_MODES = {
+    "auto": AcknowledgeMode.AUTO,
+    "client": AcknowledgeMode.CLIENT,
+    "dupsok": AcknowledgeMode.DUPS_OK,
+}
+_DELIVERY_MODES = {
+    "persistent": DeliveryMode.PERSISTENT,
+    "nonpersistent": DeliveryMode.NON_PERSISTENT,
+}
+
+
+def _acknowledge_mode(value: object) -> AcknowledgeMode:
+    """Return the mode: auto, client, dups_ok or a number; case, `-` and `_` do not matter.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    text = str(value)
+    mode = _ACKNOWLEDGE_MODES.get(_bare(text))
+    if mode is not None:
+        return mode
+    try:
+        return AcknowledgeMode(int(text))
+    except ValueError:
+        raise ValueError(
+            f"'{text}' is neither a known acknowledge mode (auto, client, or dups_ok) "
+            "nor an integer value"
+        ) from None
+
+
+def _delivery_mode(value: object) -> DeliveryMode:
+    """Return the mode: persistent or non-persistent; case, `-` and `_` do not matter.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(value, DeliveryMode):
+        return value
+    mode = _DELIVERY_MODES.get(_bare(str(value)))
+    if mode is None:
+        raise ValueError(f"{str(value)!r} is neither persistent nor non_persistent")
+    return mode
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[-_\s]", "", text).lower()
+
+
 Acknowledge = Annotated[
     AcknowledgeMode,
-    BeforeValidator(read_acknowledge_mode),
+    BeforeValidator(_acknowledge_mode),
     PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
     WithJsonSchema({"anyOf": [{"enum": ["auto", "client", "dups_ok"]}, {"type": "integer"}]}),
 ]
 Delivery = Annotated[
     DeliveryMode,
-    BeforeValidator(read_delivery_mode),
+    BeforeValidator(_delivery_mode),
     PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
     WithJsonSchema({"enum": ["persistent", "non_persistent"]}),
 ]

@@ -12,15 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pyjms.configuration import (
-    DescribedModel,
-    Document,
-    Duration,
-    Origin,
-    Placeholders,
-    Problems,
-    ReceiveTimeout,
-)
+from pyjms.configuration.document import Document, Origin, Problems
+from pyjms.configuration.placeholders import Placeholders
+from pyjms.configuration.section import DescribedModel, Section, Text
+from pyjms.configuration.units import Duration, ReceiveTimeout
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings.broker import ActiveMQSettings
@@ -31,7 +26,6 @@ from pyjms.settings.listeners import (
     ListenerSessionSettings,
     ListenerSettings,
 )
-from pyjms.settings.section import Section, Text
 from pyjms.settings.spark import PipelineSettings, SparkSettings
 
 __all__ = [

@@ -10,13 +10,21 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pyjms.configuration import Duration
+from pyjms.configuration.section import Section, Text
+from pyjms.configuration.units import Duration
 from pyjms.runtime.paths import check_shared_folder
-from pyjms.settings.section import Section, Text, read_option
 
 __all__ = ["PipelineSettings", "RestartSettings", "SparkSettings"]
 
-Option = Annotated[str, BeforeValidator(read_option)]
+
+def _option(value: object) -> object:
+    """Return a number or boolean that was written without quotes as text in Spark's spelling."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Option = Annotated[str, BeforeValidator(_option)]
 
 
 Folder = Annotated[

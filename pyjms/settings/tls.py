@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ConfigDict, SecretStr, field_validator
+from pydantic import SecretStr, field_validator
 
-from pyjms.configuration import DescribedModel
-from pyjms.settings.section import Section
+from pyjms.configuration.section import Section
 
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsOptions
@@ -18,10 +17,8 @@ __all__ = ["TlsCommonSettings", "TlsSettings"]
 Protocol = Literal["TLSv1.2", "TLSv1.3"]
 
 
-class TlsCommonSettings(DescribedModel):
+class TlsCommonSettings(Section):
     """The TLS settings that clients and brokers have in common."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     trust_store: str | None = None
     """File with the trusted certificates, PEM or PKCS12; null: the system's."""
@@ -63,7 +60,7 @@ class TlsCommonSettings(DescribedModel):
         return TlsOptions(**values)
 
 
-class TlsSettings(Section, TlsCommonSettings):
+class TlsSettings(TlsCommonSettings):
     """Encryption of a broker's connections (`tls`). ActiveMQ: ActiveMQSslConnectionFactory."""
 
     verify_host_name: bool = True

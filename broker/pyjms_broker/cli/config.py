@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
 
 import typer
 
-from pyjms.configuration import Algorithm
+from pyjms.configuration.encryption import Algorithm
 from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def encrypt(
     --input, the command works as `activemq encrypt`: it prints "Encrypted text: ..." with the part
     between the parentheses, encrypted by an algorithm that ActiveMQ supports.
     """
-    from pyjms.configuration import PASSWORD_VARIABLES, encrypted
+    from pyjms.configuration.encryption import PASSWORD_VARIABLES, encrypted
     from pyjms.errors import ConfigurationException
 
     secret = _environ(password).get(PASSWORD_VARIABLES[0])
@@ -347,7 +347,7 @@ def decrypt(
     password is read from PYJMS_ENCRYPTION_PASSWORD or ACTIVEMQ_ENCRYPTION_PASSWORD. With --input,
     the command works as `activemq decrypt`: it prints "Decrypted text: ...".
     """
-    from pyjms.configuration import decrypted
+    from pyjms.configuration.encryption import decrypted
     from pyjms.errors import ConfigurationException
 
     given = _read("Encrypted value", hidden=False) if value is None else value
@@ -360,7 +360,7 @@ def decrypt(
 
 def _environ(password: str | None) -> Mapping[str, str]:
     """Return the variable with the password from the option or the environment; {} if none."""
-    from pyjms.configuration import PASSWORD_VARIABLES
+    from pyjms.configuration.encryption import PASSWORD_VARIABLES
 
     given = (password, *(os.environ.get(name) for name in PASSWORD_VARIABLES))
     first = next((each for each in given if each), None)

@@ -20,6 +20,7 @@ from typing import Final
 
 import anyio
 
+from pyjms.configuration.document import BROKER_PREFIX
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
 from pyjms.runtime.logging import escape_control_characters, get_logger, indented
@@ -70,7 +71,6 @@ class LineFormatter(logging.Formatter):
 
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
-_ENVIRONMENT = "PYJMS_BROKER__"  # repeated from pyjms_broker.settings, which is slow to import
 
 _GC_THRESHOLDS = (10_000, 20, 100)
 """Thresholds of Python's garbage collector (`gc.set_threshold`), far above its defaults."""
@@ -170,7 +170,7 @@ def _configured(source: Source) -> BrokerService:
 
         given = given_properties(source.define, source.properties)
         return service_from_uri(source.uri, given, ignore_unsupported=source.ignore_unsupported)
-    if config is None and not any(name.startswith(_ENVIRONMENT) for name in os.environ):
+    if config is None and not any(name.startswith(BROKER_PREFIX) for name in os.environ):
         return BrokerService()
     from pyjms_broker.settings import load_broker_settings
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from pyjms.configuration import Document
+from pyjms.configuration.document import Document
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.transport.tls import TLS_SCHEMES
 from pyjms.transport.uri import TransportURI

@@ -27,7 +27,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from pyjms.configuration import Document, Duration, Origin
+from pyjms.configuration.document import Document, Origin
+from pyjms.configuration.units import Duration
 from pyjms.transport.uri import did_you_mean
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.conversion.xml_reader import Element, Findings

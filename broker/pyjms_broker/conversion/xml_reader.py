@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from xml.parsers import expat
 
-from pyjms.configuration import Origin
+from pyjms.configuration.document import Origin
 from pyjms.errors import ConfigurationException
 
 __all__ = ["Element", "Finding", "Findings", "parse_xml", "read_xml"]

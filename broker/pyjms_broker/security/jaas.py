@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from pyjms.configuration import decrypted, is_encrypted
+from pyjms.configuration.encryption import decrypted, is_encrypted
 from pyjms.errors import ConfigurationException, JMSSecurityException
 from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.security.authentication import Credentials

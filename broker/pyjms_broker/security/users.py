@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
-from pyjms.configuration import decrypted, is_encrypted
+from pyjms.configuration.encryption import decrypted, is_encrypted
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.context import SecurityContext

@@ -12,8 +12,8 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyjms.configuration.section import Section
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.settings.values import Section
 
 if TYPE_CHECKING:
     from pyjms_broker.api.policies import SubscriptionRecoveryPolicy

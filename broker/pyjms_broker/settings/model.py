@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 from pydantic import PrivateAttr, model_validator
 
+from pyjms.configuration.section import Section
 from pyjms.settings.tls import TlsCommonSettings
 from pyjms.transport.discovery import check_agent
 from pyjms.transport.tls import SERVER_TLS, TLS_SCHEMES, with_tls
@@ -28,7 +29,7 @@ from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.persistence import PersistenceSettings
 from pyjms_broker.settings.policies import PolicySettings, VirtualDestinationSettings
-from pyjms_broker.settings.values import DestinationName, Groups, Section, arguments_of, check_by
+from pyjms_broker.settings.values import DestinationName, Groups, arguments_of, check_by
 from pyjms_broker.web.configuration import WebAttributes, WebConfiguration
 
 __all__ = [
@@ -45,7 +46,7 @@ __all__ = [
 # --- Connectors in broker.yaml (`connectors`) and their encryption (`tls`).
 
 
-class ConnectorTlsSettings(Section, TlsCommonSettings):
+class ConnectorTlsSettings(TlsCommonSettings):
     """Certificate and key of a connector (`tls`)."""
 
     need_client_auth: bool = False

@@ -27,12 +27,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, TypeAlias, ge
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pyjms.configuration import Duration
+from pyjms.configuration.section import Section
+from pyjms.configuration.units import Bytes, Duration
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger
 from pyjms_broker import entry_points
-from pyjms_broker.settings.values import Bytes, Section, arguments_of, check_by
+from pyjms_broker.settings.values import arguments_of, check_by
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Statements
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.settings import KahaDBSettings

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from pyjms.configuration import Duration
+from pyjms.configuration.section import Section
+from pyjms.configuration.units import Duration
 from pyjms.errors import ConfigurationException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
@@ -56,7 +57,7 @@ from pyjms_broker.security.users import (
     group_names,
 )
 from pyjms_broker.settings.extensions import PluginSettings
-from pyjms_broker.settings.values import DestinationName, Groups, Section, arguments_of, check_by
+from pyjms_broker.settings.values import DestinationName, Groups, arguments_of, check_by
 
 if TYPE_CHECKING:
     from pyjms_broker.management import Management

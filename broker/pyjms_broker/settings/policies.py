@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from pyjms.configuration import Duration
+from pyjms.configuration.section import Section
+from pyjms.configuration.units import Bytes, Duration
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.destination import Destination
 from pyjms.selector import compile_selector
@@ -63,14 +64,7 @@ from pyjms_broker.policy.slow_consumers import (
     SlowConsumerStrategy,
 )
 from pyjms_broker.settings.extensions import RecoveryPolicySettings
-from pyjms_broker.settings.values import (
-    BuiltSection,
-    Bytes,
-    DestinationName,
-    Section,
-    arguments_of,
-    check_by,
-)
+from pyjms_broker.settings.values import BuiltSection, DestinationName, arguments_of, check_by
 
 __all__ = [
     "BUILT_IN_RECOVERY_POLICIES",

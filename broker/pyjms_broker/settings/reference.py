@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from pyjms.configuration import Duration, field_descriptions
+from pyjms.configuration.section import field_descriptions
+from pyjms.configuration.units import Bytes, Duration
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.settings.model import (
     BrokerSettings,
@@ -37,7 +38,6 @@ from pyjms_broker.settings.policies import (
     PolicySettings,
     VirtualTopicSettings,
 )
-from pyjms_broker.settings.values import Bytes
 
 __all__ = ["broker_reference"]
 

@@ -23,16 +23,9 @@ from typing import Annotated, Any, Final, Literal, TypeGuard, get_args
 
 from pydantic import BaseModel, Field, create_model
 
-from pyjms.configuration import (
-    Document,
-    Problems,
-    chosen_profiles,
-    expand,
-    overlay_environment,
-    read_layers,
-    refuse_misspelt_variables,
-    validate,
-)
+from pyjms.configuration.document import BROKER_PREFIX, Document, Problems
+from pyjms.configuration.layers import chosen_profiles, read_configuration
+from pyjms.configuration.validation import validate
 from pyjms.errors import ConfigurationException
 from pyjms.transport.registry import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, did_you_mean
@@ -258,10 +251,6 @@ def _check_scheme(scheme: str) -> None:
     )
 
 
-ENVIRONMENT_PREFIX: Final = "PYJMS_BROKER__"
-"""`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` sets `system_usage.memory_limit`."""
-
-
 def load_broker_settings(
     path: Path | str | None = None,
     profiles: Iterable[str] | None = None,
@@ -283,18 +272,16 @@ def load_broker_settings(
     environment = os.environ if environ is None else environ
     profiles = None if profiles is None else tuple(profiles)  # a reload iterates over it again
     problems = Problems()
-    document = Document()
-    if path is not None:
-        names = chosen_profiles(profiles, environment)
-        document = read_layers(
-            Path(path), names, all_profiles=profiles is not None, problems=problems
-        )
-    with problems.caught():
-        refuse_misspelt_variables(
-            environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document
-        )
-    document = overlay_environment(document, environment, ENVIRONMENT_PREFIX)
-    settings = validated(expand(document, environment, problems), problems)
+    _, document = read_configuration(
+        None if path is None else Path(path),
+        environment,
+        BROKER_PREFIX,
+        BrokerSettings,
+        problems,
+        profiles=chosen_profiles(profiles, environment),
+        all_profiles=profiles is not None,
+    )
+    settings = validated(document, problems)
     if path is None:
         return settings
     again = partial(load_broker_settings, path, profiles, environ)

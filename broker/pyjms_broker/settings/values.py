@@ -1,4 +1,4 @@
-"""Destinations in broker.yaml, and the base class of its sections."""
+"""Destinations and groups in broker.yaml, and sections that an object is made from."""
 
 from __future__ import annotations
 
@@ -6,31 +6,22 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from pyjms.configuration import DescribedModel
-from pyjms.configuration.units import Bytes
+from pyjms.configuration.section import Section
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, named_kind, parse_destination
 from pyjms_broker.security.users import group_names
 
 __all__ = [
     "BuiltSection",
-    "Bytes",
     "DestinationName",
     "Groups",
-    "Section",
     "arguments_of",
     "check_by",
 ]
 
 _Built = TypeVar("_Built")
-
-
-class Section(DescribedModel):
-    """A read-only section of settings, in which unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 class BuiltSection(Section, Generic[_Built]):

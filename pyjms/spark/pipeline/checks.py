@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pyjms.configuration import Problems
+from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, InvalidSelectorException, nearest_name
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.runtime.distribution import install_command

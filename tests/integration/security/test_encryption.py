@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.configuration import decrypted, encrypted
+from pyjms.configuration.encryption import decrypted, encrypted
 from pyjms.errors import ConfigurationException
 from pyjms_broker.security.jaas import parse_login_config
 from pyjms_broker.settings import load_broker_settings

@@ -13,12 +13,12 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from pyjms.configuration import parse_yaml
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings, settings_schema
 from pyjms.settings.sources import _OUR_NAMES
 from pyjms.spark import Pipeline
+from tests.kit.documents import parsed
 
 ROOT = Path(__file__).parents[3]
 
@@ -423,7 +423,7 @@ def document_paths(values: dict[str, Any], prefix: str = "") -> set[str]:
 def test_the_reference_has_every_key_with_its_default() -> None:
     path = ROOT / "config/application.yaml"
     assert load_settings(path, environ={}).model_dump() == PyjmsSettings().model_dump()
-    assert document_paths(parse_yaml(path.read_text(), "x").values) == model_paths(PyjmsSettings)
+    assert document_paths(parsed(path.read_text(), "x").values) == model_paths(PyjmsSettings)
     assert path.read_text().startswith(
         "# yaml-language-server: $schema=../docs/application.schema.json"
     )

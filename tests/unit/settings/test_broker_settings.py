@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pyjms.configuration import parse_yaml
+from pyjms.configuration.section import Section
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.filters.composite_queues import (
@@ -48,7 +48,7 @@ from pyjms_broker.settings import policies as policy_models
 from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
 from pyjms_broker.settings.policies import RecoveryPolicySettings
 from pyjms_broker.settings.reference import broker_reference
-from pyjms_broker.settings.values import Section
+from tests.kit.documents import parsed
 
 ROOT = Path(__file__).parents[3]
 STRATEGIES = {
@@ -284,7 +284,7 @@ def test_the_reference_is_generated_from_the_models() -> None:
 
 def test_the_reference_has_every_key_with_its_default() -> None:
     assert load_broker_settings(ROOT / "config/broker.yaml", environ={}) == BrokerSettings()
-    values = parse_yaml(reference(), "x").values
+    values = parsed(reference(), "x").values
     assert set(values) == set(BrokerSettings.model_fields)
     for section in ("system_usage", "io_exception_handler"):
         fields = getattr(BrokerSettings(), section).__class__.model_fields

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, Field
 
-from pyjms.configuration import DescribedModel, field_descriptions
+from pyjms.configuration.section import DescribedModel, field_descriptions
 
 
 class Limits(DescribedModel):

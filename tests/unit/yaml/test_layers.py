@@ -6,23 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.configuration import (
-    Document,
-    Origin,
-    Placeholders,
-    chosen_profiles,
-    expand,
-    merge,
-    overlay_environment,
-    parse_yaml,
-    read_layers,
-)
+from pyjms.configuration.document import Document, Origin, merge
+from pyjms.configuration.layers import chosen_profiles, overlay_environment, read_layers
+from pyjms.configuration.placeholders import Placeholders, expand
 from pyjms.errors import ConfigurationException
+from tests.kit.documents import parsed, raised
 
 
 def test_merge_joins_mappings_and_replaces_the_rest() -> None:
-    base = parse_yaml("a: {b: 1, c: [1, 2]}\nd: {e: 1}\nf: 1", "base")
-    over = parse_yaml("\n\na: {c: [3], g: 2}\nd: 5\nf: {h: 1}", "over")
+    base = parsed("a: {b: 1, c: [1, 2]}\nd: {e: 1}\nf: 1", "base")
+    over = parsed("\n\na: {c: [3], g: 2}\nd: 5\nf: {h: 1}", "over")
     merged = merge(base, over)
     assert merged.values == {"a": {"b": 1, "c": [3], "g": 2}, "d": 5, "f": {"h": 1}}
     assert merged.origin(("a", "b")) == Origin("base", 1)
@@ -36,16 +29,22 @@ def test_the_last_profile_is_on_top(tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text("a: 1\nb: 1\nc: 1")
     (tmp_path / "app-x.yaml").write_text("b: 2\nc: 2")
     (tmp_path / "app-y.yaml").write_text("c: 3")
-    document = read_layers(tmp_path / "app.yaml", ["x", "y"])
+    with raised() as problems:
+        document = read_layers(tmp_path / "app.yaml", ["x", "y"], problems)
     assert document.values == {"a": 1, "b": 2, "c": 3}
     assert document.origin(("c",)) == Origin(str(tmp_path / "app-y.yaml"), 1)
 
 
 def test_a_profile_without_a_file(tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text("a: 1")
-    with pytest.raises(ConfigurationException, match=r"Profile 'x' has no file .*app-x\.yaml"):
-        read_layers(tmp_path / "app.yaml", ["x"])
-    assert read_layers(tmp_path / "app.yaml", ["x"], all_profiles=False).values == {"a": 1}
+    with (
+        pytest.raises(ConfigurationException, match=r"Profile 'x' has no file .*app-x\.yaml"),
+        raised() as problems,
+    ):
+        read_layers(tmp_path / "app.yaml", ["x"], problems)
+    with raised() as problems:
+        document = read_layers(tmp_path / "app.yaml", ["x"], problems, all_profiles=False)
+    assert document.values == {"a": 1}
 
 
 def test_profiles_are_chosen_by_argument_or_environment() -> None:
@@ -57,7 +56,7 @@ def test_profiles_are_chosen_by_argument_or_environment() -> None:
 
 
 def test_the_environment_lies_over_the_files() -> None:
-    document = parse_yaml("a: {b: 1, c: 2}\nids: {order-Status.x: {n: 1}}", "app.yaml")
+    document = parsed("a: {b: 1, c: 2}\nids: {order-Status.x: {n: 1}}", "app.yaml")
     environ = {
         "P_A__B": "5",
         "P_A__NEW__KEY": "6",
@@ -78,7 +77,7 @@ def test_the_environment_lies_over_the_files() -> None:
 
 
 def test_the_environment_replaces_a_value_by_a_section() -> None:
-    laid = overlay_environment(parse_yaml("a: 1", "x"), {"P_A__B": "2"}, "P_")
+    laid = overlay_environment(parsed("a: 1", "x"), {"P_A__B": "2"}, "P_")
     assert laid.values == {"a": {"b": "2"}}
 
 
@@ -127,14 +126,16 @@ def test_bad_placeholders(text: str, reason: str) -> None:
 
 
 def test_expand_names_the_place() -> None:
-    document = parse_yaml("a: 1\nb:\n  - ok\n  - c: ${NO}", "app.yaml")
-    with pytest.raises(ConfigurationException) as caught:
-        expand(document, {})
+    document = parsed("a: 1\nb:\n  - ok\n  - c: ${NO}", "app.yaml")
+    with pytest.raises(ConfigurationException) as caught, raised() as problems:
+        expand(document, {}, problems)
     assert str(caught.value).startswith("app.yaml:4: b[1].c: ${NO} is unknown (set the environment")
     assert (caught.value.source, caught.value.line) == ("app.yaml", 4)
 
 
 def test_expand_reaches_everything() -> None:
-    document = parse_yaml("n: 5\na: ['${n}', 1]\nb: {c: '${n}s'}", "app.yaml")
-    assert expand(document, {}).values == {"n": 5, "a": [5, 1], "b": {"c": "5s"}}
-    assert expand(Document(), {}) == Document({})
+    document = parsed("n: 5\na: ['${n}', 1]\nb: {c: '${n}s'}", "app.yaml")
+    with raised() as problems:
+        expanded = expand(document, {}, problems)
+        assert expand(Document(), {}, problems) == Document({})
+    assert expanded.values == {"n": 5, "a": [5, 1], "b": {"c": "5s"}}

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.configuration import Document, Origin, parse_yaml, read_yaml
-from pyjms.configuration.reader import MAX_VALUES
+from pyjms.configuration.document import Document, Origin
+from pyjms.configuration.reader import MAX_VALUES, read_yaml
 from pyjms.errors import ConfigurationException
+from tests.kit.documents import parsed, raised
 
 
 def refused(text: str) -> ConfigurationException:
     with pytest.raises(ConfigurationException) as caught:
-        parse_yaml(text, "app.yaml")
+        parsed(text, "app.yaml")
     return caught.value
 
 
@@ -28,13 +29,13 @@ def refused(text: str) -> ConfigurationException:
      ("[1, a]", [1, "a"]), ("{b: 1}", {"b": 1}), ("tcp://h:61616?a=b", "tcp://h:61616?a=b")],
 )  # fmt: skip
 def test_scalars(text: str, value: object) -> None:
-    read = parse_yaml(f"key: {text}", "app.yaml").values["key"]
+    read = parsed(f"key: {text}", "app.yaml").values["key"]
     assert read == value
     assert type(read) is type(value)
 
 
 def test_not_a_number() -> None:
-    assert math.isnan(parse_yaml("key: .nan", "app.yaml").values["key"])
+    assert math.isnan(parsed("key: .nan", "app.yaml").values["key"])
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_what_two_yamls_read_differently_is_refused(text: str, readings: str) ->
 
 
 def test_keys_are_always_text() -> None:
-    assert parse_yaml("1: a\nno: b\ntrue: c\n012: d", "x").values == {
+    assert parsed("1: a\nno: b\ntrue: c\n012: d", "x").values == {
         "1": "a",
         "no": "b",
         "true": "c",
@@ -60,7 +61,7 @@ def test_keys_are_always_text() -> None:
 
 
 def test_every_value_knows_its_place() -> None:
-    document = parse_yaml("a:\n  b: 1\n\n  c:\n    - x\n    - d: 2\n", "app.yaml")
+    document = parsed("a:\n  b: 1\n\n  c:\n    - x\n    - d: 2\n", "app.yaml")
     assert document.values == {"a": {"b": 1, "c": ["x", {"d": 2}]}}
     assert document.origin(("a", "b")) == Origin("app.yaml", 2)
     assert document.origin(("a", "c", 1, "d")) == Origin("app.yaml", 6)
@@ -87,7 +88,7 @@ def test_errors_name_file_and_line(text: str, line: int, reason: str) -> None:
 
 
 def test_aliases_repeat_values() -> None:
-    assert parse_yaml("a: &x {b: 1}\nc: *x", "x").values == {"a": {"b": 1}, "c": {"b": 1}}
+    assert parsed("a: &x {b: 1}\nc: *x", "x").values == {"a": {"b": 1}, "c": {"b": 1}}
 
 
 def test_aliases_cannot_explode() -> None:
@@ -102,23 +103,26 @@ def test_deep_nesting_is_an_error() -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "~"])
 def test_nothing_is_an_empty_document(text: str) -> None:
-    assert parse_yaml(text, "x") == Document()
+    assert parsed(text, "x") == Document()
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     missing = tmp_path / "no.yaml"
-    with pytest.raises(ConfigurationException, match="cannot be read") as caught:
-        read_yaml(missing)
+    with (
+        pytest.raises(ConfigurationException, match="cannot be read") as caught,
+        raised() as problems,
+    ):
+        read_yaml(missing, problems)
     assert caught.value.source == str(missing)
     missing.write_bytes(b"a: \xff")
-    with pytest.raises(ConfigurationException, match="cannot be read"):
-        read_yaml(missing)
+    with pytest.raises(ConfigurationException, match="cannot be read"), raised() as problems:
+        read_yaml(missing, problems)
 
 
 def test_all_problems_of_a_file_are_reported_at_once() -> None:
     text = "a: no\nb: {c: 012, d: !tag x}\na: 1\n<<: {}\n? [x]\n: 1\ne: 1_000\n"
     with pytest.raises(ConfigurationException) as raised:
-        parse_yaml(text, "app.yaml")
+        parsed(text, "app.yaml")
     assert [(each.source, each.line) for each in raised.value.problems] == [
         ("app.yaml", line) for line in (1, 2, 2, 3, 4, 5, 7)
     ]

@@ -8,8 +8,11 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from pyjms.configuration import Deadline, Document, Duration, ReceiveTimeout, parse_yaml, validate
+from pyjms.configuration.document import Document
+from pyjms.configuration.units import Deadline, Duration, ReceiveTimeout
+from pyjms.configuration.validation import validate
 from pyjms.errors import ConfigurationException
+from tests.kit.documents import parsed
 
 DURATION = TypeAdapter[float](Duration)
 DEADLINE = TypeAdapter[float | None](Deadline)
@@ -89,7 +92,7 @@ class Model(Section):
 
 def problem(text: str) -> ConfigurationException:
     with pytest.raises(ConfigurationException) as caught:
-        validate(Model, parse_yaml(text, "m.yaml"))
+        validate(Model, parsed(text, "m.yaml"))
     return caught.value
 
 
@@ -127,7 +130,7 @@ def test_foreign_names_are_translated() -> None:
         return "it is name here" if path[-1] == "title" else None
 
     with pytest.raises(ConfigurationException) as caught:
-        validate(Model, parse_yaml("old:\n  deep:\n    title: x\n  other: 1", "m.yaml"), translate)
+        validate(Model, parsed("old:\n  deep:\n    title: x\n  other: 1", "m.yaml"), translate)
     assert caught.value.reason.splitlines()[0] == "m.yaml:3: old.deep.title: it is name here"
 
 
