@@ -44,7 +44,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from pyjms.client.consumer import ActiveMQMessageConsumer
-from pyjms.client.duplicates import MessageAudit
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import command_of
 from pyjms.errors import IllegalStateException
@@ -52,6 +51,7 @@ from pyjms.jms import api
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.transport.openwire import ReconnectingTransport
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
 __all__ = ["ActiveMQMessageConsumer", "ActiveMQQueueBrowser", "BrowsingConsumer"]

@@ -29,13 +29,13 @@ from pyjms.client.acknowledgement import (
     LedgerChoice,
 )
 from pyjms.client.consumer import ActiveMQMessageConsumer
-from pyjms.client.duplicates import MessageAudit
 from pyjms.client.interfaces import ClientSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.api.connection import ServerSession, ServerSessionPool
 from pyjms.runtime.event_loop import Waiter
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
 __all__ = ["ChunkConsumer", "DistributingConsumer"]

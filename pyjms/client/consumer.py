@@ -21,7 +21,7 @@ from anyio.lowlevel import checkpoint
 
 from pyjms.client import blobs
 from pyjms.client.acknowledgement import AckLedger, LedgerChoice, choose_ledger
-from pyjms.client.duplicates import DuplicateVerdict, MessageAudit, judge_duplicate, own_queue
+from pyjms.client.duplicates import DuplicateVerdict, judge_duplicate, own_queue
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command
 from pyjms.client.options import RedeliveryPolicy
@@ -46,6 +46,7 @@ from pyjms.jms.message import Acknowledger, Message
 from pyjms.management import JMSConsumerStats
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageDispatch, Throwable
 
 __all__ = ["ActiveMQMessageConsumer"]

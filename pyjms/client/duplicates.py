@@ -10,7 +10,7 @@ for topics, every consumer has its own window, since each consumer gets a copy. 
 If a consumer has a single queue, the window is that queue's: Artemis dispatches the copies that a
 virtual topic made for several queues with the topic's name, and these are not duplicates.
 
-Windows. `SequenceWindow` records which of a producer's latest `audit_depth` (2048) numbers were
+Windows. `MessageAudit` records which of a producer's latest `audit_depth` (2048) numbers were
 received, for each of `audit_maximum_producer_number` (64) producers. A number older than the window
 counts as new: a false positive would make a valid message a dead letter, whereas a missed duplicate
 is a repetition that at-least-once delivery allows.
@@ -37,10 +37,10 @@ from collections.abc import Collection
 from enum import Enum
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ConsumerId, MessageId, ProducerId
-from pyjms.wire.sequence_window import SequenceWindow
+from pyjms.wire.message_audit import MessageAudit
+from pyjms.wire.openwire.commands import ConsumerId
 
-__all__ = ["ConnectionAudit", "DuplicateVerdict", "MessageAudit", "judge_duplicate", "own_queue"]
+__all__ = ["ConnectionAudit", "DuplicateVerdict", "judge_duplicate", "own_queue"]
 
 _MAX_AUDITS = 1000  # destinations and topic consumers; the oldest are dropped
 
@@ -61,45 +61,6 @@ def judge_duplicate(consumer: ConsumerId, holders: Collection[ConsumerId]) -> Du
     if consumer in holders:
         return DuplicateVerdict.ACKNOWLEDGED
     return DuplicateVerdict.DELIVERED if holders else DuplicateVerdict.REFUSED
-
-
-class MessageAudit:
-    """The messages received on one queue, or by one topic consumer."""
-
-    def __init__(self, depth: int, maximum_producers: int) -> None:
-        self._depth = depth
-        self._maximum_producers = maximum_producers
-        self._windows: dict[ProducerId | None, SequenceWindow] = {}
-        # the latest message's producer, an object that the wire format reuses, and its window
-        self._producer: ProducerId | None = None
-        self._window: SequenceWindow | None = None
-
-    def is_duplicate(self, message_id: MessageId | None) -> bool:
-        """Record the message and return whether it was received before."""
-        if message_id is None:
-            return False
-        producer, window = message_id.producer_id, self._window
-        if window is None or producer is not self._producer:
-            window = self._windows.get(producer)
-            if window is None:
-                self._add(producer, message_id.producer_sequence_id)
-                return False
-            self._producer, self._window = producer, window
-        return window.add(message_id.producer_sequence_id)
-
-    def forget(self, message_id: MessageId | None) -> None:
-        """Expect the message to be dispatched again."""
-        if message_id is None:
-            return
-        window = self._windows.get(message_id.producer_id)
-        if window is not None:
-            window.remove(message_id.producer_sequence_id)
-
-    def _add(self, producer: ProducerId | None, sequence: int) -> None:
-        if len(self._windows) >= self._maximum_producers:
-            del self._windows[next(iter(self._windows))]
-            self._window = None
-        self._windows[producer] = SequenceWindow(sequence, self._depth)
 
 
 class ConnectionAudit:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerId,
@@ -35,7 +36,6 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.connector.base import AcceptedBridge, BrokerHost, TransportConnector
-from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.region_broker import RegionBroker
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class NetworkAudit:
         try:
             sent = send()
         except BaseException:
-            self._seen.rollback(key)
+            self._seen.forget(key)
             raise
         if not sent.done:
             self._pending[key] = sent
@@ -228,7 +228,7 @@ class NetworkAudit:
     def _sent(self, key: MessageId, done: Completion) -> None:
         self._pending.pop(key, None)
         if done.error is not None:
-            self._seen.rollback(key)
+            self._seen.forget(key)
 
 
 def _key(message: ActiveMQMessage) -> MessageId | None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
+from pyjms.wire.message_audit import MessageAudit
 from pyjms_broker.api.policies import DeadLetterStrategy
 from pyjms_broker.attribute import attribute, count, duration, flag
-from pyjms_broker.policy.audit import MessageAudit, audit_depth, audited_producers
+from pyjms_broker.policy.audit import audit_depth, audited_producers
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
@@ -62,7 +63,7 @@ class AbstractDeadLetterStrategy(DeadLetterAttributes, DeadLetterStrategy):
 
     def rollback(self, reference: MessageReference) -> None:
         """Remove the record of the message, so that it can be dead-lettered again."""
-        self._audit(reference).rollback(reference.message_id)
+        self._audit(reference).forget(reference.message_id)
 
     @abstractmethod
     def _audit(self, reference: MessageReference) -> MessageAudit:

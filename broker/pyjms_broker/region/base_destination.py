@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
 from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.dead_letters import DeadLetterOrdering, unstored_dead_letter
 from pyjms_broker.region.flow_control import FlowControl
@@ -220,7 +220,7 @@ class BaseDestination(RegionDestination):
     def forget_duplicate(self, reference: MessageReference) -> None:
         """Allow a message with this id again, if the destination detects duplicate ids."""
         if self._audit is not None:
-            self._audit.rollback(reference.message_id)
+            self._audit.forget(reference.message_id)
 
     def store_dead_lettered(
         self, context: OperationContext, reference: MessageReference, key: SubscriptionKey | None

@@ -62,6 +62,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import SelectorLimitException, compile_selector
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
@@ -83,7 +84,6 @@ from pyjms_broker.cursor.spilling import (
     StoreSource,
     never_short,
 )
-from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
 from pyjms_broker.region.prefetch_subscription import PrefetchSubscription
 from pyjms_broker.region.selector_meter import BUSY_DELAY, SelectorsBusyException

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from pyjms.jms.destination import Destination
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
@@ -38,7 +39,6 @@ from pyjms_broker.cursor.spilling import (
     StoreSource,
     never_short,
 )
-from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.base_destination import ArrivalOrder, BaseDestination
 from pyjms_broker.region.bridge_filter import check_return

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyjms.errors import JMSException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import AckType, MessageAck, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConsumerExchange
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.transaction import Synchronization, Transaction
 from pyjms_broker.cursor.spilling import RetainedPendingList, SpoolingCursor
-from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.subscription import AbstractSubscription, SubscriptionRequest
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from pyjms.client.duplicates import ConnectionAudit, MessageAudit
+from pyjms.client.duplicates import ConnectionAudit
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.client.producer import ProducerWindow
 from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerId, MessageId, ProducerId
 
 
@@ -52,7 +53,7 @@ def test_a_number_of_redeliveries_is_exceeded_or_not() -> None:
 
 
 def test_the_audit_remembers_forgets_and_is_bounded() -> None:
-    audit = MessageAudit(depth=8, maximum_producers=2)
+    audit = MessageAudit(depth=8, producers=2)
     assert [audit.is_duplicate(message_id(n)) for n in (1, 2, 5, 3)] == [False] * 4
     assert [audit.is_duplicate(message_id(n)) for n in (1, 2, 5, 3)] == [True] * 4
     assert not audit.is_duplicate(message_id(4))

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import MessageId, ProducerId
-from pyjms_broker.policy.audit import MessageAudit
 
 
 def message_id(producer: int, sequence: int) -> MessageId:
@@ -21,15 +21,15 @@ def test_duplicates_are_found_and_can_be_rolled_back() -> None:
         False, False, True, False, True,
     ]  # fmt: skip
     assert not audit.is_duplicate(message_id(2, 1))
-    audit.rollback(message_id(1, 2))
+    audit.forget(message_id(1, 2))
     assert not audit.is_duplicate(message_id(1, 2))
-    audit.rollback(message_id(9, 9))
+    audit.forget(message_id(9, 9))
     assert not audit.is_duplicate(MessageId(None, None, 1))
     assert not audit.is_duplicate(MessageId(None, None, 1))
 
 
 def test_numbers_before_the_window_count_as_new() -> None:
-    audit = MessageAudit(max_depth=128)
+    audit = MessageAudit(depth=128)
     audit.is_duplicate(message_id(1, 1))
     assert not audit.is_duplicate(message_id(1, 10_000))
     assert not audit.is_duplicate(message_id(1, 1))
@@ -38,7 +38,7 @@ def test_numbers_before_the_window_count_as_new() -> None:
 
 
 def test_the_least_recently_seen_producer_is_dropped() -> None:
-    audit = MessageAudit(max_producers=2)
+    audit = MessageAudit(producers=2)
     for producer in (1, 2, 1, 3):
         audit.is_duplicate(message_id(producer, producer))
     assert audit.is_duplicate(message_id(1, 1))
@@ -48,7 +48,7 @@ def test_the_least_recently_seen_producer_is_dropped() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 300)), max_size=200))
 def test_within_its_window_it_is_a_set(ids: Any) -> None:
-    audit, seen = MessageAudit(max_depth=512), set()
+    audit, seen = MessageAudit(depth=512), set()
     for producer, sequence in ids:
         assert audit.is_duplicate(message_id(producer, sequence)) == ((producer, sequence) in seen)
         seen.add((producer, sequence))

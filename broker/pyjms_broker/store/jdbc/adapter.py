@@ -17,6 +17,7 @@ from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.frames import decode_message
+from pyjms.wire.message_audit import SequenceAudit
 from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.adapters import DestinationStores
@@ -36,7 +37,7 @@ from pyjms_broker.store.jdbc.operations import (
 )
 from pyjms_broker.store.jdbc.schema import base_of, destination_number
 from pyjms_broker.store.jdbc.settings import JDBCSettings
-from pyjms_broker.store.jdbc.stores import JDBCMessageStore, JDBCTopicMessageStore, MessageAudit
+from pyjms_broker.store.jdbc.stores import JDBCMessageStore, JDBCTopicMessageStore
 from pyjms_broker.store.jdbc.transactions import (
     JDBCTransactionStore,
 )
@@ -93,7 +94,9 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         self.last_broker_sequence_id = 0
         self.quarantine = Quarantine()
         self.audit = (
-            MessageAudit(self.settings.max_audit_depth, self.settings.max_producers_to_audit)
+            SequenceAudit[tuple[str, str]](
+                self.settings.max_audit_depth, self.settings.max_producers_to_audit
+            )
             if self.settings.enable_audit
             else None
         )
@@ -239,7 +242,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             for container, producer, sequence in self.database.read(
                 self.statements.last_message_ids, limit=limit
             ):
-                self.audit.seen(container, producer or "", sequence or 0)
+                self.audit.add((container, producer or ""), sequence or 0)
 
     # -- destinations
 

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import encode_message
 from pyjms.wire.openwire.commands import MessageId
-from pyjms.wire.sequence_window import SequenceWindow
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import (
     OperationContext,
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 
-__all__ = ["JDBCMessageStore", "JDBCTopicMessageStore", "MessageAudit"]
+__all__ = ["JDBCMessageStore", "JDBCTopicMessageStore"]
 
 _SMALLEST_PAGE: Final = 100
 _HIGHEST_PRIORITY: Final = 9
@@ -126,40 +125,6 @@ class Overlay:
             message = self.added.get(order[index])
             if message is not None:
                 yield message
-
-
-class MessageAudit:
-    """Remembers the last `depth` sequence numbers of each of the last `producers` producers.
-
-    (activemq-persistence J1 `enableAudit`)
-    """
-
-    def __init__(self, depth: int, producers: int) -> None:
-        self._depth = depth
-        self._maximum_producers = producers
-        self._windows: OrderedDict[tuple[str, str], SequenceWindow] = OrderedDict()
-
-    def seen(self, container: str, producer: str, sequence: int) -> bool:
-        """Record a message id; return whether it was recorded before.
-
-        An id from before the window counts as new.
-        """
-        key = (container, producer)
-        windows = self._windows
-        window = windows.get(key)
-        if window is not None:
-            windows.move_to_end(key)
-            return window.add(sequence)
-        windows[key] = SequenceWindow(sequence, self._depth)
-        if len(windows) > self._maximum_producers:
-            windows.popitem(last=False)
-        return False
-
-    def forget(self, container: str, producer: str, sequence: int) -> None:
-        """Withdraw a message id, since the message was not stored."""
-        window = self._windows.get((container, producer))
-        if window is not None:
-            window.remove(sequence)
 
 
 class Subscriber:
@@ -308,7 +273,7 @@ class JDBCMessageStore:
         if self._has_id(message_id, producer, sequence):
             return True
         audit = self.adapter.audit
-        if audit is not None and audit.seen(self.container, producer, sequence):
+        if audit is not None and audit.add((self.container, producer), sequence):
             return True
         return duplicate_id is not None and duplicate_id in self._duplicate_ids()
 
@@ -349,7 +314,7 @@ class JDBCMessageStore:
         if message.duplicate_id is not None:
             self._duplicate_ids().pop(message.duplicate_id, None)
         if self.adapter.audit is not None:
-            self.adapter.audit.forget(self.container, message.producer, message.sequence)
+            self.adapter.audit.remove((self.container, message.producer), message.sequence)
 
     def remove(self, message_id: int, size: int) -> bool:
         """Hide a message from readers; False: it was removed already."""

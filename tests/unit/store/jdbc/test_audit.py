@@ -6,38 +6,38 @@ from collections.abc import Callable
 from typing import Any
 
 from pyjms.jms.destination import Queue
+from pyjms.wire.message_audit import SequenceAudit
 from pyjms_broker.api.message import OperationContext
-from pyjms_broker.store.jdbc.stores import MessageAudit
 
 
 def test_a_window_for_each_producer() -> None:
-    audit = MessageAudit(depth=3, producers=2)
-    assert not audit.seen("q", "p", 5)
-    assert audit.seen("q", "p", 5)
-    assert not audit.seen("other", "p", 5)
-    assert not audit.seen("q", "p", 4)
-    assert audit.seen("q", "p", 4)
-    assert not audit.seen("q", "p", 7)
-    assert audit.seen("q", "p", 5)
-    assert not audit.seen("q", "p", 4)  # too long ago
-    assert not audit.seen("q", "p", 100)
-    assert not audit.seen("q", "p", 99)
+    audit = SequenceAudit[tuple[str, str]](depth=3, producers=2)
+    assert not audit.add(("q", "p"), 5)
+    assert audit.add(("q", "p"), 5)
+    assert not audit.add(("other", "p"), 5)
+    assert not audit.add(("q", "p"), 4)
+    assert audit.add(("q", "p"), 4)
+    assert not audit.add(("q", "p"), 7)
+    assert audit.add(("q", "p"), 5)
+    assert not audit.add(("q", "p"), 4)  # too long ago
+    assert not audit.add(("q", "p"), 100)
+    assert not audit.add(("q", "p"), 99)
 
 
 def test_what_was_not_stored_is_forgotten() -> None:
-    audit = MessageAudit(depth=10, producers=2)
-    audit.seen("q", "p", 1)
-    audit.forget("q", "p", 1)
-    audit.forget("q", "none", 1)
-    assert not audit.seen("q", "p", 1)
+    audit = SequenceAudit[tuple[str, str]](depth=10, producers=2)
+    audit.add(("q", "p"), 1)
+    audit.remove(("q", "p"), 1)
+    audit.remove(("q", "none"), 1)
+    assert not audit.add(("q", "p"), 1)
 
 
 def test_the_producer_that_was_silent_longest_makes_room() -> None:
-    audit = MessageAudit(depth=10, producers=2)
+    audit = SequenceAudit[tuple[str, str]](depth=10, producers=2)
     for producer in ("a", "b", "a", "c"):
-        audit.seen("q", producer, 1)
-    assert audit.seen("q", "a", 1)
-    assert not audit.seen("q", "b", 1)
+        audit.add(("q", producer), 1)
+    assert audit.add(("q", "a"), 1)
+    assert not audit.add(("q", "b"), 1)
 
 
 async def test_a_store_with_an_audit_knows_what_was_removed(open_store: Callable[..., Any]) -> None:
