@@ -10,8 +10,8 @@ U8, U9)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
@@ -20,24 +20,17 @@ from pyjms.transport.uri import TransportURI
 from pyjms.transport.writer import UnsentBudget
 from pyjms.wire.limits import FrameBudget
 from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
     BrokerId,
     BrokerInfo,
-    BrokerSubscriptionInfo,
-    Command,
     ProducerId,
 )
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
 from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 
 __all__ = [
     "MAXIMUM_PER_CONNECTION",
-    "AcceptedBridge",
     "BrokerHost",
-    "DuplexBridge",
-    "MessageAudit",
     "ServedConnection",
     "TransportConnector",
     "stop_all",
@@ -121,55 +114,23 @@ class BrokerHost(Protocol):
         """
 
     @property
-    def networks(self) -> DuplexBridges: ...
+    def networks(self) -> NetworkBridges: ...
 
     async def stop(self) -> None:
         """Stop the broker. Called for a broker created by `vm://` when its last client leaves."""
 
 
-class DuplexBridge(Protocol):
-    """A bridge that forwards over a connection to the broker that has opened it."""
-
-    def take(self, command: Command) -> None:
-        """Handle a response to the bridge's requests, an advisory or a list of subscriptions."""
-
-    def count_received(self) -> None:
-        """Count a message that the other broker has sent."""
-
-
-class MessageAudit(Protocol):
-    """Detects messages that bridges send repeatedly."""
-
-    def send(
-        self, message: ActiveMQMessage, own_id: BrokerId, send: Callable[[], Completion]
-    ) -> Completion:
-        """Send a message unless it was received before; completed when it is stored."""
-
-
-class AcceptedBridge(NamedTuple):
-    """The objects that serve a client which is a bridge of another broker."""
-
-    duplex: DuplexBridge | None = None
-    """The bridge back to that broker, if it requests one."""
-    audit: MessageAudit | None = None
-    """The audit for its messages, if it requests one."""
-    subscriptions: BrokerSubscriptionInfo | None = None
-    """The list of this broker's durable subscriptions, if it requests one."""
-
-
-class DuplexBridges(Protocol):
-    """The bridges of a broker over connections that other brokers have opened."""
+class NetworkBridges(Protocol):
+    """The bridges of a broker to other brokers."""
 
     @property
     def joined(self) -> Sequence[BrokerInfo]:
         """The brokers at the other ends of bridges, one entry per bridge."""
 
-    @property
-    def audit(self) -> MessageAudit:
-        """The audit that detects repeated messages of bridges."""
+    def accept(self, connection: Any, info: BrokerInfo) -> Mapping[int, Callable[..., Any]]:
+        """Serve a client that is the bridge of another broker, as it requests in `info`.
 
-    def accept(self, connection: Any, info: BrokerInfo) -> AcceptedBridge:
-        """Provide what the bridge of another broker requests in `info`.
+        Return the handlers of its commands.
 
         Raises:
             JMSException: its options cannot be read.

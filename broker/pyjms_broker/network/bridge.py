@@ -3,27 +3,21 @@
     local connection   vm:// to the local broker: subscriptions, their messages, acknowledgements
     remote connection  to the URI: advisories in, messages out
 
-Both are client connections, so users, access rights and limits apply. A bridge ends with the first
-failure of either; the network connector then starts another bridge. (activemq-edges NW1)
+Both are client connections, so users, access rights and limits apply. A message is acknowledged
+locally once the remote broker has it. A bridge ends with the first failure of either connection;
+the network connector then starts another bridge. (activemq-edges NW1, NW4, NW5)
 
-Forwarding of messages, which are acknowledged locally once the remote broker has them.
-
-(activemq-edges NW4, NW5)
-
-The inbound direction of a duplex bridge: the remote broker as a client of the local one.
-
-Over the bridge's connection the remote broker sends commands like a client. They are passed
-unchanged to the local broker over `vm://`, and the local broker's commands are passed back.
-(activemq-edges NW1)
+Over the connection of a duplex bridge the remote broker also sends commands like a client. They are
+passed unchanged to the local broker over another `vm://`, and its commands are passed back.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
@@ -62,13 +56,11 @@ from pyjms_broker.network.attributes import (
     written_properties,
 )
 from pyjms_broker.network.demand import (
-    Between,
     BridgeSubscriptions,
-    RemoteAdvisories,
     durable_name,
     durable_subscriptions,
 )
-from pyjms_broker.network.ends import BridgeEnd, LocalEnd
+from pyjms_broker.network.ends import BridgeEnd
 from pyjms_broker.network.networks import Demand, NetworkHost
 from pyjms_broker.network.remotes import Remote
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
@@ -79,211 +71,6 @@ from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 __all__ = ["Login", "LoopBackError", "NetworkBridge"]
 
 logger = get_logger(__name__)
-
-
-class ForwardingListener(Protocol):
-    """Is notified of the outcome of forwarded messages; implemented by the bridge."""
-
-    def confirmed(self, demand: Demand) -> None:
-        """Count a message that was acknowledged."""
-
-    def refused(self, message: ActiveMQMessage, error: Exception) -> None:
-        """Report a message that the remote broker refused."""
-
-    def fail(self, error: Exception) -> None:
-        """End the bridge; the next bridge forwards the unacknowledged messages."""
-
-
-@dataclass(eq=False, repr=False)
-class Forwarder:
-    """Forwards the messages of a bridge to the remote broker.
-
-    Args:
-        local, remote: the two connections of the bridge.
-        broker_id: the id of the local broker, which is appended to each message's path.
-        attributes: the attributes of the network connector.
-        listener: is notified of acknowledged and refused messages, and of the bridge's failure.
-    """
-
-    _local: LocalEnd
-    _remote: BridgeEnd
-    _broker_id: BrokerId
-    _attributes: NetworkConnectorAttributes
-    _listener: ForwardingListener
-    _under_way: dict[MessageDispatch, int] = field(default_factory=dict, init=False)
-    _waiting: BackgroundTask | None = field(default=None, init=False)
-    enqueue_count: int = field(default=0, init=False)
-    """The number of messages that the local broker has dispatched to the bridge."""
-    dequeue_count: int = field(default=0, init=False)
-    """The number of messages that the remote broker has received."""
-
-    @property
-    def last_sent(self) -> int:
-        """The highest sequence number of messages that the remote broker may have; -1: none."""
-        return max(self._under_way.values(), default=LAST_DELIVERED_UNSET)
-
-    def reset_counts(self) -> None:
-        """Reset the counters."""
-        self.enqueue_count = self.dequeue_count = 0
-
-    def forward(self, dispatch: MessageDispatch, demand: Demand) -> None:
-        """Forward a message; if it may not pass, a durable subscription only acknowledges it."""
-        message = dispatch.message
-        if message is None or demand.is_closing:
-            return
-        self.enqueue_count += 1
-        bridge = demand.local.additional_predicate
-        if demand.is_durable and bridge is not None and not may_pass(bridge, message):
-            self._acknowledge(dispatch, message)
-            return
-        copy = self._onward(message, dispatch)
-        try:
-            if message.persistent or self._attributes.always_sync_send:
-                demand.unconfirmed += 1
-                number = message.message_id.broker_sequence_id if message.message_id else 0
-                self._under_way[dispatch] = number
-                self._remote.transport.request_soon(copy, partial(self._answered, dispatch, demand))
-            else:
-                self._remote.transport.oneway(copy)
-                self._acknowledge(dispatch, message)
-                self.dequeue_count += 1
-        except ConnectionFailedException as error:
-            self._listener.fail(error)
-            return
-        if self._remote.transport.congested and self._waiting is None:
-            self._local.pause_reading()
-            self._waiting = spawn(self._wait_for_remote, name="pyjms bridge drain")
-
-    async def stop(self) -> None:
-        """Stop waiting for a remote broker that reads too slowly."""
-        await end_tasks(self._waiting)
-
-    def _onward(self, message: ActiveMQMessage, dispatch: MessageDispatch) -> ActiveMQMessage:
-        destination = dispatch.destination or message.destination
-        assert destination is not None
-        copy = copy_for_destination(message, destination, None)
-        copy.broker_path = appended(message.broker_path, self._broker_id)
-        copy.producer_id = self._remote.producer_id
-        copy.original_transaction_id = message.original_transaction_id or message.transaction_id
-        copy.transaction_id = None
-        copy.raw = None
-        if self._attributes.use_compression:
-            _compress(copy)
-        return copy
-
-    def _answered(
-        self, dispatch: MessageDispatch, demand: Demand, outcome: Response | Exception
-    ) -> None:
-        message = dispatch.message
-        assert message is not None
-        refusal: DestinationDoesNotExistException | None = None
-        if isinstance(outcome, Exception):
-            if not isinstance(outcome, ConnectionFailedException):
-                self._listener.refused(message, outcome)
-            if not isinstance(outcome, DestinationDoesNotExistException):
-                self._listener.fail(outcome)
-                return
-            refusal = outcome  # a temporary destination may be deleted in the meantime
-            logger.warning("%s is not forwarded: %s", message.message_id, outcome)
-        self._under_way.pop(dispatch, None)
-        demand.unconfirmed -= 1
-        self.dequeue_count += refusal is None
-        self._acknowledge(dispatch, message, refusal)
-        self._listener.confirmed(demand)
-
-    def _acknowledge(
-        self, dispatch: MessageDispatch, message: ActiveMQMessage, refusal: Exception | None = None
-    ) -> None:
-        ack = MessageAck(
-            dispatch.destination,
-            consumer_id=dispatch.consumer_id,
-            ack_type=int(AckType.INDIVIDUAL if refusal is None else AckType.POISON),
-            first_message_id=message.message_id,
-            last_message_id=message.message_id,
-            message_count=1,
-            poison_cause=None if refusal is None else to_throwable(refusal),
-        )
-        self._local.send(ack)
-
-    async def _wait_for_remote(self) -> None:
-        await self._remote.transport.drained()
-        self._waiting = None
-        self._local.resume_reading()
-
-
-def _compress(message: ActiveMQMessage) -> None:
-    """Compress an uncompressed body; that of a BytesMessage is preceded by its size."""
-    content = message.content
-    if message.compressed or not content:
-        return
-    body = bytes(content)
-    packed = zlib.compress(body)
-    if isinstance(message, ActiveMQBytesMessage):
-        packed = len(body).to_bytes(4, "big") + packed
-    message.content, message.compressed = packed, True
-
-
-def local_transport(host: NetworkHost) -> RequestTransport:
-    """Return a transport to the local broker that is not started."""
-    options = {"create": "false", "network": "true"}
-    return create_transport(TransportURI("vm", host.broker_name, options))
-
-
-class InboundConnection:
-    """Passes commands unchanged between the remote and the local broker.
-
-    Args:
-        host: the local broker.
-        remote: the bridge's transport to the remote broker.
-        fail: ends the bridge.
-    """
-
-    def __init__(
-        self, host: NetworkHost, remote: Channel[Command], fail: Callable[[Exception], None]
-    ) -> None:
-        self._remote = remote
-        self._fail = fail
-        # without the correlator, which would renumber the commands
-        self._local = local_transport(host).next
-        self._local.listener = self
-        self.received_count = 0
-        """The number of messages that the remote broker has sent."""
-
-    async def start(self, about: BrokerInfo) -> None:
-        """Connect to the local broker; `about` describes the remote one.
-
-        Raises:
-            ConnectionFailedException: the local broker is stopping.
-        """
-        await self._local.start()
-        self._local.oneway(about)
-
-    def take(self, command: Command) -> None:
-        """Pass a command of the remote broker to the local one."""
-        if isinstance(command, ActiveMQMessage):
-            self.received_count += 1
-        try:
-            self._local.oneway(command)
-        except ConnectionFailedException as error:
-            self._fail(error)
-
-    async def stop(self) -> None:
-        """Close the connection to the local broker. Idempotent."""
-        await self._local.stop()
-
-    # from the own broker
-    def on_command(self, command: Command) -> None:
-        """Pass a command of the local broker to the remote one, except for its BrokerInfo."""
-        if isinstance(command, BrokerInfo):
-            return
-        try:
-            self._remote.oneway(command)
-        except ConnectionFailedException as error:
-            self._fail(error)
-
-    def on_exception(self, error: Exception) -> None:
-        """End the bridge, because the local broker has closed the connection."""
-        self._fail(error)
 
 
 Login: TypeAlias = tuple[str | None, str | None]
@@ -314,14 +101,20 @@ class NetworkBridge:
         self._host = host
         self._attributes = attributes
         self._where = remote
-        self._inbound: InboundConnection | None = None
+        self._inbound: _InboundConnection | None = None
         self._remote: BridgeEnd | None = None
-        self._local: LocalEnd | None = None
+        self._local: BridgeEnd | None = None
+        self._local_transport: RequestTransport | None = None
         self._subscriptions: BridgeSubscriptions | None = None
-        self._forwarder: Forwarder | None = None
+        self._under_way: dict[MessageDispatch, int] = {}
+        """Forwarded messages without a confirmation, with their sequence numbers."""
+        self._waiting: BackgroundTask | None = None
+        self.enqueue_count = 0
+        """The number of messages that the local broker has dispatched to the bridge."""
+        self.dequeue_count = 0
+        """The number of messages that the remote broker has received."""
         self._error: Exception | None = None
         self._ended = anyio.Event()
-        self._advisories: RemoteAdvisories | None = None
         self._is_reported = False
         self._remote_subscriptions: BrokerSubscriptionInfo | None = None
         self.remote = BrokerInfo(BrokerId())
@@ -363,20 +156,9 @@ class NetworkBridge:
         """The address of the local broker; empty until connected."""
         return "" if self._local is None else self._local.transport.remote_address
 
-    @property
-    def enqueue_count(self) -> int:
-        """The number of messages that the local broker has dispatched to the bridge."""
-        return 0 if self._forwarder is None else self._forwarder.enqueue_count
-
-    @property
-    def dequeue_count(self) -> int:
-        """The number of messages that the remote broker has received."""
-        return 0 if self._forwarder is None else self._forwarder.dequeue_count
-
     def reset_counts(self) -> None:
         """Reset the message counters. ActiveMQ: resetStats."""
-        if self._forwarder is not None:
-            self._forwarder.reset_counts()
+        self.enqueue_count = self.dequeue_count = 0
         if self._inbound is not None:
             self._inbound.received_count = 0
 
@@ -408,16 +190,17 @@ class NetworkBridge:
         try:
             await remote.open(client_id, *self._remote_login())
         except InvalidClientIDException as error:
-            raise self._explained(error) from error
-        self._local = local = LocalEnd(local_transport(host), self._on_local, self.fail)
+            raise self._explain(error) from error
+        self._local_transport = _local_transport(host)
+        self._local = local = BridgeEnd(self._local_transport, self._on_local, self.fail)
         await local.start()
         client_id = token.join(
             (attributes.name, self.remote_name, self.direction, host.broker_name)
         )
         await local.open(client_id, *self._local_login())
-        await self._forward(local, remote)
+        await self._subscribe(local, remote)
         self._is_reported = True
-        host.networks.started(self)
+        host.networks.on_start(self)
 
     def _remote_login(self) -> Login:
         """Return the user name and password for the remote broker."""
@@ -442,9 +225,9 @@ class NetworkBridge:
                 introduction = await end.start()
             except JMSException as error:
                 failure = error
-                await _stopped(end)
+                await _stop(end)
             except BaseException:
-                await _stopped(end)
+                await _stop(end)
                 raise
             else:
                 self._describe(introduction)
@@ -468,7 +251,7 @@ class NetworkBridge:
             remote.transport.oneway(info)
             return
         info.network_properties = written_properties(attributes)
-        self._inbound = InboundConnection(host, remote.transport, self.fail)
+        self._inbound = _InboundConnection(host, remote.transport, self.fail)
         about = copy_command(self.remote)
         about.network_properties = inbound_properties(attributes)
         await self._inbound.start(about)
@@ -476,22 +259,19 @@ class NetworkBridge:
         if attributes.sync_durable_subs:
             remote.transport.oneway(durable_subscriptions(host, attributes))
 
-    async def _forward(self, local: LocalEnd, remote: BridgeEnd) -> None:
-        attributes, host = self._attributes, self._host
-        between = Between(host.broker_name, host.broker_id, self.remote_id)
+    async def _subscribe(self, local: BridgeEnd, remote: BridgeEnd) -> None:
+        attributes = self._attributes
         self._subscriptions = subscriptions = BridgeSubscriptions(
-            attributes, between, local, host.networks.demand
+            self._host, attributes, self.remote_id, local, remote
         )
-        self._forwarder = Forwarder(local, remote, host.broker_id, attributes, self)
         for destination in attributes.statically_included_destinations:
             subscriptions.add_static(destination)
         if not attributes.dynamic_only:
             self._resume_durables(subscriptions, local.client_id)
         if self._remote_subscriptions is not None:
             subscriptions.synchronize(self._remote_subscriptions)
-        self._advisories = RemoteAdvisories(remote, subscriptions)
         if not attributes.static_bridge:
-            await self._advisories.subscribe()
+            await subscriptions.subscribe()
 
     def _resume_durables(self, subscriptions: BridgeSubscriptions, client_id: str) -> None:
         """Resume forwarding for the durable subscriptions left by earlier bridges.
@@ -505,17 +285,6 @@ class NetworkBridge:
             name = durable_name(self._host.broker_name, destination)
             if key.client_id == client_id and key.subscription_name == name:
                 subscriptions.add_static(destination, name)
-
-    # ForwardingListener
-    def confirmed(self, demand: Demand) -> None:
-        """Count a forwarded message that was acknowledged."""
-        if self._subscriptions is not None:
-            self._subscriptions.confirmed(demand)
-
-    def refused(self, message: ActiveMQMessage, error: Exception) -> None:
-        """Report a message that the remote broker has refused, if so configured."""
-        if self._attributes.advisory_for_failed_forward:
-            self._host.broker.network_forward_failed(message, error)
 
     async def wait_ended(self) -> None:
         """Wait until either connection has failed. Cancellable.
@@ -541,13 +310,12 @@ class NetworkBridge:
         with anyio.CancelScope(shield=True):
             if self._is_reported:
                 self._is_reported = False
-                self._host.networks.ended(self)
-            last_sent = LAST_DELIVERED_UNSET
+                self._host.networks.on_end(self)
             if self._subscriptions is not None:
                 self._subscriptions.close()
-            if self._forwarder is not None:
-                last_sent = self._forwarder.last_sent
-                await self._forwarder.stop()
+            # the remote broker may have the messages up to this one
+            last_sent = max(self._under_way.values(), default=LAST_DELIVERED_UNSET)
+            await end_tasks(self._waiting)
             if self._local is not None:
                 await self._local.stop(last_sent)
             if self._inbound is not None:
@@ -557,13 +325,13 @@ class NetworkBridge:
 
     # from the local broker
     def _on_local(self, command: Command) -> None:
-        subscriptions, forwarder = self._subscriptions, self._forwarder
-        if self._error is not None or subscriptions is None or forwarder is None:
+        subscriptions = self._subscriptions
+        if self._error is not None or subscriptions is None:
             return
         if isinstance(command, MessageDispatch):
             demand = subscriptions.of_consumer(command.consumer_id)
             if demand is not None:
-                forwarder.forward(command, demand)
+                self._forward(command, demand)
         elif isinstance(command, ConsumerControl) and command.close:
             demand = subscriptions.of_consumer(command.consumer_id)
             if demand is not None:
@@ -576,6 +344,74 @@ class NetworkBridge:
                 from_throwable(command.exception),
             )
 
+    def _forward(self, dispatch: MessageDispatch, demand: Demand) -> None:
+        """Forward a message; if it may not pass, a durable subscription only acknowledges it."""
+        message = dispatch.message
+        local, remote = self._local, self._remote
+        if message is None or local is None or remote is None or demand.is_closing:
+            return
+        self.enqueue_count += 1
+        bridge = demand.local.additional_predicate
+        if demand.is_durable and bridge is not None and not may_pass(bridge, message):
+            local.send(_acknowledgement(dispatch, message))
+            return
+        destination = dispatch.destination or message.destination
+        assert destination is not None
+        copy = copy_for_destination(message, destination, None)
+        copy.broker_path = appended(message.broker_path, self._host.broker_id)
+        copy.producer_id = remote.producer_id
+        copy.original_transaction_id = message.original_transaction_id or message.transaction_id
+        copy.transaction_id = None
+        copy.raw = None
+        if self._attributes.use_compression:
+            _compress(copy)
+        try:
+            if message.persistent or self._attributes.always_sync_send:
+                demand.unconfirmed += 1
+                number = message.message_id.broker_sequence_id if message.message_id else 0
+                self._under_way[dispatch] = number
+                remote.transport.request_soon(copy, partial(self._on_answer, dispatch, demand))
+            else:
+                remote.transport.oneway(copy)
+                local.send(_acknowledgement(dispatch, message))
+                self.dequeue_count += 1
+        except ConnectionFailedException as error:
+            self.fail(error)
+            return
+        if remote.transport.congested and self._waiting is None:
+            if self._local_transport is not None:
+                self._local_transport.pause_reading()
+            self._waiting = spawn(self._wait_for_remote, remote, name="pyjms bridge drain")
+
+    def _on_answer(
+        self, dispatch: MessageDispatch, demand: Demand, outcome: Response | Exception
+    ) -> None:
+        message = dispatch.message
+        assert message is not None
+        refusal: DestinationDoesNotExistException | None = None
+        if isinstance(outcome, Exception):
+            is_refused = not isinstance(outcome, ConnectionFailedException)
+            if is_refused and self._attributes.advisory_for_failed_forward:
+                self._host.broker.network_forward_failed(message, outcome)
+            if not isinstance(outcome, DestinationDoesNotExistException):
+                self.fail(outcome)
+                return
+            refusal = outcome  # a temporary destination may be deleted in the meantime
+            logger.warning("%s is not forwarded: %s", message.message_id, outcome)
+        self._under_way.pop(dispatch, None)
+        demand.unconfirmed -= 1
+        self.dequeue_count += refusal is None
+        if self._local is not None:
+            self._local.send(_acknowledgement(dispatch, message, refusal))
+        if self._subscriptions is not None:
+            self._subscriptions.end_if_confirmed(demand)
+
+    async def _wait_for_remote(self, remote: BridgeEnd) -> None:
+        await remote.transport.drained()
+        self._waiting = None
+        if self._local_transport is not None:
+            self._local_transport.resume_reading()
+
     # from the remote broker
     def _on_remote(self, command: Command) -> None:
         if isinstance(command, MessageDispatch):
@@ -584,7 +420,7 @@ class NetworkBridge:
         elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY_TYPE:
             self.on_advisory(command)  # ActiveMQ forwards advisories over a duplex connection
         elif isinstance(command, ConnectionErrorCommand):
-            self.fail(self._explained(from_throwable(command.exception)))
+            self.fail(self._explain(from_throwable(command.exception)))
         elif isinstance(command, ShutdownInfo):
             self.fail(ConnectionFailedException(f"Broker {self.remote_name} stops"))
         elif isinstance(command, BrokerSubscriptionInfo):
@@ -592,7 +428,7 @@ class NetworkBridge:
         elif self._inbound is not None:
             self._inbound.take(command)
 
-    def _explained(self, error: Exception) -> Exception:
+    def _explain(self, error: Exception) -> Exception:
         """Return an error of the remote broker, with an explanation if the client id is in use."""
         if not isinstance(error, InvalidClientIDException):
             return error
@@ -614,10 +450,99 @@ class NetworkBridge:
 
     def on_advisory(self, message: ActiveMQMessage) -> None:
         """Handle an advisory about a remote consumer or temporary destination."""
-        if self._advisories is not None and self._error is None:
-            self._advisories.take(message)
+        if self._subscriptions is not None and self._error is None:
+            self._subscriptions.take(message)
 
 
-async def _stopped(end: BridgeEnd) -> None:
+async def _stop(end: BridgeEnd) -> None:
     with anyio.CancelScope(shield=True):
         await end.stop(LAST_DELIVERED_UNSET)
+
+
+def _acknowledgement(
+    dispatch: MessageDispatch, message: ActiveMQMessage, refusal: Exception | None = None
+) -> MessageAck:
+    return MessageAck(
+        dispatch.destination,
+        consumer_id=dispatch.consumer_id,
+        ack_type=int(AckType.INDIVIDUAL if refusal is None else AckType.POISON),
+        first_message_id=message.message_id,
+        last_message_id=message.message_id,
+        message_count=1,
+        poison_cause=None if refusal is None else to_throwable(refusal),
+    )
+
+
+def _compress(message: ActiveMQMessage) -> None:
+    """Compress an uncompressed body; that of a BytesMessage is preceded by its size."""
+    content = message.content
+    if message.compressed or not content:
+        return
+    body = bytes(content)
+    packed = zlib.compress(body)
+    if isinstance(message, ActiveMQBytesMessage):
+        packed = len(body).to_bytes(4, "big") + packed
+    message.content, message.compressed = packed, True
+
+
+def _local_transport(host: NetworkHost) -> RequestTransport:
+    """Return a transport to the local broker that is not started."""
+    options = {"create": "false", "network": "true"}
+    return create_transport(TransportURI("vm", host.broker_name, options))
+
+
+class _InboundConnection:
+    """Passes commands unchanged between the remote and the local broker.
+
+    Args:
+        host: the local broker.
+        remote: the bridge's transport to the remote broker.
+        fail: ends the bridge.
+    """
+
+    def __init__(
+        self, host: NetworkHost, remote: Channel[Command], fail: Callable[[Exception], None]
+    ) -> None:
+        self._remote = remote
+        self._fail = fail
+        # without the correlator, which would renumber the commands
+        self._local = _local_transport(host).next
+        self._local.listener = self
+        self.received_count = 0
+        """The number of messages that the remote broker has sent."""
+
+    async def start(self, about: BrokerInfo) -> None:
+        """Connect to the local broker; `about` describes the remote one.
+
+        Raises:
+            ConnectionFailedException: the local broker is stopping.
+        """
+        await self._local.start()
+        self._local.oneway(about)
+
+    def take(self, command: Command) -> None:
+        """Pass a command of the remote broker to the local one."""
+        if isinstance(command, ActiveMQMessage):
+            self.received_count += 1
+        try:
+            self._local.oneway(command)
+        except ConnectionFailedException as error:
+            self._fail(error)
+
+    async def stop(self) -> None:
+        """Close the connection to the local broker. Idempotent."""
+        await self._local.stop()
+
+    # from the own broker
+    def on_command(self, command: Command) -> None:
+        """Pass a command of the local broker to the remote one, except for its BrokerInfo."""
+        if isinstance(command, BrokerInfo):
+            return
+        try:
+            self._remote.oneway(command)
+        except ConnectionFailedException as error:
+            self._fail(error)
+
+    def on_exception(self, error: Exception) -> None:
+        """End the bridge, because the local broker has closed the connection."""
+        self._fail(error)

@@ -1,6 +1,4 @@
-"""A network connector, which maintains bridges to remote brokers. (activemq-edges 9, U7)
-
-The bridges of one network connector, to listed brokers or to discovered ones.
+"""A network connector, which maintains bridges to listed remote brokers or to discovered ones.
 
 Anyone who can send to a multicast group can announce anything. Addresses are therefore checked, and
 the number of a connector's bridges is limited. The bridge to a broker that is no longer announced
@@ -9,9 +7,7 @@ continues until it fails, as in ActiveMQ. (activemq-edges 9, U7)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
@@ -19,7 +15,6 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
 from pyjms.transport.discovery import DiscoveryAgent, create_agent
 from pyjms.transport.uri import read_received_address as read_address
@@ -30,14 +25,18 @@ from pyjms_broker.network.remotes import Discovered, Remote, read_remotes
 
 __all__ = ["MAXIMUM_FOUND", "NetworkConnector"]
 
-# --- Maintenance of a bridge to one remote broker, with retries. (activemq-edges U7)
-
 logger = get_logger(__name__)
+
+
+MAXIMUM_FOUND: Final = 100
+"""The maximum number of discovered brokers to which a network connector connects."""
+_MOST_LOGGED: Final = 100
+_QUOTED: Final = 200
 
 
 @dataclass(eq=False, repr=False)
 class BridgeKeeper:
-    """Maintains a bridge to one remote broker.
+    """Maintains a bridge to one remote broker, with retries.
 
     Args:
         host: the local broker.
@@ -170,156 +169,10 @@ def _is_worth_a_retry(error: BaseException) -> bool:
     return isinstance(error, JMSException) and not isinstance(error, LoopBackError)
 
 
-MAXIMUM_FOUND: Final = 100
-"""The maximum number of discovered brokers to which a network connector connects."""
-_MOST_LOGGED: Final = 100
-_QUOTED: Final = 200
-
-
-class ListedBridges:
-    """The bridges to the brokers listed in the URI."""
-
-    def __init__(
-        self, host: NetworkHost, attributes: NetworkConnectorAttributes, remotes: Sequence[Remote]
-    ) -> None:
-        self.keepers = [BridgeKeeper(host, attributes, remote) for remote in remotes]
-        """One keeper per broker."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether bridges exist or are being attempted."""
-        return any(keeper.is_running for keeper in self.keepers)
-
-    def start(self) -> None:
-        """Start connecting. Idempotent."""
-        for keeper in self.keepers:
-            keeper.start()
-
-    async def stop(self) -> None:
-        """End all bridges. Idempotent."""
-        await _stop_all(self.keepers)
-
-
-@dataclass(eq=False, repr=False)
-class DiscoveredBridges:
-    """The bridges to the brokers found by a discovery agent; a DiscoveryListener."""
-
-    _host: NetworkHost
-    _attributes: NetworkConnectorAttributes
-    _discovered: Discovered
-    _found: dict[str, BridgeKeeper] = field(default_factory=dict, init=False)
-    _agent: DiscoveryAgent | None = field(default=None, init=False)
-    _starting: BackgroundTask | None = field(default=None, init=False)
-    _leaving: set[BackgroundTask] = field(default_factory=set, init=False)
-    _warned: WarnedOnce = field(default_factory=WarnedOnce, init=False)
-    _count: int = field(default=0, init=False)
-
-    @property
-    def keepers(self) -> list[BridgeKeeper]:
-        """One keeper per discovered broker."""
-        return list(self._found.values())
-
-    @property
-    def is_running(self) -> bool:
-        """Whether discovery is running."""
-        return self._agent is not None
-
-    def start(self) -> None:
-        """Start discovery. Idempotent."""
-        if self._agent is None:
-            self._agent = create_agent(self._discovered.agent)
-            name = f"network connector {self._attributes.name} discovery"
-            self._starting = spawn(self._agent.start, self, name=name)
-
-    async def stop(self) -> None:
-        """End all bridges. Idempotent."""
-        agent, self._agent = self._agent, None
-        if agent is not None:
-            await end_tasks(self._starting)
-            await agent.stop()
-        found, self._found = self.keepers, {}
-        await _stop_all(found)
-        await end_tasks(*self._leaving)
-
-    # from the agent
-    def service_added(self, service: str) -> None:
-        """Maintain a bridge to a discovered broker."""
-        if self._agent is None or any(
-            each.connect_uri == service for each in self._host.connectors
-        ):
-            return
-        keeper = self._found.get(service)
-        if keeper is None:
-            keeper = self._new_keeper(service)
-        if keeper is not None:
-            keeper.is_wanted = True
-            keeper.start()
-
-    def service_removed(self, service: str) -> None:
-        """Stop reconnecting to a broker that is no longer announced; a live bridge continues."""
-        keeper = self._found.get(service)
-        if keeper is None:
-            return
-        keeper.is_wanted = False
-        if keeper.bridge is None:
-            del self._found[service]
-            self._leaving = {each for each in self._leaving if not each.done}
-            name = f"network connector {self._attributes.name} leaves {service}"
-            self._leaving.add(spawn(keeper.stop, name=name))
-
-    def _new_keeper(self, service: str) -> BridgeKeeper | None:
-        if not self._can_add():
-            self._warn("too many", f"{MAXIMUM_FOUND} brokers were found already", service)
-            return None
-        try:
-            address = read_address(service)
-        except ConfigurationException as error:
-            self._warn(service, error.reason, service)
-            return None
-        logger.debug("Network connector %s has found %s", self._attributes.name, address.uri)
-        self._count += 1
-        made = BridgeKeeper(
-            self._host,
-            self._attributes,
-            self._discovered.remote(address.uri),
-            is_found=True,
-            is_quiet=self._count > _MOST_LOGGED,  # so many announcements are probably forged
-        )
-        self._found[service] = made
-        return made
-
-    def _can_add(self) -> bool:
-        """Drop brokers that are gone, or an unreachable one; return whether another one fits."""
-        for each in [url for url, keeper in self._found.items() if not keeper.is_needed]:
-            del self._found[each]
-        if len(self._found) < MAXIMUM_FOUND:
-            return True
-        failed = next((url for url, keeper in self._found.items() if keeper.has_failed), None)
-        if failed is not None:
-            self.service_removed(failed)
-        return failed is not None
-
-    def _warn(self, key: str, reason: str, service: str) -> None:
-        """Log once the reason why a discovered broker gets no bridge."""
-        if not self._warned.is_due(key):
-            return
-        logger.warning(
-            "Network connector %s does not connect to %s, which was found: %s",
-            self._attributes.name,
-            shortened(service, _QUOTED),
-            reason,
-        )
-
-
-async def _stop_all(keepers: Sequence[BridgeKeeper]) -> None:
-    for keeper in keepers:
-        keeper.cancel()
-    for keeper in keepers:
-        await keeper.stop()
-
-
 class NetworkConnector:
     """Forwards to other brokers while it is started. Use it on the broker's event loop.
+
+    It is the listener of its discovery agent.
 
     Args:
         host: the local broker.
@@ -334,38 +187,137 @@ class NetworkConnector:
     def __init__(
         self, host: NetworkHost, uri: str, attributes: NetworkConnectorAttributes | None = None
     ) -> None:
+        self._host = host
         self.uri = uri
         self.attributes = attributes or NetworkConnectorAttributes()
         remotes = read_remotes(uri)
-        self._bridges: DiscoveredBridges | ListedBridges
+        self._keepers: dict[str, BridgeKeeper] = {}
+        """By address of a discovered broker, or by place in the list."""
+        self._discovered: Discovered | None = None
         if isinstance(remotes, Discovered):
-            self._bridges = DiscoveredBridges(host, self.attributes, remotes)
+            self._discovered = remotes
         else:
-            self._bridges = ListedBridges(host, self.attributes, remotes)
+            for place, remote in enumerate(remotes):
+                self._keepers[str(place)] = BridgeKeeper(host, self.attributes, remote)
+        self._agent: DiscoveryAgent | None = None
+        self._starting: BackgroundTask | None = None
+        self._leaving: set[BackgroundTask] = set()
+        self._warned = WarnedOnce()
+        self._count = 0
 
-    name = DelegatedAttribute[str](
-        attrgetter("attributes"), "The name, which is unique in the broker.", read_only=True
-    )
+    @property
+    def name(self) -> str:
+        """The name, which is unique in the broker."""
+        return self.attributes.name
 
     @property
     def started(self) -> bool:
         """Whether it maintains bridges, or discovers brokers."""
-        return self._bridges.is_running
+        if self._discovered is not None:
+            return self._agent is not None
+        return any(keeper.is_running for keeper in self._keepers.values())
 
     @property
     def bridges(self) -> list[NetworkBridge]:
         """The bridges that are currently forwarding."""
-        return [each for keeper in self._bridges.keepers if (each := keeper.bridge) is not None]
+        return [each for keeper in self._keepers.values() if (each := keeper.bridge) is not None]
 
     @property
     def missing_bridges(self) -> list[tuple[str, str]]:
         """The remote brokers that are not connected, each with the reason."""
-        return [each for keeper in self._bridges.keepers if (each := keeper.missing) is not None]
+        return [each for keeper in self._keepers.values() if (each := keeper.missing) is not None]
 
     def start(self) -> None:
         """Connect to the remote brokers in the background, with retries. Idempotent."""
-        self._bridges.start()
+        if self._discovered is None:
+            for keeper in self._keepers.values():
+                keeper.start()
+        elif self._agent is None:
+            self._agent = create_agent(self._discovered.agent)
+            name = f"network connector {self.name} discovery"
+            self._starting = spawn(self._agent.start, self, name=name)
 
     async def stop(self) -> None:
         """End all bridges; messages that were not forwarded stay at this broker. Idempotent."""
-        await self._bridges.stop()
+        agent, self._agent = self._agent, None
+        if agent is not None:
+            await end_tasks(self._starting)
+            await agent.stop()
+        keepers = list(self._keepers.values())
+        if self._discovered is not None:
+            self._keepers.clear()
+        for keeper in keepers:
+            keeper.cancel()
+        for keeper in keepers:
+            await keeper.stop()
+        await end_tasks(*self._leaving)
+
+    # from the agent
+    def service_added(self, service: str) -> None:
+        """Maintain a bridge to a discovered broker."""
+        if self._agent is None or any(
+            each.connect_uri == service for each in self._host.connectors
+        ):
+            return
+        keeper = self._keepers.get(service)
+        if keeper is None:
+            keeper = self._new_keeper(service)
+        if keeper is not None:
+            keeper.is_wanted = True
+            keeper.start()
+
+    def service_removed(self, service: str) -> None:
+        """Stop reconnecting to a broker that is no longer announced; a live bridge continues."""
+        keeper = self._keepers.get(service)
+        if keeper is None:
+            return
+        keeper.is_wanted = False
+        if keeper.bridge is None:
+            del self._keepers[service]
+            self._leaving = {each for each in self._leaving if not each.done}
+            name = f"network connector {self.name} leaves {service}"
+            self._leaving.add(spawn(keeper.stop, name=name))
+
+    def _new_keeper(self, service: str) -> BridgeKeeper | None:
+        assert self._discovered is not None
+        if not self._can_add():
+            self._warn("too many", f"{MAXIMUM_FOUND} brokers were found already", service)
+            return None
+        try:
+            address = read_address(service)
+        except ConfigurationException as error:
+            self._warn(service, error.reason, service)
+            return None
+        logger.debug("Network connector %s has found %s", self.name, address.uri)
+        self._count += 1
+        made = BridgeKeeper(
+            self._host,
+            self.attributes,
+            self._discovered.remote(address.uri),
+            is_found=True,
+            is_quiet=self._count > _MOST_LOGGED,  # so many announcements are probably forged
+        )
+        self._keepers[service] = made
+        return made
+
+    def _can_add(self) -> bool:
+        """Drop brokers that are gone, or an unreachable one; return whether another one fits."""
+        for each in [url for url, keeper in self._keepers.items() if not keeper.is_needed]:
+            del self._keepers[each]
+        if len(self._keepers) < MAXIMUM_FOUND:
+            return True
+        failed = next((url for url, keeper in self._keepers.items() if keeper.has_failed), None)
+        if failed is not None:
+            self.service_removed(failed)
+        return failed is not None
+
+    def _warn(self, key: str, reason: str, service: str) -> None:
+        """Log once the reason why a discovered broker gets no bridge."""
+        if not self._warned.is_due(key):
+            return
+        logger.warning(
+            "Network connector %s does not connect to %s, which was found: %s",
+            self.name,
+            shortened(service, _QUOTED),
+            reason,
+        )

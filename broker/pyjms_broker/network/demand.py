@@ -1,42 +1,35 @@
 """The subscriptions of one bridge at the local broker, which follow the remote consumers.
 
-(activemq-edges NW2, NW3, NW7, NW8)
+A bridge learns of remote consumers and temporary destinations from advisories of the remote broker.
+A consumer fed by a virtual destination is reported twice, with the same id: as a consumer of its
+queue and, with `use_virtual_dest_subs`, as a consumer of the virtual destination. The topic of the
+advisory distinguishes the two. (ActiveMQ useVirtualDestSubs)
 
-The exchange of lists of durable subscriptions when a bridge connects two brokers.
-
-Without it, a bridge learns of a remote durable subscription only through its consumer. It does not
-learn of subscriptions without a consumer that were created, or of subscriptions that were deleted,
-while there was no connection. (ActiveMQ syncDurableSubs; BrokerSubscriptionInfo)
-
-Remote consumers fed by virtual destinations, which also count as consumers of these.
-
-The remote broker reports such a consumer twice, with the same id: as a consumer of its queue and,
-with `use_virtual_dest_subs`, as a consumer of the virtual destination. The topic of the advisory
-distinguishes the two. (ActiveMQ useVirtualDestSubs)
-
-Advisories of the remote broker, from which a bridge learns of consumers.
-
-(activemq-edges NW2, NW9)
+A remote durable subscription is known only through its consumer, unless the brokers exchange lists
+of all when a bridge connects them (syncDurableSubs): then also those without a consumer that were
+created, or were deleted, while there was no connection. (activemq-edges NW2, NW3, NW7 to NW9)
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,
+    BrokerId,
     BrokerSubscriptionInfo,
     ConsumerId,
     ConsumerInfo,
     DestinationInfo,
     MessageAck,
+    NetworkBridgeFilter,
     RemoveInfo,
     RemoveSubscriptionInfo,
 )
@@ -45,51 +38,53 @@ from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.filters.advisory_topics import CONSUMER_PREFIX, VIRTUAL_CONSUMER_PREFIX
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.ends import BridgeEnd
-from pyjms_broker.network.networks import Demand, DemandTable, DurableKey
+from pyjms_broker.network.networks import Demand, DurableKey, NetworkHost
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.bridge_filter import appended, is_too_long
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 
-if TYPE_CHECKING:
-    from pyjms_broker.network.networks import NetworkHost
-
 __all__ = [
     "MAXIMUM_CONSUMERS",
-    "Between",
     "BridgeSubscriptions",
-    "RemoteAdvisories",
     "advisory_topic",
     "durable_name",
     "durable_subscriptions",
 ]
 
-# --- The destinations that a network connector forwards. (activemq-edges NW2)
+logger = get_logger(__name__)
 
+MAXIMUM_CONSUMERS: Final = 100_000
+"""The maximum number of consumers, and of a topic's durable subscriptions, of a remote broker.
+
+Any client can pretend to be a broker. ActiveMQ has no limit.
+"""
+_MAXIMUM_PATTERNS: Final = 1000
+"""The maximum number of patterns and composites, with which each new consumer is compared."""
+_PRIORITIES = (-128, 127)
+_DURABLE_PREFIX: Final = "NC-DS_"
+MAXIMUM_DURABLES = 10_000
+"""The maximum number of subscriptions in one command; ActiveMQ has no limit."""
 _TEMPORARY = f"{ADVISORY_PREFIX}TempQueue,{ADVISORY_PREFIX}TempTopic"
 _WORD = {True: "Topic", False: "Queue"}
 
 
-class PermittedDestinations:
-    """Forwarded destinations: exclusion, then static and dynamic inclusion, by default all."""
+def is_forwarded(attributes: NetworkConnectorAttributes, destination: Destination) -> bool:
+    """Return whether a destination, or every member of a composite, is forwarded.
 
-    def __init__(self, attributes: NetworkConnectorAttributes) -> None:
-        self._attributes = attributes
-
-    def includes(self, destination: Destination) -> bool:
-        """Return whether a destination, or every member of a composite, is forwarded."""
-        return all(map(self._includes, destination.composite_destinations))
-
-    def _includes(self, destination: Destination) -> bool:
-        attributes = self._attributes
-        if destination.is_temporary:
-            return attributes.bridge_temp_destinations
-        if _any_matches(attributes.excluded_destinations, destination):
+    Exclusion comes first, then static and dynamic inclusion, by default of all.
+    """
+    for each in destination.composite_destinations:
+        if each.is_temporary:
+            if not attributes.bridge_temp_destinations:
+                return False
+        elif _any_matches(attributes.excluded_destinations, each):
             return False
-        if _any_matches(attributes.statically_included_destinations, destination):
-            return True
-        dynamic = attributes.dynamically_included_destinations
-        return not dynamic or _any_matches(dynamic, destination)
+        elif not _any_matches(attributes.statically_included_destinations, each):
+            dynamic = attributes.dynamically_included_destinations
+            if dynamic and not _any_matches(dynamic, each):
+                return False
+    return True
 
 
 def _any_matches(patterns: Iterable[Destination], destination: Destination) -> bool:
@@ -119,19 +114,16 @@ def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
     return Topic(names)
 
 
-MAXIMUM_DURABLES = 10_000
-"""The maximum number of subscriptions in one command; ActiveMQ has no limit."""
-
-
 def durable_subscriptions(
     host: NetworkHost, attributes: NetworkConnectorAttributes
 ) -> BrokerSubscriptionInfo:
     """Return the durable subscriptions of `host` that a bridge with these attributes serves."""
-    permitted = PermittedDestinations(attributes)
     made_up, numbers = IdGenerator().generate(), itertools.count(1)
     listed: list[ConsumerInfo | None] = []
     for each in host.region_broker.subscriptions.all():
-        if not isinstance(each, DurableTopicSubscription) or not permitted.includes(each.requested):
+        if not isinstance(each, DurableTopicSubscription) or not is_forwarded(
+            attributes, each.requested
+        ):
             continue
         info = copy_command(each.info)
         info.destination = each.requested
@@ -145,27 +137,6 @@ def durable_subscriptions(
     return BrokerSubscriptionInfo(host.broker_id, host.broker_name, listed)
 
 
-logger = get_logger(__name__)
-
-MAXIMUM_CONSUMERS: Final = 100_000
-"""The maximum number of consumers, and of a topic's durable subscriptions, of a remote broker.
-
-Any client can pretend to be a broker. ActiveMQ has no limit.
-"""
-_MAXIMUM_PATTERNS: Final = 1000
-"""The maximum number of patterns and composites, with which each new consumer is compared."""
-_PRIORITIES = (-128, 127)
-_DURABLE_PREFIX: Final = "NC-DS_"
-
-
-class Between(NamedTuple):
-    """The brokers that a bridge connects."""
-
-    local_name: str
-    local_id: commands.BrokerId
-    remote_id: commands.BrokerId
-
-
 def durable_name(local_name: str, destination: Destination) -> str:
     """Return the name of the durable subscription that serves all remote ones of a topic."""
     return f"{_DURABLE_PREFIX}{local_name}_{destination.physical_name}"
@@ -176,26 +147,31 @@ class BridgeSubscriptions:
 
     def __init__(
         self,
+        host: NetworkHost,
         attributes: NetworkConnectorAttributes,
-        between: Between,
+        remote_id: BrokerId,
         local: BridgeEnd,
-        table: DemandTable,
+        remote: BridgeEnd,
     ) -> None:
-        self.attributes = attributes
-        self.between = between
-        self.local = local
-        self._table = table
-        self._permitted = PermittedDestinations(attributes)
-        self._by_local: dict[commands.ConsumerId | None, Demand] = {}
+        self._host = host
+        self._attributes = attributes
+        self._remote_id = remote_id
+        self._local = local
+        self._remote = remote
+        self._advisory_consumer = remote.next_consumer_id()
+        self._unacknowledged = 0
+        self._prefetch = attributes.advisory_prefetch_size or attributes.prefetch_size
+        self._table = host.networks.demand
+        self._by_local: dict[ConsumerId | None, Demand] = {}
         self._by_destination: dict[Destination, dict[Demand, None]] = {}
         self._patterns: dict[Demand, None] = {}
-        self._by_remote: dict[commands.ConsumerId, Demand] = {}
-        self._suppressed: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
+        self._by_remote: dict[ConsumerId, Demand] = {}
+        self._suppressed: dict[ConsumerId, ConsumerInfo] = {}
         """Remote consumers that are served by another bridge."""
         self._has_warned = False
-        table.join(self)
+        self._table.join(self)
 
-    def of_consumer(self, local_id: commands.ConsumerId | None) -> Demand | None:
+    def of_consumer(self, local_id: ConsumerId | None) -> Demand | None:
         """Return the subscription with this local consumer id."""
         return self._by_local.get(local_id)
 
@@ -212,8 +188,76 @@ class BridgeSubscriptions:
         self._suppressed.clear()
         self._table.leave(self)
 
+    # advisories of the remote broker
+    async def subscribe(self) -> None:
+        """Subscribe to the remote broker's advisories.
+
+        Raises:
+            JMSException: the remote broker refuses that, or does not respond.
+        """
+        await self._remote.request(
+            ConsumerInfo(
+                self._advisory_consumer,
+                destination=advisory_topic(self._attributes),
+                prefetch_size=self._prefetch,
+                dispatch_async=True,
+            )
+        )
+
+    def take(self, message: ActiveMQMessage) -> None:
+        """Handle an advisory about a remote consumer or temporary destination."""
+        about = message.data_structure
+        topic = message.destination
+        is_virtual = topic is not None and topic.physical_name.startswith(VIRTUAL_CONSUMER_PREFIX)
+        if isinstance(about, ConsumerInfo):
+            self.consumer_added(_for_virtual(about) if is_virtual else about)
+        elif isinstance(about, DestinationInfo):
+            self._on_destination(about)
+        elif isinstance(about, RemoveInfo):
+            removed = about.object_id
+            if isinstance(removed, ConsumerId):
+                self.consumer_removed(_virtual_id(removed) if is_virtual else removed)
+        elif isinstance(about, RemoveSubscriptionInfo):
+            self.subscription_removed(about)
+        self._acknowledge(message)
+
+    def _on_destination(self, info: DestinationInfo) -> None:
+        """Create or delete a temporary destination of the remote broker at the local one.
+
+        (activemq-edges NW9)
+        """
+        destination, local_id = info.destination, self._host.broker_id
+        if (
+            destination is None
+            or not destination.is_temporary
+            or is_too_long(info.broker_path, self._attributes.consumers_hops)
+            or local_id in (info.broker_path or ())
+        ):
+            return
+        copy = copy_command(info)
+        copy.connection_id = self._local.connection_id
+        copy.broker_path = appended(info.broker_path, self._remote_id)
+        ignore = partial(logger.debug, "A temporary destination of another broker: %s")
+        self._local.try_request(copy, ignore)
+
+    def _acknowledge(self, message: ActiveMQMessage) -> None:
+        """Acknowledge advisories in batches."""
+        self._unacknowledged += 1
+        part = self._attributes.advisory_ack_percentage / 100
+        if self._unacknowledged < self._prefetch * part:
+            return
+        ack = MessageAck(
+            message.destination,
+            consumer_id=self._advisory_consumer,
+            ack_type=int(AckType.STANDARD),
+            last_message_id=message.message_id,
+            message_count=self._unacknowledged,
+        )
+        self._unacknowledged = 0
+        self._remote.send(ack)
+
     # remote consumers
-    def consumer_added(self, info: commands.ConsumerInfo) -> None:
+    def consumer_added(self, info: ConsumerInfo) -> None:
         """Subscribe for a remote consumer, if this bridge should serve it."""
         consumer_id = info.consumer_id
         if consumer_id is None or consumer_id in self._by_remote or not self._is_wanted(info):
@@ -234,7 +278,7 @@ class BridgeSubscriptions:
         replaced = self._replaced_by(demand)
         for other in replaced:
             demand.take_over(other)
-        if not demand.is_durable or self.attributes.dynamic_only:
+        if not demand.is_durable or self._attributes.dynamic_only:
             demand.consumers[consumer_id] = info
         self._subscribe(demand)
         for other in replaced:
@@ -242,18 +286,18 @@ class BridgeSubscriptions:
         for each in demand.consumers:
             self._by_remote[each] = demand
 
-    def consumer_removed(self, consumer_id: commands.ConsumerId) -> None:
+    def consumer_removed(self, consumer_id: ConsumerId) -> None:
         """Remove a remote consumer, ending the subscription if it serves no other one."""
         self._suppressed.pop(consumer_id, None)
         demand = self._by_remote.pop(consumer_id, None)
         if demand is None:
             return
         demand.consumers.pop(consumer_id, None)
-        is_kept = demand.is_static or (demand.durables and not self.attributes.dynamic_only)
+        is_kept = demand.is_static or (demand.durables and not self._attributes.dynamic_only)
         if not demand.consumers and not is_kept:
             self._unsubscribe(demand)
 
-    def subscription_removed(self, info: commands.RemoveSubscriptionInfo) -> None:
+    def subscription_removed(self, info: RemoveSubscriptionInfo) -> None:
         """Remove a deleted remote durable subscription; with the last, delete the local one."""
         key = (info.client_id, info.subscription_name)
         for demand in self.all():
@@ -263,7 +307,7 @@ class BridgeSubscriptions:
                     demand.is_deleted = True
                     self._unsubscribe(demand)
 
-    def synchronize(self, listed: commands.BrokerSubscriptionInfo) -> None:
+    def synchronize(self, listed: BrokerSubscriptionInfo) -> None:
         """Serve exactly the durable subscriptions that the remote broker has listed."""
         known: set[DurableKey] = set()
         for info in (listed.subscription_infos or [])[:MAXIMUM_DURABLES]:
@@ -271,7 +315,7 @@ class BridgeSubscriptions:
                 continue
             known.add((info.client_id, info.subscription_name))
             self.consumer_added(info)
-        static = self.attributes.statically_included_destinations
+        static = self._attributes.statically_included_destinations
         for demand in self.all():
             if demand.is_durable and not demand.is_closing:
                 demand.durables &= known
@@ -280,30 +324,30 @@ class BridgeSubscriptions:
                     demand.is_deleted = True
                     self._unsubscribe(demand)
 
-    def _is_own_bridge(self, info: commands.ConsumerInfo) -> bool:
+    def _is_own_bridge(self, info: ConsumerInfo) -> bool:
         """Return whether a remote subscription is the reverse bridge's, or too far away.
 
         A bridge's subscription represents those of a broker that is one hop further away.
         """
-        name, token = info.subscription_name or "", self.attributes.client_id_token
+        name, token = info.subscription_name or "", self._attributes.client_id_token
         if not name.startswith(_DURABLE_PREFIX):
             return False
-        hops = self.attributes.consumers_hops
-        from_here = f"{token}{self.between.local_name}{token}inbound"
+        hops = self._attributes.consumers_hops
+        from_here = f"{token}{self._host.broker_name}{token}inbound"
         return from_here in (info.client_id or "") or 0 <= hops <= 1
 
     def add_static(self, destination: Destination, subscription_name: str | None = None) -> None:
         """Subscribe regardless of remote consumers."""
-        if not self._permitted.includes(destination):
+        if not is_forwarded(self._attributes, destination):
             return
         if self._by_destination.get(destination):
             return
-        info = commands.ConsumerInfo(
-            self.local.next_consumer_id(),
+        info = ConsumerInfo(
+            self._local.next_consumer_id(),
             destination=destination,
             subscription_name=subscription_name,
         )
-        demand = Demand(self, self._finished(info), is_static=True, can_be_conduit=True)
+        demand = Demand(self, self._complete(info), is_static=True, can_be_conduit=True)
         self._subscribe(demand)
 
     def drop(self, demand: Demand) -> None:
@@ -317,13 +361,13 @@ class BridgeSubscriptions:
         for info in suppressed.values():
             self.consumer_added(info)
 
-    def _is_wanted(self, info: commands.ConsumerInfo) -> bool:
+    def _is_wanted(self, info: ConsumerInfo) -> bool:
         return (
             not info.browser
             and info.destination is not None
-            and not is_too_long(info.broker_path, self.attributes.consumers_hops)
-            and self.between.local_id not in (info.broker_path or ())
-            and self._permitted.includes(info.destination)
+            and not is_too_long(info.broker_path, self._attributes.consumers_hops)
+            and self._host.broker_id not in (info.broker_path or ())
+            and is_forwarded(self._attributes, info.destination)
         )
 
     def _is_exceeded(self, count: int, limit: int) -> bool:
@@ -334,22 +378,22 @@ class BridgeSubscriptions:
             self._has_warned = True
             logger.warning(
                 "The bridge to %s has %d consumers, its limit; it forwards nothing for others",
-                self.between.remote_id,
+                self._remote_id,
                 count,
             )
         return True
 
     # conduits
-    def _is_conduit(self, info: commands.ConsumerInfo) -> bool:
+    def _is_conduit(self, info: ConsumerInfo) -> bool:
         assert info.destination is not None
         if info.destination.is_topic:
             return True
-        attributes = self.attributes
+        attributes = self._attributes
         return attributes.conduit_subscriptions and (
             not info.network_subscription or attributes.conduit_network_queue_subscriptions
         )
 
-    def _joins(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> bool:
+    def _joins(self, info: ConsumerInfo, consumer_id: ConsumerId) -> bool:
         """Add the consumer to an existing conduit; return whether there is one."""
         if not self._is_conduit(info):
             return False
@@ -361,12 +405,12 @@ class BridgeSubscriptions:
                 len(demand.durables), MAXIMUM_CONSUMERS
             ):
                 demand.durables.add((info.client_id, info.subscription_name))
-            if info.subscription_name is None or self.attributes.dynamic_only:
+            if info.subscription_name is None or self._attributes.dynamic_only:
                 demand.consumers[consumer_id] = info
                 self._by_remote[consumer_id] = demand
         return bool(joined)
 
-    def _can_join(self, info: commands.ConsumerInfo, demand: Demand) -> bool:
+    def _can_join(self, info: ConsumerInfo, demand: Demand) -> bool:
         known = demand.local.destination
         assert known is not None
         assert info.destination is not None
@@ -403,9 +447,9 @@ class BridgeSubscriptions:
         destination = demand.local.destination
         assert destination is not None
         if not (
-            self.attributes.suppress_duplicate_topic_subscriptions
+            self._attributes.suppress_duplicate_topic_subscriptions
             if destination.is_topic
-            else self.attributes.suppress_duplicate_queue_subscriptions
+            else self._attributes.suppress_duplicate_queue_subscriptions
         ):
             return False
         serving = self._table.serving(demand)
@@ -416,29 +460,29 @@ class BridgeSubscriptions:
         return False
 
     # subscriptions at the local broker
-    def _new_demand(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> Demand:
+    def _new_demand(self, info: ConsumerInfo, consumer_id: ConsumerId) -> Demand:
         local = copy_command(info)
-        local.consumer_id = self.local.next_consumer_id()
-        local.broker_path = appended(info.broker_path, self.between.remote_id)
+        local.consumer_id = self._local.next_consumer_id()
+        local.broker_path = appended(info.broker_path, self._remote_id)
         local.network_consumer_path = [*(info.network_consumer_path or ()), consumer_id]
         is_conduit = self._is_conduit(info)
         if is_conduit:
             local.selector = None
         local.client_id = None
-        demand = Demand(self, self._finished(local), is_static=False, can_be_conduit=is_conduit)
+        demand = Demand(self, self._complete(local), is_static=False, can_be_conduit=is_conduit)
         if info.subscription_name is not None:
             assert info.destination is not None
-            local.subscription_name = durable_name(self.between.local_name, info.destination)
+            local.subscription_name = durable_name(self._host.broker_name, info.destination)
             demand.durables.add((info.client_id, info.subscription_name))
         return demand
 
-    def _finished(self, local: commands.ConsumerInfo) -> commands.ConsumerInfo:
-        attributes = self.attributes
+    def _complete(self, local: ConsumerInfo) -> ConsumerInfo:
+        attributes = self._attributes
         local.network_subscription = True
         local.dispatch_async = attributes.dispatch_async
         local.prefetch_size = attributes.prefetch_size
-        local.additional_predicate = commands.NetworkBridgeFilter(
-            self.between.remote_id, attributes.messages_hops, attributes.consumers_hops
+        local.additional_predicate = NetworkBridgeFilter(
+            self._remote_id, attributes.messages_hops, attributes.consumers_hops
         )
         if attributes.decrease_network_consumer_priority:
             hops = len(local.broker_path or ())
@@ -454,36 +498,37 @@ class BridgeSubscriptions:
         if _is_pattern(destination):
             self._patterns[demand] = None
         self._table.add(demand)
-        logger.debug("Bridge to %s: forwards %s", self.between.remote_id, demand.local.destination)
+        logger.debug("Bridge to %s: forwards %s", self._remote_id, demand.local.destination)
 
-        def refused(error: Exception) -> None:
+        def on_refusal(error: Exception) -> None:
             logger.warning(
                 "The bridge to %s cannot forward %s: %s",
-                self.between.remote_id,
+                self._remote_id,
                 demand.local.destination,
                 error,
             )
             self._forget(demand)
 
-        self.local.try_request(demand.local, refused)
+        self._local.try_request(demand.local, on_refusal)
 
     def _unsubscribe(self, demand: Demand) -> None:
         demand.is_closing = True
-        self.confirmed(demand)
+        self.end_if_confirmed(demand)
 
-    def confirmed(self, demand: Demand) -> None:
+    def end_if_confirmed(self, demand: Demand) -> None:
         """End a closing subscription once it has no unconfirmed messages."""
         if not demand.is_closing or demand.unconfirmed or not self._forget(demand):
             return
-        self.local.try_request(
-            commands.RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET), _ignore
+        self._local.try_request(
+            RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET),
+            partial(logger.debug, "The subscription has ended already: %s"),
         )
         if demand.is_deleted:
-            self.local.try_request(
-                commands.RemoveSubscriptionInfo(
-                    connection_id=self.local.connection_id,
+            self._local.try_request(
+                RemoveSubscriptionInfo(
+                    connection_id=self._local.connection_id,
                     subscription_name=demand.local.subscription_name,
-                    client_id=self.local.client_id,
+                    client_id=self._local.client_id,
                 )
             )
 
@@ -505,116 +550,18 @@ def _is_pattern(destination: Destination | None) -> bool:
     return destination is not None and (destination.is_pattern or destination.is_composite)
 
 
-def _ignore(error: Exception) -> None:
-    logger.debug("The subscription has ended already: %s", error)
-
-
 _MARK: Final = "virtual:"
 
 
-def is_about_virtual_destinations(topic: Destination | None) -> bool:
-    """Return whether advisories on `topic` concern consumers fed by virtual destinations."""
-    return topic is not None and topic.physical_name.startswith(VIRTUAL_CONSUMER_PREFIX)
-
-
-def virtual_id(consumer_id: ConsumerId) -> ConsumerId:
+def _virtual_id(consumer_id: ConsumerId) -> ConsumerId:
     """Return the id of a consumer in its role as consumer of a virtual destination."""
     connection = f"{_MARK}{consumer_id.connection_id or ''}"
     return ConsumerId(connection, consumer_id.session_id, consumer_id.value)
 
 
-def for_virtual(info: ConsumerInfo) -> ConsumerInfo:
+def _for_virtual(info: ConsumerInfo) -> ConsumerInfo:
     """Return the info of a consumer of a virtual destination, which is never durable."""
     copy = copy_command(info)
-    copy.consumer_id = None if info.consumer_id is None else virtual_id(info.consumer_id)
+    copy.consumer_id = None if info.consumer_id is None else _virtual_id(info.consumer_id)
     copy.subscription_name = None
     return copy
-
-
-class RemoteAdvisories:
-    """Handles the advisories that one bridge gets.
-
-    Args:
-        remote: the connection to the remote broker.
-        subscriptions: the bridge's subscriptions at the local broker.
-    """
-
-    def __init__(self, remote: BridgeEnd, subscriptions: BridgeSubscriptions) -> None:
-        self._attributes = attributes = subscriptions.attributes
-        self._between = subscriptions.between
-        self._local = subscriptions.local
-        self._remote = remote
-        self._subscriptions = subscriptions
-        self._consumer = remote.next_consumer_id()
-        self._unacknowledged = 0
-        self._prefetch = attributes.advisory_prefetch_size or attributes.prefetch_size
-
-    async def subscribe(self) -> None:
-        """Subscribe to the remote broker's advisories.
-
-        Raises:
-            JMSException: the remote broker refuses that, or does not respond.
-        """
-        await self._remote.request(
-            ConsumerInfo(
-                self._consumer,
-                destination=advisory_topic(self._attributes),
-                prefetch_size=self._prefetch,
-                dispatch_async=True,
-            )
-        )
-
-    def take(self, message: ActiveMQMessage) -> None:
-        """Handle an advisory about a remote consumer or temporary destination."""
-        subscriptions = self._subscriptions
-        about = message.data_structure
-        is_virtual = is_about_virtual_destinations(message.destination)
-        if isinstance(about, ConsumerInfo):
-            subscriptions.consumer_added(for_virtual(about) if is_virtual else about)
-        elif isinstance(about, DestinationInfo):
-            self._on_destination(about)
-        elif isinstance(about, RemoveInfo):
-            removed = about.object_id
-            if isinstance(removed, ConsumerId):
-                subscriptions.consumer_removed(virtual_id(removed) if is_virtual else removed)
-        elif isinstance(about, RemoveSubscriptionInfo):
-            subscriptions.subscription_removed(about)
-        self._acknowledge(message)
-
-    def _on_destination(self, info: DestinationInfo) -> None:
-        """Create or delete a temporary destination of the remote broker at the local one.
-
-        (activemq-edges NW9)
-        """
-        destination, local_id = info.destination, self._between.local_id
-        if (
-            destination is None
-            or not destination.is_temporary
-            or is_too_long(info.broker_path, self._attributes.consumers_hops)
-            or local_id in (info.broker_path or ())
-        ):
-            return
-        copy = copy_command(info)
-        copy.connection_id = self._local.connection_id
-        copy.broker_path = appended(info.broker_path, self._between.remote_id)
-        self._local.try_request(copy, _remote_advisories_ignore)
-
-    def _acknowledge(self, message: ActiveMQMessage) -> None:
-        """Acknowledge advisories in batches."""
-        self._unacknowledged += 1
-        part = self._attributes.advisory_ack_percentage / 100
-        if self._unacknowledged < self._prefetch * part:
-            return
-        ack = MessageAck(
-            message.destination,
-            consumer_id=self._consumer,
-            ack_type=int(AckType.STANDARD),
-            last_message_id=message.message_id,
-            message_count=self._unacknowledged,
-        )
-        self._unacknowledged = 0
-        self._remote.send(ack)
-
-
-def _remote_advisories_ignore(error: Exception) -> None:
-    logger.debug("A temporary destination of another broker: %s", error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import anyio
 
@@ -23,15 +22,25 @@ from pyjms.wire.openwire.commands import (
     BrokerInfo,
     BrokerSubscriptionInfo,
     Command,
+    MessageDispatch,
 )
-from pyjms_broker.connector.openwire.client_resources import ClientResources
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from pyjms.wire.openwire.schema import MESSAGES
+from pyjms_broker.api.completion import COMPLETED
+from pyjms_broker.connector.openwire.command_handlers import RESPONSES
+from pyjms_broker.connector.openwire.connection import (
+    BrokerConnection,
+    CommandHandler,
+    CommandResult,
+)
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import Login, NetworkBridge
 from pyjms_broker.network.ends import BridgeEnd
 from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.network.remotes import Remote
+from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
-__all__ = ["DuplexBridges", "DuplexConnection"]
+__all__ = ["DuplexBridges", "ReverseBridge", "reverse_handlers"]
 
 logger = get_logger(__name__)
 
@@ -39,31 +48,30 @@ _LOGIN = 30.0
 """Seconds within which the other broker must log in."""
 
 
-class DuplexConnection(Protocol):
-    """The connection that the other broker opened."""
+def reverse_handlers(bridge: ReverseBridge, send: CommandHandler) -> dict[int, CommandHandler]:
+    """Return the handlers of what the broker to which `bridge` forwards sends other than requests.
 
-    @property
-    def remote_address(self) -> str: ...
+    `send` handles its messages.
+    """
 
-    @property
-    def congested(self) -> bool:
-        """Whether too much data is queued."""
+    def take(_connection: BrokerConnection, command: Command) -> CommandResult:
+        bridge.take(command)
+        return COMPLETED
 
-    @property
-    def resources(self) -> ClientResources:
-        """The other broker's resources, which include a connection once it has logged in."""
+    def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
+        bridge.count_received()
+        return send(connection, message)
 
-    async def drained(self) -> None:
-        """Wait until the other broker has read most of it, or is disconnected. Cancellable."""
+    def on_plain_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
+        handler = take if message.type == ADVISORY_TYPE else on_message
+        return handler(connection, message)
 
-    async def wait_stopped(self) -> None:
-        """Wait until it is closed."""
-
-    def send_command(self, command: Command) -> None:
-        """Send a command, if it is open."""
-
-    def stop_soon(self, error: Exception | None = None) -> None:
-        """Close it in the background."""
+    answers = (*RESPONSES, MessageDispatch.TYPE, ConnectionErrorCommand.TYPE)
+    return {
+        **dict.fromkeys((*answers, BrokerSubscriptionInfo.TYPE), take),
+        **dict.fromkeys(MESSAGES, on_message),
+        ActiveMQMessage.TYPE: on_plain_message,
+    }
 
 
 class DuplexBridges:
@@ -81,7 +89,7 @@ class DuplexBridges:
         return list(self._bridges.values())
 
     def accept(
-        self, connection: DuplexConnection, info: BrokerInfo, attributes: NetworkConnectorAttributes
+        self, connection: BrokerConnection, info: BrokerInfo, attributes: NetworkConnectorAttributes
     ) -> ReverseBridge:
         """Forward to the broker that `info` describes, over the connection that it opened.
 
@@ -99,7 +107,7 @@ class DuplexBridges:
             if not is_logged_in:
                 return
             while (earlier := self._bridges.get(key)) is not None:
-                earlier.lost(ConnectionFailedException("Its network connector has connected again"))
+                earlier.end(ConnectionFailedException("Its network connector has connected again"))
                 await earlier.wait_stopped()
             self._bridges[key] = bridge
             try:
@@ -122,7 +130,7 @@ class ReverseBridge(NetworkBridge):
         self,
         host: NetworkHost,
         attributes: NetworkConnectorAttributes,
-        connection: DuplexConnection,
+        connection: BrokerConnection,
         info: BrokerInfo,
     ) -> None:
         super().__init__(host, attributes, Remote(()))
@@ -154,7 +162,7 @@ class ReverseBridge(NetworkBridge):
         else:
             self._correlator.on_command(command)
 
-    def lost(self, error: Exception | None) -> None:
+    def end(self, error: Exception | None) -> None:
         """End the bridge, because the connection has ended with this error."""
         self.fail(error or ConnectionFailedException(f"{self.remote_name} has left"))
         self._login.cancel()
@@ -195,7 +203,7 @@ class ReverseBridge(NetworkBridge):
 
     async def _watch(self) -> None:
         await self._connection.wait_stopped()
-        self.lost(None)
+        self.end(None)
 
     def _remote_login(self) -> Login:
         return self._attributes.user_name, self._attributes.password
@@ -215,7 +223,7 @@ class ReverseBridge(NetworkBridge):
 class _AcceptedConnection(Channel[Command]):
     """The sending half of an accepted connection, whose owner handles the input."""
 
-    def __init__(self, connection: DuplexConnection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
 
     async def start(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import anyio
@@ -13,10 +12,10 @@ from pyjms.errors import ConnectionFailedException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.openwire import RequestChannel, RequestTransport
+from pyjms.transport.openwire import RequestChannel
 from pyjms.wire.openwire import commands
 
-__all__ = ["BridgeEnd", "LocalEnd"]
+__all__ = ["BridgeEnd"]
 
 logger = get_logger(__name__)
 
@@ -113,7 +112,17 @@ class BridgeEnd:
         self, command: commands.Command, on_refusal: Callable[[Exception], None] | None = None
     ) -> None:
         """Send a command without waiting; a refusal is passed to `on_refusal`, or logged."""
-        on_response = partial(_note, on_refusal or _log)
+
+        def on_response(outcome: commands.Response | Exception) -> None:
+            # a failure of the connection ends the bridge anyway
+            if isinstance(outcome, Exception) and not isinstance(
+                outcome, ConnectionFailedException
+            ):
+                if on_refusal is not None:
+                    on_refusal(outcome)
+                else:
+                    logger.warning("A request of a network bridge was refused: %s", outcome)
+
         try:
             self.transport.request_soon(command, on_response)
         except ConnectionFailedException as error:
@@ -144,28 +153,3 @@ class BridgeEnd:
         self._error = error
         self._introduced.set()
         self._fail(error)
-
-
-class LocalEnd(BridgeEnd):
-    """The connection to the local broker, which can be paused."""
-
-    def __init__(
-        self,
-        transport: RequestTransport,
-        on_command: Callable[[commands.Command], None],
-        on_failure: Callable[[Exception], None],
-    ) -> None:
-        super().__init__(transport, on_command, on_failure)
-        self.pause_reading = transport.pause_reading
-        self.resume_reading = transport.resume_reading
-
-
-def _note(on_refusal: Callable[[Exception], None], outcome: commands.Response | Exception) -> None:
-    if isinstance(outcome, ConnectionFailedException):
-        return  # this ends the bridge anyway
-    if isinstance(outcome, Exception):
-        on_refusal(outcome)
-
-
-def _log(error: Exception) -> None:
-    logger.warning("A request of a network bridge was refused: %s", error)

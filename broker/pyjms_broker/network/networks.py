@@ -1,26 +1,12 @@
 """The network connectors and bridges of a broker.
 
 What they need is imported for the first of them: a broker starts without the modules of networks.
-
-The local subscriptions of bridges, each of which represents consumers of a remote broker.
-
-A subscription that serves several remote consumers is called a conduit: the remote broker then
-counts as one local consumer. Topics always have one, because the remote broker itself dispatches
-each message to all its subscribers. (activemq-edges NW2, NW3, NW7, NW8)
-
-Detection of messages that bridges send repeatedly, which are dropped.
-
-A bridge that was lost before it got a confirmation sends the message again. A queue detects a
-repeated id with its own audit, and a store does so while it has the message. This audit, which all
-bridges to the broker share, also detects it after the message was consumed. It is exact: a message
-is dropped only if one with its id has arrived in the same destination and is as durable as its
-sender requires. (activemq-edges NW5; activemq-broker T27; ActiveMQ auditNetworkProducers)
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from pyjms.errors import ConfigurationException
@@ -34,16 +20,19 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
+from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.connector.base import AcceptedBridge, BrokerHost, TransportConnector
+from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.region.region_broker import RegionBroker
 
 if TYPE_CHECKING:
     from pyjms.wire.openwire.commands import BrokerInfo
+    from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
     from pyjms_broker.network.attributes import NetworkConnectorAttributes
     from pyjms_broker.network.bridge import NetworkBridge
     from pyjms_broker.network.connector import NetworkConnector
-    from pyjms_broker.network.duplex import DuplexBridges, DuplexConnection, ReverseBridge
+    from pyjms_broker.network.demand import BridgeSubscriptions
+    from pyjms_broker.network.duplex import DuplexBridges, ReverseBridge
 
 __all__ = ["Demand", "DemandTable", "DurableKey", "NetworkHost", "Networks"]
 
@@ -51,18 +40,12 @@ DurableKey: TypeAlias = tuple[str | None, str | None]
 """The client id and name of a remote durable subscription."""
 
 
-class DemandOwner(Protocol):
-    """The bridge that has created a subscription."""
-
-    def drop(self, demand: Demand) -> None:
-        """End a subscription whose consumers another one serves."""
-
-    def reconsider(self) -> None:
-        """Reconsider remote consumers that another bridge's subscription has served."""
-
-
 class Demand:
-    """One local subscription of a bridge.
+    """One local subscription of a bridge, which represents consumers of a remote broker.
+
+    A subscription that serves several remote consumers is called a conduit: the remote broker then
+    counts as one local consumer. Topics always have one, because the remote broker itself
+    dispatches each message to all its subscribers. (activemq-edges NW2, NW3, NW7, NW8)
 
     Args:
         owner: the bridge.
@@ -72,7 +55,12 @@ class Demand:
     """
 
     def __init__(
-        self, owner: DemandOwner, local: ConsumerInfo, *, is_static: bool, can_be_conduit: bool
+        self,
+        owner: BridgeSubscriptions,
+        local: ConsumerInfo,
+        *,
+        is_static: bool,
+        can_be_conduit: bool,
     ) -> None:
         self.owner = owner
         self.local = local
@@ -107,13 +95,13 @@ class DemandTable:
     def __init__(self) -> None:
         self._demands: set[Demand] = set()
         self._by_consumer: dict[ConsumerId | None, set[Demand]] = {}
-        self._owners: set[DemandOwner] = set()
+        self._owners: set[BridgeSubscriptions] = set()
 
-    def join(self, owner: DemandOwner) -> None:
+    def join(self, owner: BridgeSubscriptions) -> None:
         """Notify a bridge when subscriptions of other bridges end."""
         self._owners.add(owner)
 
-    def leave(self, owner: DemandOwner) -> None:
+    def leave(self, owner: BridgeSubscriptions) -> None:
         """Remove a bridge and its subscriptions."""
         self._owners.discard(owner)
         left = {demand for demand in self._demands if demand.owner is owner}
@@ -152,13 +140,10 @@ class DemandTable:
                 if not of_consumer:
                     del self._by_consumer[each]
 
-    def _reconsider(self, cause: DemandOwner) -> None:
+    def _reconsider(self, cause: BridgeSubscriptions) -> None:
         for owner in list(self._owners):
             if owner is not cause:
                 owner.reconsider()
-
-
-# --- The interface of the broker service for network connectors.
 
 
 class NetworkHost(BrokerHost, Protocol):
@@ -190,7 +175,15 @@ _PRODUCERS: Final = 1024
 
 
 class NetworkAudit:
-    """The messages that bridges have sent to one broker."""
+    """Detects messages that bridges send repeatedly, which are dropped.
+
+    A bridge that was lost before it got a confirmation sends the message again. A queue detects a
+    repeated id with its own audit, and a store does so while it has the message. This audit, which
+    all bridges to the broker share, also detects it after the message was consumed. It is exact: a
+    message is dropped only if one with its id has arrived in the same destination and is as durable
+    as its sender requires. (activemq-edges NW5; activemq-broker T27; ActiveMQ
+    auditNetworkProducers)
+    """
 
     def __init__(self) -> None:
         self._seen = MessageAudit(_DEPTH, _PRODUCERS)
@@ -222,10 +215,10 @@ class NetworkAudit:
             raise
         if not sent.done:
             self._pending[key] = sent
-        sent.then(lambda done: self._sent(key, done))
+        sent.then(lambda done: self._on_sent(key, done))
         return sent
 
-    def _sent(self, key: MessageId, done: Completion) -> None:
+    def _on_sent(self, key: MessageId, done: Completion) -> None:
         self._pending.pop(key, None)
         if done.error is not None:
             self._seen.forget(key)
@@ -314,32 +307,48 @@ class Networks:
         await found.stop()
         return True
 
-    def accept(self, connection: DuplexConnection, info: BrokerInfo) -> AcceptedBridge:
-        """Provide what the bridge of another broker requests in `info`.
+    def accept(
+        self, connection: BrokerConnection, info: BrokerInfo
+    ) -> Mapping[int, CommandHandler]:
+        """Serve a client that is the bridge of another broker, as it requests in `info`.
+
+        Return the handlers of its commands. (activemq-edges NW1)
 
         Raises:
             JMSException: its options cannot be read.
         """
+        from pyjms_broker.connector.openwire.command_handlers import HANDLERS  # noqa: PLC0415
         from pyjms_broker.network.attributes import read_properties_of  # noqa: PLC0415
         from pyjms_broker.network.demand import durable_subscriptions  # noqa: PLC0415
-        from pyjms_broker.network.duplex import DuplexBridges  # noqa: PLC0415
+        from pyjms_broker.network.duplex import DuplexBridges, reverse_handlers  # noqa: PLC0415
 
         attributes = read_properties_of(info.network_properties or "")
-        syncs = attributes.sync_durable_subs and not attributes.dynamic_only
-        if self._duplex is None:
-            self._duplex = DuplexBridges(self._host)
-        return AcceptedBridge(
-            self._duplex.accept(connection, info, attributes) if info.duplex_connection else None,
-            self.audit if attributes.check_duplicate_messages_on_duplex else None,
-            durable_subscriptions(self._host, attributes) if syncs else None,
-        )
+        is_audited = attributes.check_duplicate_messages_on_duplex
+        handlers = dict(HANDLERS)
+        if is_audited or connection.connector.audit_network_producers:
+            handlers |= dict.fromkeys(MESSAGES, self._on_message)
+        if info.duplex_connection:
+            if self._duplex is None:
+                self._duplex = DuplexBridges(self._host)
+            bridge = self._duplex.accept(connection, info, attributes)
+            handlers |= reverse_handlers(bridge, handlers[ActiveMQMessage.TYPE])
+        if attributes.sync_durable_subs and not attributes.dynamic_only:
+            connection.send_command(durable_subscriptions(self._host, attributes))
+        return handlers
+
+    def _on_message(self, connection: BrokerConnection, message: ActiveMQMessage) -> Completion:
+        """Send a message of a bridge unless it was received before."""
+        from pyjms_broker.connector.openwire.command_handlers import on_message  # noqa: PLC0415
+
+        own_id = self._host.broker_id
+        return self.audit.send(message, own_id, lambda: on_message(connection, message))
 
     @property
     def joined(self) -> list[BrokerInfo]:
         """The brokers at the other ends of bridges, one entry per bridge."""
         return [bridge.remote for bridge in self._started]
 
-    def started(self, bridge: NetworkBridge) -> None:
+    def on_start(self, bridge: NetworkBridge) -> None:
         """Report to the broker's filters and clients that a bridge has started forwarding."""
         self._started[bridge] = None
         self._host.broker.network_bridge_started(
@@ -348,7 +357,7 @@ class Networks:
         for connector in self._host.connectors:
             connector.cluster.broker_joined(bridge.remote)
 
-    def ended(self, bridge: NetworkBridge) -> None:
+    def on_end(self, bridge: NetworkBridge) -> None:
         """Report the end of a bridge to the broker's filters and clients.
 
         Clients are not notified when this broker stops, because they then need the other brokers.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -31,9 +30,8 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from pyjms_broker.connector.base import AcceptedBridge
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
-from pyjms_broker.connector.openwire.connection import BrokerConnection
+from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
 from pyjms_broker.connector.vm.connector import VmConnector, VmTransport
 from pyjms_broker.filters.stop_guard import ErrorBroker
 
@@ -120,9 +118,8 @@ class NoNetworks:
     """Has no bridges to other brokers."""
 
     joined: Sequence[BrokerInfo] = ()
-    audit: Any = None
 
-    def accept(self, connection: object, info: BrokerInfo) -> AcceptedBridge:
+    def accept(self, connection: object, info: BrokerInfo) -> dict[int, CommandHandler]:
         raise AssertionError(f"{connection} is to forward to {info.broker_name}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import BrokerId, ConsumerId, ConsumerInfo
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.demand import MAXIMUM_CONSUMERS, Between, BridgeSubscriptions
+from pyjms_broker.network.demand import MAXIMUM_CONSUMERS, BridgeSubscriptions
 from pyjms_broker.network.networks import DemandTable
 
 
@@ -42,9 +43,13 @@ def local() -> Local:
 
 @pytest.fixture
 def subscriptions(local: Local) -> BridgeSubscriptions:
-    between = Between("here", BrokerId("here"), BrokerId("there"))
-    attributes = NetworkConnectorAttributes()
-    return BridgeSubscriptions(attributes, between, local, DemandTable())  # type: ignore[arg-type]
+    host = SimpleNamespace(
+        broker_name="here",
+        broker_id=BrokerId("here"),
+        networks=SimpleNamespace(demand=DemandTable()),
+    )
+    attributes, remote_id = NetworkConnectorAttributes(), BrokerId("there")
+    return BridgeSubscriptions(host, attributes, remote_id, local, Local())  # type: ignore[arg-type]
 
 
 def test_consumers_of_one_destination_are_limited(

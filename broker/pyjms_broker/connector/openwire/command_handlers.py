@@ -9,7 +9,6 @@ come first, because nearly all commands are of these types.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Final
 
 from pyjms.errors import IllegalStateException, JMSException
@@ -36,7 +35,6 @@ from pyjms.wire.openwire.commands import (
     IntegerResponse,
     KeepAliveInfo,
     MessageAck,
-    MessageDispatch,
     MessagePull,
     ProducerInfo,
     RemoveInfo,
@@ -53,7 +51,7 @@ from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
-from pyjms_broker.connector.base import DuplexBridge, MessageAudit, TransportConnector
+from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ConnectionState, connection_of
 from pyjms_broker.connector.openwire.connection import (
     BrokerConnection,
@@ -66,9 +64,8 @@ from pyjms_broker.filters.composite_destinations import (
     create_in_turns,
     members_of,
 )
-from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
-__all__ = ["HANDLERS", "serve"]
+__all__ = ["HANDLERS", "RESPONSES", "on_message", "serve"]
 
 
 logger = get_logger(__name__)
@@ -76,7 +73,7 @@ logger = get_logger(__name__)
 _XA_OK = 0
 _XA_RDONLY = 3
 _TRANSACTION_TYPES: Final = frozenset(TransactionType)
-_RESPONSES: Final = (
+RESPONSES: Final = (
     Response.TYPE,
     DataResponse.TYPE,
     DataArrayResponse.TYPE,
@@ -425,61 +422,11 @@ def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandRes
         connection.serves_broker = True
         for state in connection.resources.connections.values():
             state.context.network_connection = True
-        accepted = connection.host.networks.accept(connection, info)
-        audit = accepted.audit
-        if audit is None and connection.connector.audit_network_producers:
-            audit = connection.host.networks.audit
-        handlers = HANDLERS if audit is None else _audited_handlers(audit)
-        if accepted.duplex is not None:
-            handlers = _duplex_handlers(accepted.duplex, handlers)
-        connection.handlers = handlers
-        if accepted.subscriptions is not None:
-            connection.send_command(accepted.subscriptions)
+        connection.handlers = connection.host.networks.accept(connection, info)
     return COMPLETED
 
 
-def _audited_handlers(audit: MessageAudit) -> dict[int, CommandHandler]:
-    """Return the handlers for a bridge whose repeated messages `audit` detects."""
-
-    def on_audited(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
-        own_id = connection.host.broker_id
-        return audit.send(message, own_id, lambda: on_message(connection, message))
-
-    return {**HANDLERS, **dict.fromkeys(MESSAGES, on_audited)}
-
-
-def _duplex_handlers(
-    bridge: DuplexBridge, handlers: Mapping[int, CommandHandler]
-) -> dict[int, CommandHandler]:
-    """Return the handlers for a client that is a broker to which `bridge` forwards."""
-    send = handlers[ActiveMQMessage.TYPE]
-
-    def take(_connection: BrokerConnection, command: Command) -> CommandResult:
-        bridge.take(command)
-        return COMPLETED
-
-    def on_forwarded(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
-        bridge.count_received()
-        return send(connection, message)
-
-    def on_forwarded_or_advisory(
-        connection: BrokerConnection, message: ActiveMQMessage
-    ) -> CommandResult:
-        if message.type != ADVISORY_TYPE:
-            return on_forwarded(connection, message)
-        bridge.take(message)
-        return COMPLETED
-
-    answers = (*_RESPONSES, MessageDispatch.TYPE, ConnectionErrorCommand.TYPE)
-    return {
-        **handlers,
-        **dict.fromkeys((*answers, BrokerSubscriptionInfo.TYPE), take),
-        **dict.fromkeys(MESSAGES, on_forwarded),
-        ActiveMQMessage.TYPE: on_forwarded_or_advisory,
-    }
-
-
-def ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:
+def _ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:
     """Do nothing, because the command has no effect on this broker."""
     return COMPLETED
 
@@ -504,11 +451,11 @@ HANDLERS: dict[int, CommandHandler] = {
     ShutdownInfo.TYPE: on_shutdown,
     KeepAliveInfo.TYPE: on_keep_alive,
     ConnectionErrorCommand.TYPE: on_connection_error,
-    FlushCommand.TYPE: ignore,
-    ControlCommand.TYPE: ignore,
+    FlushCommand.TYPE: _ignore,
+    ControlCommand.TYPE: _ignore,
     # ActiveMQ's failover transport marks the end of a replay by a Response
-    **dict.fromkeys(_RESPONSES, ignore),
+    **dict.fromkeys(RESPONSES, _ignore),
     BrokerInfo.TYPE: on_broker_info,
     # bridges that synchronize durable subscriptions send it even if nothing is forwarded to them
-    BrokerSubscriptionInfo.TYPE: ignore,
+    BrokerSubscriptionInfo.TYPE: _ignore,
 }
