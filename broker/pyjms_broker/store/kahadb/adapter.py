@@ -7,6 +7,7 @@ not cover, and restores the prepared transactions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaRemoveDestinationCommand
 from pyjms.wire.kahadb.frames import from_kaha_destination, to_kaha_destination
 from pyjms.wire.kahadb.journal import Location
-from pyjms.wire.openwire.commands import ProducerId
+from pyjms.wire.openwire.commands import ProducerId, TransactionId
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.adapters import DestinationStores, FileAdapter
 from pyjms_broker.store.api import RecoveredTransaction, StoreState
@@ -81,6 +82,8 @@ class KahaDBPersistenceAdapter(
         self.concurrent_store_and_dispatch_topics = settings.concurrent_store_and_dispatch_topics
         self.rebuilt = False
         """Whether the last start rebuilt the index."""
+        self.enlist: Callable[[TransactionId, KahaDBTransactionStore], TransactionId] | None = None
+        """See `KahaDBTransactionStore.enlist`."""
         self._disk = disk
         self._index_error: Exception | None = None
         self._journal: Journal | None = None
@@ -148,6 +151,7 @@ class KahaDBPersistenceAdapter(
         if self.concurrent_store_and_dispatch_queues:
             self._late = db.journal.late = LateAdds(db)
         transactions = self._transactions = KahaDBTransactionStore(db)
+        transactions.enlist = self.enlist
         now = datetime.fromtimestamp(_clock.time_ms() / 1000, UTC)
         db.append(plain_trace(f"LOADED {now:%Y-%m-%dT%H:%M:%SZ}"), sync=True)
         transactions.recover(recovered.transactions)

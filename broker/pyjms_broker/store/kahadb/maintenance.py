@@ -1,4 +1,4 @@
-"""Background tasks of an open store: checkpoints, cleanups, and the check of its lock.
+"""Background work on an open store: checkpoints, deletion of segments, the check of its lock.
 
     checkpoint   every `checkpoint_interval`, and as soon as 20,000 changes are in memory
     cleanup      every `cleanup_interval`, when senders wait for store space
@@ -8,20 +8,14 @@
 A failed checkpoint is logged and retried. While checkpoints fail and more than 20,000 changes
 wait, the store is SUSPENDED; a damaged index makes it FAILED. (activemq-persistence K16, H2)
 
-Index checkpoints, which write the index changes in memory to the database.
+Checkpoints write the index changes in memory to the database. The order makes them safe. The
+changes up to the last appended record are collected on the loop; then the journal is synced; only
+then a worker thread writes the changes in one database transaction. The index on disk is therefore
+never ahead of the journal. A failed checkpoint is kept and written before the next one begins.
+(activemq-persistence K16)
 
-The order makes them safe. The changes up to the last appended record are collected on the loop;
-then the journal is synced; only then a worker thread writes the changes in one database
-transaction. The index on disk is therefore never ahead of the journal. A failed checkpoint is kept
-and written before the next one begins. (activemq-persistence K16)
-
-Deletion of journal segments that are no longer needed.
-
-Theory of operation
--------------------
-
-The journal is never rewritten; space is reclaimed by deleting whole segments. A segment is needed
-if
+Cleanups delete journal segments that are no longer needed. The journal is never rewritten; space is
+reclaimed by deleting whole segments. A segment is needed if
 
 - it is current: the last one, or the last one that the index on disk covers;
 - it holds a message that has not been removed (`DestinationIndex.files` counts them);
@@ -76,56 +70,9 @@ from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
 from pyjms_broker.store.periodic import run_logged
 
-__all__ = ["Checkpoint", "Cleanup", "Maintenance", "SegmentReport", "segment_reports"]
+__all__ = ["Maintenance", "SegmentReport", "segment_reports"]
 
 logger = get_logger(__name__)
-
-
-class Checkpoint:
-    """Writes checkpoints, one at a time. Use it on the loop."""
-
-    def __init__(self, db: MessageDatabase) -> None:
-        self.db = db
-        self._lock = anyio.Lock()
-        self._pending: IndexCheckpoint | None = None
-        self._done = (-1, -1)
-
-    async def write(self, *, sync: bool = False) -> None:
-        """Write all changes so far; with `sync` they survive a power failure.
-
-        Raises:
-            OSError: the index cannot be written; the next call retries.
-            ResourceAllocationException: the journal has failed.
-        """
-        async with self._lock:
-            if self._pending is not None:
-                await self._write(self._pending, sync)
-            db = self.db
-            db.journal.write_late()
-            last = db.last
-            if last is None or (last <= self._done and not db.index.dirty and not sync):
-                return
-            if db.before_checkpoint is not None:
-                db.before_checkpoint()
-            digest = record_digest(db.journal.read_unchecked(last))
-            self._pending = db.index.begin_checkpoint(last, digest)
-            await self._write(self._pending, sync)
-            self._done = last
-
-    async def _write(self, checkpoint: IndexCheckpoint, sync: bool) -> None:
-        await wait_for(self.db.journal.barrier(sync=True))
-        with anyio.CancelScope(shield=True):  # a worker thread cannot be cancelled
-            index = self.db.index
-            await anyio.to_thread.run_sync(lambda: index.write_checkpoint(checkpoint, sync=sync))
-            index.complete_checkpoint(checkpoint)
-            self._pending = None
-
-    async def reclaim(self) -> None:
-        """Remove the backlogs of deleted subscriptions in increments."""
-        for topic in self.db.index.destinations():
-            while isinstance(topic, TopicIndex) and topic.is_reclaiming:
-                topic.reclaim()
-                await anyio.lowlevel.checkpoint()
 
 
 class SegmentKeeper(NamedTuple):
@@ -222,97 +169,6 @@ def _subscriptions(index: StoreIndex) -> list[tuple[TopicIndex, SubscriptionInde
     ]
 
 
-class Cleanup:
-    """Deletes segments that are no longer needed. Use it on the loop."""
-
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        transactions: KahaDBTransactionStore,
-        settings: KahaDBSettings,
-    ) -> None:
-        self._db = db = checkpoint.db
-        self._transactions = transactions
-        self._checkpoint = checkpoint
-        self._compaction = AckCompaction(db, settings)
-
-    async def run(self, *, is_space_wanted: bool = False) -> list[int]:
-        """Delete the segments that are not needed, and return their numbers.
-
-        If there are none, `is_space_wanted` makes it compact acknowledgements at once.
-
-        Raises:
-            OSError: the index cannot be written.
-            ResourceAllocationException: the journal has failed.
-        """
-        await self._checkpoint.reclaim()
-        await self._checkpoint.write(sync=True)
-        self._move_idle_subscriptions()
-        segments = [report.file_id for report in self.report() if not report.needed]
-        if not segments and self._compaction.is_due(is_space_wanted=is_space_wanted):
-            moved = await self._compaction.run(self._ack_only())
-            segments = [] if moved is None else [moved]
-        if segments:
-            self._rewrite_duplicate_ids(segments)
-            # make the rewritten records durable, and an index that needs none of the segments
-            await self._checkpoint.write(sync=True)
-            await self._delete(segments)
-        self._compaction.note(freed=bool(segments))
-        return segments
-
-    def report(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
-        """Return the reasons for which each segment is kept, oldest segment first."""
-        db = self._db
-        last = db.journal.written.file_id if db.last is None else db.last.file_id
-        return segment_reports(
-            db.index,
-            db.journal.segments(),
-            last,
-            self._transactions.open_segments(),
-            idle_subscriptions=idle_subscriptions,
-        )
-
-    def _ack_only(self) -> list[int]:
-        """Return the segments that are kept only by their references to others."""
-        return [
-            r.file_id
-            for r in self.report()
-            if r.refers_to and not (r.current or r.messages or r.subscriptions or r.transactions)
-        ]
-
-    def _move_idle_subscriptions(self) -> None:
-        """Rewrite the records of idle subscriptions if only they keep the oldest segment."""
-        free = [r.file_id for r in self.report(idle_subscriptions=False) if not r.needed]
-        if not free:
-            return
-        db = self._db
-        for topic, subscription in _subscriptions(db.index):
-            if subscription.file_id == free[0]:
-                info = subscription.info
-                command = KahaSubscriptionCommand(
-                    topic.destination, subscription.key, retroactive=False, subscription_info=info
-                )
-                location = db.append(encode_command(command), lazy=True)
-                db.updater.subscribe(topic, subscription.key, info, False, location)
-
-    def _rewrite_duplicate_ids(self, segments: list[int]) -> None:
-        for destination in self._db.index.destinations():
-            files = destination.duplicates.counts_by_segment().keys() & set(segments)
-            for file_id in sorted(files):
-                self._db.append_duplicate_ids(
-                    destination, destination.duplicates.recorded_in(file_id)
-                )
-
-    async def _delete(self, segments: list[int]) -> None:
-        await wait_for(self._db.journal.barrier(sync=True))
-        for file_id in segments:  # oldest first: each one after all segments to which it refers
-            await self._db.journal.delete(file_id)
-            self._db.index.segments.remove(file_id)
-        logger.debug("Deleted segments: %s", segments)
-
-
-# --- The destinations whose messages keep journal segments, and each one's oldest message.
-
 _SEGMENTS: Final = 50
 """The number of segments examined: the oldest ones, which matter when a disk is full."""
 _DESTINATIONS: Final = 5
@@ -361,7 +217,7 @@ def _firsts(destination: DestinationIndex) -> dict[int, str]:
 
 
 class Maintenance:
-    """The tasks of an open store."""
+    """The background work on an open store. Use it on the loop."""
 
     def __init__(
         self,
@@ -382,8 +238,11 @@ class Maintenance:
         self._store_lock = lock
         self._on_lock_lost = on_lock_lost
         self._on_index_error = on_index_error
-        self._checkpoint = Checkpoint(db)
-        self._cleanup = Cleanup(self._checkpoint, transactions, settings)
+        self._transactions = transactions
+        self._compaction = AckCompaction(db, settings)
+        self._checkpointing = anyio.Lock()
+        self._pending: IndexCheckpoint | None = None
+        self._done = (-1, -1)
         self._cleaning = anyio.Lock()
         self._tasks: list[BackgroundTask] = []
         self._dirty = anyio.Event()
@@ -410,7 +269,7 @@ class Maintenance:
         if journal.state is not StoreState.FAILED:
             with anyio.CancelScope(shield=True):
                 await self._attempt(
-                    self.clean_up if self._settings.cleanup_on_stop else self._checkpoint.write
+                    self.clean_up if self._settings.cleanup_on_stop else self._checkpoint
                 )
 
     async def clean_up(self) -> None:
@@ -424,7 +283,7 @@ class Maintenance:
             is_space_wanted = self._space_wanted.is_set()
             if is_space_wanted:
                 self._space_wanted = anyio.Event()
-            await self._cleanup.run(is_space_wanted=is_space_wanted)
+            await self._delete_unneeded(is_space_wanted=is_space_wanted)
 
     def reclaim_soon(self) -> None:
         """Clean up soon, and compact acknowledgements if nothing else frees a segment.
@@ -435,7 +294,7 @@ class Maintenance:
 
     def report(self) -> list[SegmentReport]:
         """Return the reasons for which each segment is kept."""
-        return with_keepers(self._db.index, self._cleanup.report())
+        return with_keepers(self._db.index, self._reports())
 
     def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
         self._tasks.append(spawn(function, name=f"pyjms kahadb {name}"))
@@ -447,14 +306,14 @@ class Maintenance:
         while True:
             await self._dirty.wait()
             self._dirty = anyio.Event()
-            if not await self._attempt(self._checkpoint.write):
+            if not await self._attempt(self._checkpoint):
                 await _clock.sleep(self._settings.journal.resume_check_sleep_period)
                 self._dirty.set()
 
     async def _checkpoint_periodically(self) -> None:
         while True:
             await _clock.sleep(self._settings.checkpoint_interval)
-            await self._attempt(self._checkpoint.write)
+            await self._attempt(self._checkpoint)
 
     async def _clean_up_periodically(self) -> None:
         while True:
@@ -467,6 +326,116 @@ class Maintenance:
             await _clock.sleep(self._settings.lock_keep_alive_period)
         logger.error("Lost the lock %s: another broker has taken it", self._store_lock.path)
         self._on_lock_lost()
+
+    async def _checkpoint(self, *, sync: bool = False) -> None:
+        """Write all changes so far; with `sync` they survive a power failure.
+
+        Raises:
+            OSError: the index cannot be written; the next call retries.
+            ResourceAllocationException: the journal has failed.
+        """
+        async with self._checkpointing:
+            if self._pending is not None:
+                await self._write_checkpoint(self._pending, sync)
+            db = self._db
+            db.journal.write_late()
+            last = db.last
+            if last is None or (last <= self._done and not db.index.dirty and not sync):
+                return
+            if db.before_checkpoint is not None:
+                db.before_checkpoint()
+            digest = record_digest(db.journal.read_unchecked(last))
+            self._pending = db.index.begin_checkpoint(last, digest)
+            await self._write_checkpoint(self._pending, sync)
+            self._done = last
+
+    async def _write_checkpoint(self, checkpoint: IndexCheckpoint, sync: bool) -> None:
+        await wait_for(self._db.journal.barrier(sync=True))
+        with anyio.CancelScope(shield=True):  # a worker thread cannot be cancelled
+            index = self._db.index
+            await anyio.to_thread.run_sync(lambda: index.write_checkpoint(checkpoint, sync=sync))
+            index.complete_checkpoint(checkpoint)
+            self._pending = None
+
+    async def _reclaim_backlogs(self) -> None:
+        """Remove the backlogs of deleted subscriptions in increments."""
+        for topic in self._db.index.destinations():
+            while isinstance(topic, TopicIndex) and topic.is_reclaiming:
+                topic.reclaim()
+                await anyio.lowlevel.checkpoint()
+
+    async def _delete_unneeded(self, *, is_space_wanted: bool) -> None:
+        """Delete the segments that are not needed.
+
+        If there are none, `is_space_wanted` makes it compact acknowledgements at once.
+
+        Raises:
+            OSError: the index cannot be written.
+            ResourceAllocationException: the journal has failed.
+        """
+        await self._reclaim_backlogs()
+        await self._checkpoint(sync=True)
+        self._move_idle_subscriptions()
+        segments = [report.file_id for report in self._reports() if not report.needed]
+        if not segments and self._compaction.is_due(is_space_wanted=is_space_wanted):
+            moved = await self._compaction.run(self._ack_only())
+            segments = [] if moved is None else [moved]
+        if segments:
+            self._rewrite_duplicate_ids(segments)
+            # make the rewritten records durable, and an index that needs none of the segments
+            await self._checkpoint(sync=True)
+            await self._delete(segments)
+        self._compaction.note(freed=bool(segments))
+
+    def _reports(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
+        """Return the reasons for which each segment is kept, oldest segment first."""
+        db = self._db
+        last = db.journal.written.file_id if db.last is None else db.last.file_id
+        return segment_reports(
+            db.index,
+            db.journal.segments(),
+            last,
+            self._transactions.open_segments(),
+            idle_subscriptions=idle_subscriptions,
+        )
+
+    def _ack_only(self) -> list[int]:
+        """Return the segments that are kept only by their references to others."""
+        return [
+            r.file_id
+            for r in self._reports()
+            if r.refers_to and not (r.current or r.messages or r.subscriptions or r.transactions)
+        ]
+
+    def _move_idle_subscriptions(self) -> None:
+        """Rewrite the records of idle subscriptions if only they keep the oldest segment."""
+        free = [r.file_id for r in self._reports(idle_subscriptions=False) if not r.needed]
+        if not free:
+            return
+        db = self._db
+        for topic, subscription in _subscriptions(db.index):
+            if subscription.file_id == free[0]:
+                info = subscription.info
+                command = KahaSubscriptionCommand(
+                    topic.destination, subscription.key, retroactive=False, subscription_info=info
+                )
+                location = db.append(encode_command(command), lazy=True)
+                db.updater.subscribe(topic, subscription.key, info, False, location)
+
+    def _rewrite_duplicate_ids(self, segments: list[int]) -> None:
+        for destination in self._db.index.destinations():
+            files = destination.duplicates.counts_by_segment().keys() & set(segments)
+            for file_id in sorted(files):
+                self._db.append_duplicate_ids(
+                    destination, destination.duplicates.recorded_in(file_id)
+                )
+
+    async def _delete(self, segments: list[int]) -> None:
+        await wait_for(self._db.journal.barrier(sync=True))
+        for file_id in segments:  # oldest first: each one after all segments to which it refers
+            await self._db.journal.delete(file_id)
+            self._db.index.segments.remove(file_id)
+        logger.debug("Deleted segments: %s", segments)
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Run `work`; log a failure and return False."""

@@ -291,6 +291,11 @@ class KahaDBTransactionStore:
         self._recovered: dict[TransactionId, OpenTransaction] = {}
         self._positions: dict[tuple[Destination, str], Position] = {}
         """Positions of the messages of committed, recovered transactions, until requested."""
+        self.enlist: Callable[[TransactionId, KahaDBTransactionStore], TransactionId] | None = None
+        """Called with the transaction of each operation if this is one of several stores.
+
+        Returns the id that the transaction has here.
+        """
 
     # -- TransactionStore
 
@@ -380,6 +385,8 @@ class KahaDBTransactionStore:
 
     def add(self, xid: TransactionId, operation: Operation) -> None:
         """Add an operation to the transaction `xid`."""
+        if self.enlist is not None:
+            xid = self.enlist(xid, self)
         transaction = self._open.get(xid)
         if transaction is None:
             transaction = self._open[xid] = OpenTransaction()

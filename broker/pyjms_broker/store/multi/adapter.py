@@ -1,29 +1,18 @@
 """mKahaDB: several KahaDB stores in one directory, one for each filter or destination.
 
-Each store has its own directory but no lock: the parent directory's lock covers all of them.
-Decisions about transactions across several stores are in `txStore`; see `transactions`. All names
-are ActiveMQ's, so each broker can open what the other has written. (activemq-persistence K25, K26)
+Each store has its own directory but no lock: the parent directory's lock covers all of them. A
+destination's messages are in the store of the filter that matches it best, and the broker uses that
+store directly; only its transactions are coordinated. Decisions about transactions across several
+stores are in `txStore`; see `transactions`. All names are ActiveMQ's, so each broker can open what
+the other has written. (activemq-persistence K25, K26)
 
-Store objects that forward calls to the store that contains the destination.
-
-A call within a transaction first enlists that store.
-
-The names of the stores' directories. (activemq-persistence K25)
-
-ActiveMQ escapes a destination's name and uses the last 64 characters as the directory's name. That
-is ambiguous: long names lose their beginning, and `#`, the escape character, is not escaped itself.
-Two destinations may therefore get the same directory, and a start cannot tell whose it is.
-If ActiveMQ's name is unambiguous it is used, so that both brokers can use a data directory. For
-other destinations, the name consists of the beginning of the escaped name and a hash of the true
-name. The store in a directory determines its destination; the directory's name only has to match.
-
-Filters, which determine the store of each destination.
-
-(activemq-persistence K25)
-
-The stores of one filter taken together: disk usage and state.
-
-(activemq-persistence K25)
+The names of directories. ActiveMQ escapes a destination's name and uses the last 64 characters as
+the directory's name. That is ambiguous: long names lose their beginning, and `#`, the escape
+character, is not escaped itself. Two destinations may therefore get the same directory, and a start
+cannot tell whose it is. If ActiveMQ's name is unambiguous it is used, so that both brokers can use
+a data directory. For other destinations, the name consists of the beginning of the escaped name and
+a hash of the true name. The store in a directory determines its destination; the directory's name
+only has to match.
 """
 
 from __future__ import annotations
@@ -34,40 +23,25 @@ import shutil
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final
 
 from anyio import CancelScope, to_thread
 
 from pyjms.errors import ConfigurationException, IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination, Queue, Topic, name_matches, parse_destination
 from pyjms.runtime import event_loop as _wakeup
-from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.journal import segment_number
-from pyjms.wire.openwire.commands import MessageId, ProducerId
-from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import (
-    OperationContext,
-    Position,
-    Positions,
-    StoredMessage,
-    SubscriptionKey,
-)
-from pyjms_broker.store.adapters import DestinationStores, FileAdapter
-from pyjms_broker.store.api import (
-    MessageStore,
-    StoredSubscription,
-    StoreState,
-    TopicMessageStore,
-    TransactionStore,
-)
+from pyjms.wire.openwire.commands import ProducerId
+from pyjms_broker.store.adapters import FileAdapter
+from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.maintenance import SegmentReport
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
+from pyjms_broker.store.kahadb.stores import KahaDBMessageStore, KahaDBTopicMessageStore
 from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
 from pyjms_broker.store.multi.transactions import (
     DecisionLog,
@@ -75,9 +49,6 @@ from pyjms_broker.store.multi.transactions import (
     recover_transactions,
 )
 from pyjms_broker.store.periodic import run_every
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.message import MessageReference
 
 __all__ = [
     "FilteredKahaDB",
@@ -89,83 +60,6 @@ __all__ = [
     "likely_destination",
     "worst",
 ]
-
-S = TypeVar("S", bound=MessageStore)
-
-
-class _Store(Generic[S]):
-    """See `MessageStore` for all methods."""
-
-    def __init__(
-        self, store: S, own: TransactionStore, transactions: MultiTransactionStore
-    ) -> None:
-        self.destination = store.destination
-        self._store = store
-        self._own = own
-        self._transactions = transactions
-
-    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
-        return self._store.add_message(self._transactions.enlist(context, self._own), reference)
-
-    def mark_visible(self, reference: MessageReference) -> None:
-        self._store.mark_visible(reference)
-
-    def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
-        return self._store.remove_message(self._transactions.enlist(context, self._own), reference)
-
-    def update_message(self, reference: MessageReference) -> Completion:
-        return self._store.update_message(reference)
-
-    def get_message(self, message_id: MessageId) -> StoredMessage | None:
-        return self._store.get_message(message_id)
-
-    def next_messages(
-        self, after: Position | None, limit: int, skip: Positions = ()
-    ) -> list[StoredMessage]:
-        return self._store.next_messages(after, limit, skip)
-
-    def remove_all_messages(self, context: OperationContext) -> Completion:
-        return self._store.remove_all_messages(context)
-
-    message_count = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
-    message_size = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
-    last_arrival = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
-    epoch = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
-
-
-class MultiMessageStore(_Store[MessageStore]):
-    """A queue's store."""
-
-
-class MultiTopicMessageStore(_Store[TopicMessageStore]):
-    """A topic's store; see TopicMessageStore."""
-
-    def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
-        return self._store.add_subscription(subscription, retroactive)
-
-    def delete_subscription(self, key: SubscriptionKey) -> Completion:
-        return self._store.delete_subscription(key)
-
-    def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
-        return self._store.lookup_subscription(key)
-
-    def subscriptions(self) -> list[StoredSubscription]:
-        return self._store.subscriptions()
-
-    def acknowledge(
-        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
-    ) -> Completion:
-        context = self._transactions.enlist(context, self._own)
-        return self._store.acknowledge(context, key, reference)
-
-    def next_subscription_messages(
-        self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
-    ) -> list[StoredMessage]:
-        return self._store.next_subscription_messages(key, after, limit, skip)
-
-    def subscription_message_count(self, key: SubscriptionKey) -> int:
-        return self._store.subscription_message_count(key)
-
 
 _LONGEST_NAME: Final = 64
 _BEGINNING: Final = 40
@@ -362,87 +256,10 @@ def delete_journal(directory: Path, disk: Disk) -> None:
     disk.sync_directory(directory)
 
 
-# --- Opening of the separate stores of destinations that earlier runs have created.
-
-_Start = Callable[[FilteredKahaDB, str], Awaitable[KahaDBPersistenceAdapter]]
-_Stop = Callable[[FilteredKahaDB, KahaDBPersistenceAdapter], Awaitable[None]]
-
-
-class ExistingStores:
-    """Finds the stores in `directory` that each belong to one destination.
-
-    A directory's name suggests the filter whose settings are used to open the store; the opened
-    store then determines its destination, and thereby its filter.
-    """
-
-    def __init__(
-        self, directory: Path, filters: Sequence[FilteredKahaDB], start: _Start, stop: _Stop
-    ) -> None:
-        self._directory = directory
-        self._filters = filters
-        self._start = start
-        self._stop = stop
-
-    async def open(self, opened: dict[Destination, KahaDBPersistenceAdapter]) -> None:
-        """Open the stores and add them to `opened`; empty ones are deleted.
-
-        Raises:
-            JMSException: one cannot be opened.
-        """
-        taken = {each.directory_name for each in self._filters if not each.per_destination}
-        for name in await to_thread.run_sync(store_names, self._directory):
-            if name not in taken:
-                await self._open_one(name, opened)
-
-    async def _open_one(
-        self, name: str, opened: dict[Destination, KahaDBPersistenceAdapter]
-    ) -> None:
-        likely = self._likely_filter(name)
-        if likely is None:
-            return
-        adapter = await self._start(likely, name)
-        destination = next(iter(adapter.destinations()), None)
-        if destination is None:
-            await self._stop(likely, adapter)
-            await to_thread.run_sync(delete_store, self._directory / name)
-            return
-        own = best_filter(self._filters, destination)
-        other = opened.get(destination)
-        if other is not None:
-            logger.error(
-                "%s and %s are both stores of %s: the messages in the second are not used",
-                other.directory,
-                adapter.directory,
-                destination,
-            )
-        if (
-            own is None
-            or not own.per_destination
-            or other is not None
-            or not belongs_to(name, destination)
-        ):
-            await self._stop(likely, adapter)
-            return
-        if own != likely:
-            await self._stop(likely, adapter)
-            adapter = await self._start(own, name)
-        opened[destination] = adapter
-
-    def _likely_filter(self, name: str) -> FilteredKahaDB | None:
-        """Return the filter whose settings are used to open a store; None: it is not opened."""
-        guess = likely_destination(name)
-        if guess is None:  # only the store itself can tell
-            return next((each for each in self._filters if each.per_destination), None)
-        each = best_filter(self._filters, guess)
-        return each if each is not None and each.per_destination else None
-
-
 _DECISIONS: Final = "txStore"
 
 
-class MultiKahaDBPersistenceAdapter(
-    FileAdapter, DestinationStores[MultiMessageStore, MultiTopicMessageStore]
-):
+class MultiKahaDBPersistenceAdapter(FileAdapter):
     """The stores in `directory`. While started, they are used on one loop only.
 
     ActiveMQ: MultiKahaDBPersistenceAdapter.
@@ -490,8 +307,6 @@ class MultiKahaDBPersistenceAdapter(
         self._transactions: MultiTransactionStore | None = None
         self._by_filter: dict[FilteredKahaDB, KahaDBPersistenceAdapter] = {}
         self._by_destination: dict[Destination, KahaDBPersistenceAdapter] = {}
-        self._queues: dict[Destination, MultiMessageStore] = {}
-        self._topics: dict[Destination, MultiTopicMessageStore] = {}
         self._tasks: list[_wakeup.BackgroundTask] = []
 
     # -- opening and closing
@@ -514,10 +329,10 @@ class MultiKahaDBPersistenceAdapter(
         for each in self.filters:
             if not each.per_destination and each not in self._by_filter:
                 self._by_filter[each] = await self._start_adapter(each, each.directory_name)
-        existing = ExistingStores(
-            self.directory, self.filters, self._start_adapter, self._stop_adapter
-        )
-        await existing.open(self._by_destination)
+        taken = {each.directory_name for each in self.filters if not each.per_destination}
+        for name in await to_thread.run_sync(store_names, self.directory):
+            if name not in taken:
+                await self._open_existing(name)
         self._delete_all = False
         self._transactions = MultiTransactionStore(decisions, self._transactions_of)
         opened = [
@@ -526,6 +341,51 @@ class MultiKahaDBPersistenceAdapter(
             for adapter in partition.adapters
         ]
         await recover_transactions(opened, decisions, self._transactions)
+
+    async def _open_existing(self, name: str) -> None:
+        """Open the store in a directory if it is that of one destination; an empty one is deleted.
+
+        The directory's name suggests the filter whose settings are used to open the store; the
+        opened store then determines its destination, and thereby its filter.
+        """
+        likely = self._likely_filter(name)
+        if likely is None:
+            return
+        adapter = await self._start_adapter(likely, name)
+        destination = next(iter(adapter.destinations()), None)
+        if destination is None:
+            await self._stop_adapter(likely, adapter)
+            await to_thread.run_sync(delete_store, self.directory / name)
+            return
+        own = best_filter(self.filters, destination)
+        other = self._by_destination.get(destination)
+        if other is not None:
+            logger.error(
+                "%s and %s are both stores of %s: the messages in the second are not used",
+                other.directory,
+                adapter.directory,
+                destination,
+            )
+        if (
+            own is None
+            or not own.per_destination
+            or other is not None
+            or not belongs_to(name, destination)
+        ):
+            await self._stop_adapter(likely, adapter)
+            return
+        if own != likely:
+            await self._stop_adapter(likely, adapter)
+            adapter = await self._start_adapter(own, name)
+        self._by_destination[destination] = adapter
+
+    def _likely_filter(self, name: str) -> FilteredKahaDB | None:
+        """Return the filter whose settings are used to open a store; None: it is not opened."""
+        guess = likely_destination(name)
+        if guess is None:  # only the store itself can tell
+            return next((each for each in self.filters if each.per_destination), None)
+        each = best_filter(self.filters, guess)
+        return each if each is not None and each.per_destination else None
 
     async def _start_adapter(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
         adapter = self._make_adapter(each, name)
@@ -545,6 +405,7 @@ class MultiKahaDBPersistenceAdapter(
         )
         adapter = KahaDBPersistenceAdapter(self.directory / name, settings, disk=self._disk)
         adapter.on_state = self._state_changed
+        adapter.enlist = lambda xid, store: self.transaction_store().enlist(xid, store)
         self._partition(each).adapters.append(adapter)
         return adapter
 
@@ -569,7 +430,7 @@ class MultiKahaDBPersistenceAdapter(
             adapters = [adapter for partition in self.partitions for adapter in partition.adapters]
             for partition in self.partitions:
                 partition.adapters.clear()
-            for table in (self._by_filter, self._by_destination, self._queues, self._topics):
+            for table in (self._by_filter, self._by_destination):
                 table.clear()
             self._transactions = None
             decisions, self._decisions = self._decisions, None
@@ -601,20 +462,20 @@ class MultiKahaDBPersistenceAdapter(
         """See PersistenceAdapter."""
         return {d for adapter in self._adapters() for d in adapter.destinations()}
 
-    def _new_queue(self, destination: Destination, prioritized: bool) -> MultiMessageStore:
-        adapter = self._adapter_for(destination)
-        store = adapter.queue_message_store(destination, prioritized)
-        return MultiMessageStore(store, adapter.transaction_store(), self.transaction_store())
+    def queue_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> KahaDBMessageStore:
+        """See PersistenceAdapter."""
+        return self._adapter_for(destination).queue_message_store(destination, prioritized)
 
-    def _new_topic(self, destination: Destination, prioritized: bool) -> MultiTopicMessageStore:
-        adapter = self._adapter_for(destination)
-        store = adapter.topic_message_store(destination, prioritized)
-        return MultiTopicMessageStore(store, adapter.transaction_store(), self.transaction_store())
+    def topic_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> KahaDBTopicMessageStore:
+        """See PersistenceAdapter."""
+        return self._adapter_for(destination).topic_message_store(destination, prioritized)
 
     def remove_message_store(self, destination: Destination) -> None:
         """See PersistenceAdapter. A separate store is deleted when all stores are stopped."""
-        self._queues.pop(destination, None)
-        self._topics.pop(destination, None)
         adapter = self._existing_adapter(destination)
         if adapter is not None:
             adapter.remove_message_store(destination)

@@ -21,19 +21,16 @@ whose decision is in the log is committed in every store that still has it prepa
 without a decision is rolled back; the others wait for their transaction manager.
 (activemq-persistence K26; ActiveMQ MultiKahaDBTransactionStore)
 
-The coordinator's log of decisions about transactions across several stores.
-
-(activemq-persistence K26)
-
-A prepare record says that a transaction is prepared in all stores and will be committed; a commit
-record says that it is committed in all stores. ActiveMQ's `txStore` has the same records.
+The log of decisions is a journal: a prepare record says that a transaction is prepared in all
+stores and will be committed; a commit record says that it is committed in all stores. ActiveMQ's
+`txStore` has the same records. (activemq-persistence K26)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from anyio import to_thread
 
@@ -46,7 +43,7 @@ from pyjms.wire.kahadb.frames import from_transaction_info, to_transaction_info
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of, wait_for
-from pyjms_broker.api.message import OperationContext, Position
+from pyjms_broker.api.message import Position
 from pyjms_broker.store.api import RecoveredTransaction, TransactionStore
 from pyjms_broker.store.journal.disk import Disk
 from pyjms_broker.store.journal.journal import Journal, StateListener
@@ -152,30 +149,25 @@ class _OpenTransaction:
         self.stores: dict[TransactionStore, None] = {}
 
 
-class StoreFinder(Protocol):
-    """Finds the transaction store of a destination's store."""
-
-    def __call__(self, destination: Destination) -> TransactionStore | None: ...
-
-
 class MultiTransactionStore:
     """The transaction store of several stores. ActiveMQ: MultiKahaDBTransactionStore."""
 
-    def __init__(self, decisions: DecisionLog, find: StoreFinder) -> None:
+    def __init__(
+        self, decisions: DecisionLog, find: Callable[[Destination], TransactionStore | None]
+    ) -> None:
+        """Coordinate the stores; `find` returns the transaction store of a destination."""
         self._decisions = decisions
         self._find = find
         self._open: dict[TransactionId, _OpenTransaction] = {}
         self._recovered: dict[TransactionId, RecoveredTransaction] = {}
 
-    def enlist(self, context: OperationContext, store: TransactionStore) -> OperationContext:
-        """Enlist a store in the context's transaction; return the context for calls to it."""
-        if context.xid is None:
-            return context
-        opened = self._open.get(context.xid)
+    def enlist(self, xid: TransactionId, store: TransactionStore) -> TransactionId:
+        """Enlist a store in a transaction; return the id that the transaction has there."""
+        opened = self._open.get(xid)
         if opened is None:
-            opened = self._open[context.xid] = _OpenTransaction(as_xa(context.xid))
+            opened = self._open[xid] = _OpenTransaction(as_xa(xid))
         opened.stores[store] = None
-        return OperationContext(opened.xid, context.response_required)
+        return opened.xid
 
     def prepare(self, xid: TransactionId) -> Completion:
         """Prepare it in all its stores."""

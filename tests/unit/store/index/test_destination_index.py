@@ -294,8 +294,8 @@ def test_clear_is_at_once_and_rows_go_by_and_by(kit: IndexKit) -> None:
     kit.flush(2)
     kit.restart()
     assert arrivals(kit.queue.page(None, 10)) == [56]
-    assert kit.index._database.rows("SELECT count(*) FROM messages") == [(1,)]
-    assert kit.index._database.rows("SELECT count(*) FROM doomed") == [(0,)]
+    assert kit.index.database.rows("SELECT count(*) FROM messages") == [(1,)]
+    assert kit.index.database.rows("SELECT count(*) FROM doomed") == [(0,)]
     assert "d" in kit.queue.duplicates
 
 
@@ -325,7 +325,7 @@ def test_producers_without_messages_are_forgotten(kit: IndexKit) -> None:
     for number in range(1, 1500):
         queue.remove(Position(0, number))
     kit.flush(4)
-    assert kit.index._database.rows("SELECT count(*) FROM producers") == [(1,)]
+    assert kit.index.database.rows("SELECT count(*) FROM producers") == [(1,)]
     again = queue.add("ID:h-1-1:1:1:7:1", 0, 1, 0, 10, False)
     assert again is not None
     kit.flush(3)

@@ -95,13 +95,13 @@ def test_changes_are_counted_until_a_checkpoint_begins(kit: IndexKit) -> None:
 def test_a_write_that_failed_can_be_done_again(kit: IndexKit) -> None:
     kit.fill(kit.queue, 3000)
     frozen = kit.index.begin_checkpoint(Location(5, 5), 0)
-    writer = kit.index._database.writer
+    writer = kit.index.database.writer
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(OSError, match="full") as caught:
         kit.index.write_checkpoint(frozen)
     assert caught.value.errno == 28  # ENOSPC
-    assert kit.index._database.rows("SELECT count(*) FROM messages") == [(0,)]
+    assert kit.index.database.rows("SELECT count(*) FROM messages") == [(0,)]
     assert len(kit.queue.page(None, 200)) == 200
     writer.execute("PRAGMA max_page_count = 1000000")
     kit.index.write_checkpoint(frozen)
@@ -140,7 +140,7 @@ def test_a_removed_destination_does_not_exist(kit: IndexKit) -> None:
     assert kit.index.lookup(topic.destination) is None
     tables = ("messages", "ids", "producers", "files", "subscriptions", "acked", "duplicates")
     for table in tables:
-        assert kit.index._database.rows(f"SELECT count(*) FROM {table}") == [(0,)]
+        assert kit.index.database.rows(f"SELECT count(*) FROM {table}") == [(0,)]
     assert (kit.topic.count, kit.topic.last_arrival) == (0, 0)
 
 
@@ -254,7 +254,7 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_index_without_a_table_is_refused(kit: IndexKit) -> None:
-    kit.index._database.writer.execute("DROP TABLE files")
+    kit.index.database.writer.execute("DROP TABLE files")
     kit.index.close()
     with pytest.raises(IndexCorrupt, match="no such table"):
         kit.index.open()
@@ -263,7 +263,7 @@ def test_an_index_without_a_table_is_refused(kit: IndexKit) -> None:
 def test_rows_of_nonsense_are_refused(kit: IndexKit) -> None:
     kit.topic.subscribe("c:s", b"", (1, 1))
     kit.flush()
-    kit.index._database.writer.execute("UPDATE subscriptions SET floor = 'many'")
+    kit.index.database.writer.execute("UPDATE subscriptions SET floor = 'many'")
     kit.index.close()
     with pytest.raises(IndexCorrupt, match="invalid content"):
         kit.index.open()
@@ -299,7 +299,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 def test_what_does_not_fit_together_is_named(kit: IndexKit) -> None:
     kit.fill(kit.queue, 5)
     kit.flush()
-    writer = kit.index._database.writer
+    writer = kit.index.database.writer
     writer.execute("DELETE FROM ids WHERE sequence = 3")
     writer.execute("UPDATE destinations SET count = 6, size = 61")
     assert kit.index.check() == [

@@ -52,7 +52,7 @@ async def test_a_full_disk_under_the_index_suspends_the_store_before_memory_is_f
     told: list[StoreState] = []
     adapter.on_state = lambda state, error: told.append(state)
     store = adapter.queue_message_store(Q)
-    writer = adapter._require_open().index._database.writer
+    writer = adapter._require_open().index.database.writer
     await home.send(store, 1)
     await adapter.checkpoint()
     pages = writer.execute("PRAGMA page_count").fetchone()[0]

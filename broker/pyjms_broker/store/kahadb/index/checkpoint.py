@@ -1,12 +1,9 @@
-"""The changes that one index checkpoint writes to the database, as immutable values.
+"""The changes that one index checkpoint writes to the database, and how they are written.
 
-`StoreIndex.begin_checkpoint` collects them on the loop, `database.writer` turns them into rows
-in a worker thread.
-
-Writes a checkpoint's changes as rows, in a worker thread and one transaction.
-
-Many rows are written with one statement, because each statement releases and reacquires the GIL
-once. Adjacent removals are deleted as ranges.
+`StoreIndex.begin_checkpoint` collects them on the loop, as immutable values. `write_changes` turns
+them into rows in a worker thread, in one transaction. Many rows are written with one statement,
+because each statement releases and reacquires the GIL once. Adjacent removals are deleted as
+ranges.
 """
 
 from __future__ import annotations
@@ -18,25 +15,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from pyjms.wire.kahadb.journal import Location
-from pyjms_broker.store.kahadb.index.database import Database, IndexEntry, Producer
+from pyjms_broker.store.kahadb.index.database import IndexEntry, Producer
 
 __all__ = [
-    "CheckpointTable",
     "DestinationChanges",
     "DuplicateIds",
     "IndexCheckpoint",
-    "IndexContext",
     "Memtable",
     "Row",
     "SubscriptionChanges",
     "delete_unused_producers",
     "write_changes",
 ]
-
-# --- A destination's changes since the last checkpoint began.
 
 
 class Memtable:
@@ -108,9 +101,6 @@ class Memtable:
             if entry is not None and arrival not in without:
                 found.append(instead.get(arrival, entry) if instead else entry)
         return found
-
-
-# --- The duplicate ids (`_AMQ_DUPL_ID`) of a destination's most recent messages.
 
 
 class DuplicateRows(NamedTuple):
@@ -250,69 +240,7 @@ class IndexCheckpoint(NamedTuple):
     """Last sequence numbers by producer; None if they did not change."""
 
 
-# --- State shared by all parts of an index: the database, the numbering, and pending changes.
-
 _RECENT: Final = 20_000
-
-
-class CheckpointTable(Protocol):
-    """The messages of a destination as a checkpoint uses them."""
-
-    def memtable_written(self, memtable: Memtable) -> None:
-        """Record that the frozen memtable has been written to the database."""
-
-    def drop_written_memtable(self) -> None:
-        """Drop the memtable that was kept as a cache after it was written."""
-
-
-class CheckpointPart(Protocol):
-    """A destination with changes that the next checkpoint has to write."""
-
-    @property
-    def table(self) -> CheckpointTable: ...
-
-    def collect_changes(self) -> DestinationChanges:
-        """Freeze the memtable and return all changes since the last call."""
-
-
-class IndexContext:
-    """The shared state of an index. Use it on the loop."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.changes = 0
-        """Changes since the last checkpoint began."""
-        self.dirty: dict[CheckpointPart, None] = {}
-        """Destinations with changes."""
-        self.obsolete_contents: list[int] = []
-        """Contents to be deleted: of cleared and of removed destinations."""
-        self.last_number = 0
-        self._recent: dict[tuple[int, int], IndexEntry] = {}
-        self._older: dict[tuple[int, int], IndexEntry] = {}
-
-    def next_number(self) -> int:
-        """Return a number that is unused in the database, as the key of a new row."""
-        self.last_number += 1
-        return self.last_number
-
-    def cache(self, contents: int, entries: list[IndexEntry]) -> None:
-        """Cache entries read from the database, which their removal will look up again."""
-        recent = self._recent
-        for entry in entries:
-            recent[contents, entry[0][1]] = entry
-        if len(recent) > _RECENT:
-            self._recent, self._older = {}, recent
-
-    def cached(self, contents: int, arrival: int) -> IndexEntry | None:
-        """Return an entry that was read recently, or None."""
-        key = (contents, arrival)
-        return self._recent.get(key) or self._older.get(key)
-
-    def evict(self, contents: int, arrival: int) -> None:
-        """Drop an entry from the cache: the message was removed or relocated."""
-        key = (contents, arrival)
-        self._recent.pop(key, None)
-        self._older.pop(key, None)
 
 
 _ROWS: Final = 128
@@ -347,20 +275,6 @@ _REMOVED: Final = (
 )
 _REMOVED_MESSAGES: Final = "DELETE FROM messages WHERE contents = ? AND level = ? AND arrival"
 _REMOVED_IDS: Final = "DELETE FROM ids WHERE contents = ? AND producer = ? AND sequence"
-_INSERT: Final = {
-    "state": "INSERT OR REPLACE INTO state VALUES",
-    "destinations": "INSERT OR REPLACE INTO destinations VALUES",
-    "messages": "INSERT OR REPLACE INTO messages VALUES",
-    "ids": "INSERT OR REPLACE INTO ids VALUES",
-    "producers": "INSERT OR REPLACE INTO producers VALUES",
-    "files": "INSERT OR REPLACE INTO files VALUES",
-    "doomed": "INSERT OR REPLACE INTO doomed VALUES",
-    "subscriptions": "INSERT OR REPLACE INTO subscriptions VALUES",
-    "acked": "INSERT OR REPLACE INTO acked VALUES",
-    "duplicates": "INSERT OR REPLACE INTO duplicates VALUES",
-    "refers": "INSERT OR REPLACE INTO refers VALUES",
-    "sequences": "INSERT OR REPLACE INTO sequences VALUES",
-}
 _CHECKED: Final = 1_000
 """Producers checked per checkpoint, in addition to twice the number of new ones."""
 _PRODUCERS: Final = """
@@ -489,7 +403,7 @@ def _insert(connection: sqlite3.Connection, table: str, rows: Rows, columns: int
 
 @cache
 def _insertion(table: str, columns: int, count: int) -> str:
-    return f"{_INSERT[table]} {_values(columns, count)}"
+    return " ".join(("INSERT OR REPLACE INTO", table, "VALUES", _values(columns, count)))
 
 
 def _values(columns: int, count: int) -> str:

@@ -310,7 +310,7 @@ class Database:
             )
 
 
-# --- Consistency checks of an index, for `pyjms broker journal verify`.
+# What `problems` checks, for `pyjms broker journal verify`.
 
 _COUNTS = """
 SELECT d.name, d.count, d.size,

@@ -1,6 +1,4 @@
-"""The index of one destination: messages, counts and numbering.
-
-The messages of one destination, in a memtable, a frozen memtable and the database.
+"""The index of one destination: its counts and numbering, and its messages in three layers.
 
 Theory of operation
 -------------------
@@ -35,7 +33,7 @@ Invariants:
   reading the front of a queue would scan rows that were removed, in the memtable and in the
   database, over and over.
 
-Database reads are expensive, so entries that were read are cached in `IndexContext`: a message that
+Database reads are expensive, so entries that were read are cached in `StoreIndex`: a message that
 a page returned is usually removed soon after. For sequential removals, as after a restart, 128
 adjacent entries are read ahead.
 """
@@ -45,20 +43,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyjms.wire.kahadb.commands import DestinationType, KahaDestination
 from pyjms_broker.api.message import Position, Positions
 from pyjms_broker.store.kahadb.index.checkpoint import (
     DestinationChanges,
     DuplicateIds,
-    IndexContext,
     Memtable,
     Row,
     SubscriptionChanges,
 )
 from pyjms_broker.store.kahadb.index.database import IndexEntry, Producer, split_id
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
+
+if TYPE_CHECKING:
+    from pyjms_broker.store.kahadb.index.store_index import StoreIndex
 
 __all__ = ["DestinationIndex", "MessageTable"]
 
@@ -71,9 +71,9 @@ class MessageTable:
     """The messages of one destination in all layers."""
 
     __slots__ = (
-        "_context",
         "_floors",
         "_frozen",
+        "_index",
         "_last_lookup",
         "_written",
         "contents",
@@ -82,13 +82,13 @@ class MessageTable:
         "stored",
     )
 
-    def __init__(self, context: IndexContext, contents: int, stored: int = 0) -> None:
+    def __init__(self, index: StoreIndex, contents: int, stored: int = 0) -> None:
         self.contents = contents
         """The key of this table's rows in the database. A cleared destination gets a new key."""
         self.stored = stored
         """Rows in the database, without those of the frozen memtable."""
         self.memtable = Memtable()
-        self._context = context
+        self._index = index
         self._frozen: Memtable | None = None
         self._written: Memtable | None = None  # the memtable written last, as a cache
         self.producers: dict[str, Producer] = {}
@@ -121,11 +121,11 @@ class MessageTable:
         if producer is not None:
             return producer
         if self.stored:
-            producer = self._context.database.producer(self.contents, name)
+            producer = self._index.database.producer(self.contents, name)
         if producer is None:
             if not create:
                 return Producer(0, name)
-            producer = Producer(self._context.next_number(), name)
+            producer = Producer(self._index.next_number(), name)
         self.producers[name] = producer
         return producer
 
@@ -144,7 +144,7 @@ class MessageTable:
                 return self._get_below(entry.position)
         if not self.stored:
             return None
-        position = self._context.database.find(self.contents, producer.number, sequence)
+        position = self._index.database.find(self.contents, producer.number, sequence)
         return None if position is None else self._get_below(position)
 
     def remove(self, position: Position) -> IndexEntry | None:
@@ -159,13 +159,13 @@ class MessageTable:
         if entry is not None:
             memtable.updates.pop(arrival, None)
             memtable.removed[arrival] = entry
-            self._context.evict(self.contents, arrival)
+            self._index.evict(self.contents, arrival)
         return entry
 
     def replace(self, entry: IndexEntry) -> None:
         """Replace a message's entry."""
         self.memtable.replace(entry)
-        self._context.evict(self.contents, entry.position.arrival)
+        self._index.evict(self.contents, entry.position.arrival)
 
     def _get_below(self, position: Position) -> IndexEntry | None:
         """Return a message from the layers below the memtable, or None."""
@@ -189,20 +189,20 @@ class MessageTable:
                 return entry
         if not self.stored:
             return None
-        return self._context.cached(self.contents, arrival) or self._read(position)
+        return self._index.find_cached(self.contents, arrival) or self._read(position)
 
     def _read(self, position: Position) -> IndexEntry | None:
         """Read a message from the database, with those that follow if lookups are sequential."""
         level, arrival = position
         in_order = 0 < arrival - self._last_lookup <= _READ_AHEAD
         self._last_lookup = arrival
-        context = self._context
+        index = self._index
         if not in_order:
-            return context.database.get(self.contents, position)
-        page = context.database.page(self.contents, level, arrival, _READ_AHEAD)
+            return index.database.get(self.contents, position)
+        page = index.database.page(self.contents, level, arrival, _READ_AHEAD)
         if not page or page[0][0] != position:
             return None
-        context.cache(self.contents, self._overridden(page))
+        index.cache(self.contents, self._overridden(page))
         return page[0]
 
     def live(
@@ -224,11 +224,11 @@ class MessageTable:
         found: list[IndexEntry] = []
         last = sys.maxsize
         if self.stored:
-            found = self._context.database.page(self.contents, level, start, limit)
+            found = self._index.database.page(self.contents, level, start, limit)
             if len(found) == limit:
                 last = found[-1].position.arrival
             found = self._overridden(found)
-            self._context.cache(self.contents, found)
+            self._index.cache(self.contents, found)
         stored = len(found)
         if frozen is not None:
             found += frozen.between(level, start, limit, last, memtable.removed, memtable.updates)
@@ -265,10 +265,9 @@ class DestinationIndex:
 
     def __init__(
         self,
-        context: IndexContext,
+        index: StoreIndex,
         destination: KahaDestination,
         prioritized: bool,
-        duplicates_limit: int,
         number: int,
         contents: int,
     ) -> None:
@@ -285,9 +284,9 @@ class DestinationIndex:
         self.size = 0
         self.files: dict[int, int] = {}
         """Message counts by segment. Not to be modified by other classes."""
-        self.duplicates = DuplicateIds(duplicates_limit, self._changed)
-        self._context = context
-        self._table = MessageTable(context, contents)
+        self.duplicates = DuplicateIds(index.duplicates_limit, self._note_change)
+        self._index = index
+        self._table = MessageTable(index, contents)
         self._written_files: dict[int, int] = {}
         self._hidden: set[int] = set()
 
@@ -302,13 +301,13 @@ class DestinationIndex:
         """Continue numbering behind `last_arrival` in this epoch. Numbers never decrease."""
         self.epoch = epoch
         self.last_arrival = max(self.last_arrival, last_arrival)
-        self._changed()
+        self._note_change()
 
     def prioritize(self, prioritized: bool) -> None:
         """Switch priority levels on or off; off only while there are no messages."""
         if prioritized != self.prioritized and (prioritized or not self.count):
             self.prioritized = prioritized
-            self._changed()
+            self._note_change()
 
     def add(
         self,
@@ -352,9 +351,9 @@ class DestinationIndex:
         self.files[file_id] = self.files.get(file_id, 0) + 1
         if hidden:
             self._hidden.add(arrival)
-        context = self._context
-        context.changes += 1
-        context.dirty[self] = None
+        index = self._index
+        index.dirty += 1
+        index.dirty_parts[self] = None
         return entry
 
     def find(self, message_id: str, split: tuple[str, int] | None = None) -> IndexEntry | None:
@@ -378,7 +377,7 @@ class DestinationIndex:
         self.size -= entry.size
         self._hidden.discard(position[1])
         self._uncount_segment(entry.file_id)
-        self._changed()
+        self._note_change()
         return entry
 
     def relocate(
@@ -393,7 +392,7 @@ class DestinationIndex:
         self.size += size - old.size
         self._uncount_segment(old.file_id)
         self.files[file_id] = self.files.get(file_id, 0) + 1
-        self._changed()
+        self._note_change()
         return entry
 
     def mark_visible(self, position: Position) -> None:
@@ -421,13 +420,13 @@ class DestinationIndex:
 
     def clear(self) -> None:
         """Remove all messages in constant time. Numbering continues; subscriptions remain."""
-        self._context.obsolete_contents.append(self._table.contents)
-        self._table = MessageTable(self._context, self._context.next_number())
+        self._index.obsolete_contents.append(self._table.contents)
+        self._table = MessageTable(self._index, self._index.next_number())
         self.count = self.size = 0
         self.files = {}
         self._written_files = {}
         self._hidden.clear()
-        self._changed()
+        self._note_change()
 
     @property
     def table(self) -> MessageTable:
@@ -469,10 +468,10 @@ class DestinationIndex:
     def _collect_subscriptions(self) -> tuple[list[SubscriptionChanges], list[int]]:
         return [], []
 
-    def _changed(self) -> None:
-        context = self._context
-        context.changes += 1
-        context.dirty[self] = None
+    def _note_change(self) -> None:
+        index = self._index
+        index.dirty += 1
+        index.dirty_parts[self] = None
 
     def _uncount_segment(self, file_id: int) -> None:
         count = self.files[file_id] - 1

@@ -26,28 +26,30 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyjms.errors import IllegalStateException
 from pyjms.wire.kahadb.commands import KahaDestination
 from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index.checkpoint import (
-    CheckpointTable,
     IndexCheckpoint,
-    IndexContext,
     Memtable,
     delete_unused_producers,
     write_changes,
 )
-from pyjms_broker.store.kahadb.index.database import Database, IndexCorrupt, problems, translated
-from pyjms_broker.store.kahadb.index.destination import DestinationIndex
+from pyjms_broker.store.kahadb.index.database import (
+    Database,
+    IndexCorrupt,
+    IndexEntry,
+    problems,
+    translated,
+)
+from pyjms_broker.store.kahadb.index.destination import DestinationIndex, MessageTable
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 from pyjms_broker.store.kahadb.index.topic import TopicIndex
 
 __all__ = ["ProducerSequences", "SegmentReferences", "StoreIndex"]
-
-# --- References to journal segments, and the last sequence numbers of producers.
 
 
 class SegmentReferences:
@@ -148,6 +150,7 @@ class ProducerSequences:
         return self.items() if changed else None
 
 
+_RECENT: Final = 20_000
 _DESTINATIONS = """
 SELECT number, contents, type, name, prioritized, epoch, last_arrival, count, size,
     reclaim_level, reclaim_arrival
@@ -166,20 +169,28 @@ class StoreIndex:
     """
 
     def __init__(self, path: Path, duplicates_limit: int = 20_000) -> None:
-        self._database = Database(path)
-        self._duplicates_limit = duplicates_limit
+        self.database = Database(path)
+        self.duplicates_limit = duplicates_limit
         self.segments = SegmentReferences(self._files)
         self.producers = ProducerSequences()
         self._reset()
 
     def _reset(self) -> None:
-        self._context = IndexContext(self._database)
+        self.dirty = 0
+        """The number of changes since the last checkpoint began (the next: at 20,000)."""
+        self.dirty_parts: dict[DestinationIndex, None] = {}
+        """Destinations with changes."""
+        self.obsolete_contents: list[int] = []
+        """Contents to be deleted: of cleared and of removed destinations."""
+        self._last_number = 0
+        self._recent: dict[tuple[int, int], IndexEntry] = {}
+        self._older: dict[tuple[int, int], IndexEntry] = {}
         self._destinations: dict[str, DestinationIndex] = {}
         self._removed: list[int] = []
         self._scanned = (0, 0)  # the progress of the scan for unused producers
         self._checkpoint: IndexCheckpoint | None = None
-        self._tables: list[tuple[CheckpointTable, Memtable]] = []  # of the running checkpoint
-        self._written_tables: list[CheckpointTable] = []  # of the last one
+        self._tables: list[tuple[MessageTable, Memtable]] = []  # of the running checkpoint
+        self._written_tables: list[MessageTable] = []  # of the last one
         self._covered: tuple[Location, int] | None = None
         self.last_broker_sequence_id = 0
         self.open_transactions: Location | None = None
@@ -188,17 +199,12 @@ class StoreIndex:
     @property
     def path(self) -> Path:
         """The path of the database."""
-        return self._database.path
+        return self.database.path
 
     @property
     def damage(self) -> IndexCorrupt | None:
         """Damage found in the database since `open`: it must be rebuilt."""
-        return self._database.damage
-
-    @property
-    def dirty(self) -> int:
-        """The number of changes in memory since the last checkpoint began (the next: at 20,000)."""
-        return self._context.changes
+        return self.database.damage
 
     def open(self) -> None:
         """Open or create the database.
@@ -208,27 +214,27 @@ class StoreIndex:
             OSError: the system refused access.
         """
         self._reset()
-        self._database.open()
+        self.database.open()
         try:
             self._load()
         except (IndexCorrupt, OSError):
-            self._database.close()
+            self.database.close()
             raise
         except (TypeError, ValueError, KeyError, AttributeError) as error:  # invalid rows
-            self._database.close()
+            self.database.close()
             raise IndexCorrupt(f"The index {self.path} has invalid content: {error!r}.") from error
 
     def close(self) -> None:
         """Close it. Unwritten changes are dropped: the journal has them. Idempotent."""
-        self._database.close()
+        self.database.close()
 
     def delete(self) -> None:
         """Close it and delete its files; `open` creates a new one."""
-        self._database.delete()
+        self.database.delete()
 
     def check(self) -> list[str]:
         """Check the whole database and return a sentence for each problem. Slow."""
-        return problems(self._database)
+        return problems(self.database)
 
     def covered(self) -> tuple[Location, int] | None:
         """Return the last location that the index covers, and its digest; None for a new index."""
@@ -273,7 +279,7 @@ class StoreIndex:
         if found is None:
             return False
         found.clear()
-        self._context.dirty.pop(found, None)
+        self.dirty_parts.pop(found, None)
         self._removed.append(found.number)
         return True
 
@@ -288,11 +294,10 @@ class StoreIndex:
         """
         if self._checkpoint is not None:
             raise IllegalStateException("The previous index checkpoint is not complete.")
-        context = self._context
-        dirty, context.dirty = context.dirty, {}
-        obsolete, context.obsolete_contents = context.obsolete_contents, []
+        dirty, self.dirty_parts = self.dirty_parts, {}
+        obsolete, self.obsolete_contents = self.obsolete_contents, []
         removed, self._removed = self._removed, []
-        context.changes = 0
+        self.dirty = 0
         tables = [destination.table for destination in dirty]
         changes = [destination.collect_changes() for destination in dirty]
         self._tables = [(t, c.memtable) for t, c in zip(tables, changes, strict=True)]
@@ -302,7 +307,7 @@ class StoreIndex:
             digest,
             *(self.open_transactions or (None, None)),
             self.last_broker_sequence_id,
-            context.last_number,
+            self._last_number,
         )
         self._checkpoint = IndexCheckpoint(
             Location(*covered),
@@ -329,10 +334,10 @@ class StoreIndex:
         try:
             self._write(checkpoint, sync=sync)
         except IndexCorrupt as error:
-            raise self._database.note_damage(error) from error.__cause__
+            raise self.database.note_damage(error) from error.__cause__
 
     def _write(self, checkpoint: IndexCheckpoint, *, sync: bool) -> None:
-        writer = self._database.writer
+        writer = self.database.writer
         with translated(self.path):
             writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             writer.execute("BEGIN IMMEDIATE")
@@ -357,10 +362,34 @@ class StoreIndex:
             table.memtable_written(memtable)
         self._tables = []
 
+    # -- for destinations
+
+    def next_number(self) -> int:
+        """Return a number that is unused in the database, as the key of a new row."""
+        self._last_number += 1
+        return self._last_number
+
+    def cache(self, contents: int, entries: list[IndexEntry]) -> None:
+        """Cache entries read from the database, which their removal will look up again."""
+        recent = self._recent
+        for entry in entries:
+            recent[contents, entry[0][1]] = entry
+        if len(recent) > _RECENT:
+            self._recent, self._older = {}, recent
+
+    def find_cached(self, contents: int, arrival: int) -> IndexEntry | None:
+        """Return an entry that was read recently, or None."""
+        key = (contents, arrival)
+        return self._recent.get(key) or self._older.get(key)
+
+    def evict(self, contents: int, arrival: int) -> None:
+        """Drop an entry from the cache: the message was removed or relocated."""
+        key = (contents, arrival)
+        self._recent.pop(key, None)
+        self._older.pop(key, None)
+
     def _make(self, destination: KahaDestination) -> DestinationIndex:
-        made = self._part(
-            destination, False, self._context.next_number(), self._context.next_number()
-        )
+        made = self._part(destination, False, self.next_number(), self.next_number())
         made.begin(0, 0)
         return made
 
@@ -368,9 +397,7 @@ class StoreIndex:
         self, destination: KahaDestination, prioritized: bool, number: int, contents: int
     ) -> DestinationIndex:
         kind = TopicIndex if destination.type % 2 else DestinationIndex
-        part = kind(
-            self._context, destination, prioritized, self._duplicates_limit, number, contents
-        )
+        part = kind(self, destination, prioritized, number, contents)
         self._destinations[part.key] = part
         return part
 
@@ -378,14 +405,14 @@ class StoreIndex:
         return (destination.files for destination in self._destinations.values())
 
     def _load(self) -> None:
-        database = self._database
+        database = self.database
         for row in database.rows("SELECT * FROM state"):
             _, file_id, offset, digest, open_file, open_offset, last_sequence, last_number = row
             self._covered = (Location(file_id, offset), digest)
             if open_file is not None:
                 self.open_transactions = Location(open_file, open_offset)
             self.last_broker_sequence_id = last_sequence
-            self._context.last_number = last_number
+            self._last_number = last_number
         _load_destinations(database, self._part)
         self.segments.load(database.rows("SELECT file_id, target FROM refers"))
         self.producers.load(database.rows("SELECT producer, sequence FROM sequences ORDER BY age"))

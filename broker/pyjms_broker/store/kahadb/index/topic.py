@@ -10,13 +10,17 @@ pending messages is `last_arrival` minus the size of its set.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pyjms.wire.kahadb.commands import KahaDestination
 from pyjms_broker.api.message import Position, Positions
-from pyjms_broker.store.kahadb.index.checkpoint import IndexContext, Row, SubscriptionChanges
+from pyjms_broker.store.kahadb.index.checkpoint import Row, SubscriptionChanges
 from pyjms_broker.store.kahadb.index.database import IndexEntry
 from pyjms_broker.store.kahadb.index.destination import DestinationIndex
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
+
+if TYPE_CHECKING:
+    from pyjms_broker.store.kahadb.index.store_index import StoreIndex
 
 __all__ = ["SubscriptionIndex", "SubscriptionRow", "TopicIndex"]
 
@@ -48,14 +52,13 @@ class TopicIndex(DestinationIndex):
 
     def __init__(
         self,
-        context: IndexContext,
+        index: StoreIndex,
         destination: KahaDestination,
         prioritized: bool,
-        duplicates_limit: int,
         number: int,
         contents: int,
     ) -> None:
-        super().__init__(context, destination, prioritized, duplicates_limit, number, contents)
+        super().__init__(index, destination, prioritized, number, contents)
         self.subscriptions: dict[str, SubscriptionIndex] = {}
         """By `clientId:name`. Modified only by `subscribe` and `unsubscribe`."""
         self._reclaim: Position | None = None
@@ -138,10 +141,10 @@ class TopicIndex(DestinationIndex):
         else:
             if start is None:
                 start = 0 if retroactive else self.last_arrival
-            row = (self._context.next_number(), key, info, *location)
+            row = (self._index.next_number(), key, info, *location)
             found = SubscriptionIndex(self, row, self._already_acked(start))
             self.subscriptions[key] = found
-        self._subscription_changed(found)
+        self._note_subscription(found)
         return found
 
     def unsubscribe(self, key: str) -> bool:
@@ -160,7 +163,7 @@ class TopicIndex(DestinationIndex):
             self.clear()
         elif removed.pending_count:
             self._reclaim = _FIRST
-        self._changed()
+        self._note_change()
         return True
 
     @property
@@ -177,7 +180,7 @@ class TopicIndex(DestinationIndex):
         free = [entry for entry in entries if self._is_acked_by_all(entry.position.arrival)]
         for entry in free:
             self.remove(entry.position)
-        self._changed()
+        self._note_change()
         return free
 
     def acknowledge(self, key: str, position: Position) -> bool:
@@ -191,7 +194,7 @@ class TopicIndex(DestinationIndex):
             return False
         subscription.hidden.discard(arrival)
         subscription.acked.add(arrival)
-        self._subscription_changed(subscription)
+        self._note_subscription(subscription)
         return len(self.subscriptions) == 1 or self._is_acked_by_all(arrival)
 
     def is_pending(self, key: str, position: Position) -> bool:
@@ -246,9 +249,9 @@ class TopicIndex(DestinationIndex):
     def _is_acked_by_all(self, arrival: int) -> bool:
         return all(arrival in other.acked for other in self.subscriptions.values())
 
-    def _subscription_changed(self, subscription: SubscriptionIndex) -> None:
+    def _note_subscription(self, subscription: SubscriptionIndex) -> None:
         self._changed_subscriptions[subscription.number] = subscription
-        self._changed()
+        self._note_change()
 
     def _row(self, reclaim: Position | None = None) -> Row:
         return super()._row(self._reclaim)
