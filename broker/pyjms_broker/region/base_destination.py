@@ -25,7 +25,7 @@ from pyjms_broker.api.message import MessageReference, OperationContext, Positio
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.dead_letters import DeadLetterOrdering, unstored_dead_letter
-from pyjms_broker.region.flow_control import FlowControl
+from pyjms_broker.region.flow_control import wait_for_space
 from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.api import StoreState
 
@@ -67,7 +67,8 @@ class BaseDestination(RegionDestination):
         self.running_commits = 0
         """The number of commits that have numbered messages which are not visible yet."""
         self._last_commit: Completion = COMPLETED
-        self.flow_control = FlowControl(self, broker.system_usage)
+        self.blocked_warning_time: float | None = None
+        """The time of the last warning that a send waits."""
         self.needs_disk = False
         """Whether messages need space in `store_usage`, or if non-persistent in `temp_usage`."""
         self.store_usage = broker.system_usage.store_of(destination)
@@ -116,7 +117,7 @@ class BaseDestination(RegionDestination):
         if may_be_full and context.producer_flow_control:
             full = self.full_usage(reference)
             if full is not None:
-                return self.flow_control.wait_for_space(exchange, reference, full)
+                return wait_for_space(self, exchange, reference, full)
         return self.accept(exchange, reference)
 
     def control_flow(self, *, enabled: bool) -> None:

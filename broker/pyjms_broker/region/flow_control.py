@@ -57,7 +57,7 @@ from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.region.system_usage import DiskUsage, SystemUsage
+from pyjms_broker.region.system_usage import DiskUsage
 
 if TYPE_CHECKING:
     from pyjms_broker.region.base_destination import BaseDestination
@@ -65,82 +65,77 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-class FlowControl:
-    """The flow control of one destination; see the module's docstring."""
+def wait_for_space(
+    destination: BaseDestination,
+    exchange: ProducerExchange,
+    reference: MessageReference,
+    full: MemoryUsage | DiskUsage,
+) -> Completion:
+    """Make a send wait for space in `full`; completed when it is accepted or has failed.
 
-    def __init__(self, destination: BaseDestination, system_usage: SystemUsage) -> None:
-        self._destination = destination
-        self._system_usage = system_usage
-        self._last_warning: float | None = None
-
-    @property
-    def _fail_at_once(self) -> bool:
-        of_policy = self._destination.policy.send_fail_if_no_space
-        return self._system_usage.send_fail_if_no_space if of_policy is None else of_policy
-
-    @property
-    def _fail_after(self) -> float:
-        of_policy = self._destination.policy.send_fail_if_no_space_after_timeout
-        if of_policy is None:
-            return self._system_usage.send_fail_if_no_space_after_timeout
-        return of_policy
-
-    def wait_for_space(
-        self, exchange: ProducerExchange, reference: MessageReference, full: MemoryUsage | DiskUsage
-    ) -> Completion:
-        """Make the send wait for space in `full`; completed when it is accepted or has failed.
-
-        Raises:
-            ResourceAllocationException: `send_fail_if_no_space` is set.
-        """
-        destination = self._destination
-        destination.statistics.blocked_sends += 1
-        network = exchange.context.network_connection
-        if self._fail_at_once and not network:
-            raise self._no_space(reference, full)
-        self._warn(reference, full)
-        blocked = FlowControlledSend(destination, exchange, reference)
-        blocked.wait_for(full)
-        exchange.context.blocked_sends[blocked] = None
-        if blocked.transaction is not None:
-            blocked.transaction.add_pending(blocked)
-        if self._fail_after > 0 and not network:
-            blocked.timer = _wakeup.spawn(
-                blocked.fail_after,
-                self._fail_after,
-                self._no_space(reference, full),
-                name=f"timeout of a blocked send to {destination}",
-            )
-        return blocked.completion
-
-    def _no_space(
-        self, reference: MessageReference, full: MemoryUsage | DiskUsage
-    ) -> ResourceAllocationException:
-        return ResourceAllocationException(
-            f"{self._reason(full)}. "
-            f"Stopping producer ({reference.message.producer_id}) to prevent flooding "
-            f"{self._destination if isinstance(full, DiskUsage) else 'it'}.",
-            hint="consume faster, raise the limit, or set send_fail_if_no_space to false",
+    Raises:
+        ResourceAllocationException: `send_fail_if_no_space` is set.
+    """
+    destination.statistics.blocked_sends += 1
+    network = exchange.context.network_connection
+    policy, broker_wide = destination.policy, destination.broker.system_usage
+    fail_at_once, fail_after = (
+        policy.send_fail_if_no_space,
+        policy.send_fail_if_no_space_after_timeout,
+    )
+    if fail_at_once is None:
+        fail_at_once = broker_wide.send_fail_if_no_space
+    if fail_after is None:
+        fail_after = broker_wide.send_fail_if_no_space_after_timeout
+    if fail_at_once and not network:
+        raise _no_space(destination, reference, full)
+    _warn(destination, reference, full)
+    blocked = FlowControlledSend(destination, exchange, reference)
+    blocked.wait_for(full)
+    exchange.context.blocked_sends[blocked] = None
+    if blocked.transaction is not None:
+        blocked.transaction.add_pending(blocked)
+    if fail_after > 0 and not network:
+        blocked.timer = _wakeup.spawn(
+            blocked.fail_after,
+            fail_after,
+            _no_space(destination, reference, full),
+            name=f"timeout of a blocked send to {destination}",
         )
+    return blocked.completion
 
-    def _reason(self, full: MemoryUsage | DiskUsage) -> str:
-        if isinstance(full, DiskUsage):
-            return full.reason(self._destination.policy.store_usage_high_water_mark)
-        return f"MemoryUsage Manager Memory Limit reached on {self._destination}"
 
-    def _warn(self, reference: MessageReference, full: MemoryUsage | DiskUsage) -> None:
-        now = _clock.now()
-        last = self._last_warning
-        interval = self._destination.policy.blocked_producer_warning_interval
-        if not interval or (last is not None and now - last < interval):
-            return
-        self._last_warning = now
-        logger.warning(
-            "%s: producer %s to %s waits for space",
-            self._reason(full),
-            reference.message.producer_id,
-            self._destination,
-        )
+def _no_space(
+    destination: BaseDestination, reference: MessageReference, full: MemoryUsage | DiskUsage
+) -> ResourceAllocationException:
+    return ResourceAllocationException(
+        f"{_reason(destination, full)}. "
+        f"Stopping producer ({reference.message.producer_id}) to prevent flooding "
+        f"{destination if isinstance(full, DiskUsage) else 'it'}.",
+        hint="consume faster, raise the limit, or set send_fail_if_no_space to false",
+    )
+
+
+def _reason(destination: BaseDestination, full: MemoryUsage | DiskUsage) -> str:
+    if isinstance(full, DiskUsage):
+        return full.reason(destination.policy.store_usage_high_water_mark)
+    return f"MemoryUsage Manager Memory Limit reached on {destination}"
+
+
+def _warn(
+    destination: BaseDestination, reference: MessageReference, full: MemoryUsage | DiskUsage
+) -> None:
+    now, last = _clock.now(), destination.blocked_warning_time
+    interval = destination.policy.blocked_producer_warning_interval
+    if not interval or (last is not None and now - last < interval):
+        return
+    destination.blocked_warning_time = now
+    logger.warning(
+        "%s: producer %s to %s waits for space",
+        _reason(destination, full),
+        reference.message.producer_id,
+        destination,
+    )
 
 
 def abort_blocked_sends(context: ConnectionContext) -> None:
@@ -148,9 +143,7 @@ def abort_blocked_sends(context: ConnectionContext) -> None:
     for blocked in tuple(context.blocked_sends):
         error = JMSException("Connection closed, send aborted.")
         blocked.abort(error)
-        if (
-            blocked.transaction is not None
-        ):  # an XA transaction of another connection, which remains open
+        if blocked.transaction is not None:  # an XA one of another connection remains open
             blocked.transaction.set_rollback_only(error)
 
 

@@ -46,7 +46,7 @@ class RangesBroker(BrokerFilter):
     async def start(self) -> None:
         await self.next.start()
         if PROGRESS_RECORDS in self._region.destinations():
-            self.requests.attach()
+            self.requests.leases.attach()
 
     async def stop(self) -> None:
         if self._requests is not None:
@@ -63,14 +63,14 @@ class RangesBroker(BrokerFilter):
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
     ) -> None:
-        if self._requests is not None and self._requests.is_leased(destination):
+        if self._requests is not None and self._requests.leases.is_leased(destination):
             raise IllegalStateException(
                 f"{destination} is being read by its numbers",
                 hint="stop the pipeline that reads it first",
             )
         self.next.remove_destination(context, destination, timeout)
         if self._requests is not None:
-            self._requests.forget(destination)
+            self._requests.progress.forget(destination)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if message.destination != RANGES:

@@ -65,7 +65,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import Selector, selector_or_none
-from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId
+from pyjms.wire.openwire.commands import MessageId
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion, checked, wait_for
@@ -205,7 +205,7 @@ class ProgressRecords:
     def _write(self, name: str, progress: Progress) -> Completion:
         self._queue()
         values = {"queue": name, "held": progress.held, "changes": progress.changes}
-        message: ActiveMQTextMessage = self._replies.text(values, PROGRESS_RECORDS, None)
+        message = self._replies.message(values, PROGRESS_RECORDS)
         message.persistent = message.response_required = True
         before, self._ids[name] = self._ids.get(name), message.message_id  # type: ignore[assignment]
         stored = checked(
@@ -588,7 +588,7 @@ class Leases:
         reading = self._reading(_plain_queue(fields["queue"]))
         return reading, self._selector(fields.get("selector"))
 
-    def check_access(self, access: Access, operation: str, fields: dict[str, Any]) -> None:
+    def check_access(self, access: Access, fields: dict[str, Any]) -> None:
         """Check that a client may read the queue of a request, named directly or by a lease.
 
         Raises:
@@ -597,7 +597,7 @@ class Leases:
         """
         if fields.get("queue") is not None:
             access.check_read(_plain_queue(fields["queue"]))
-        if fields.get("token") is not None and operation != "lease":
+        if fields.get("token") is not None and fields["op"] != "lease":
             access.check_read(self.find(fields["token"]).destination)
 
     def is_leased(self, destination: Destination) -> bool:

@@ -11,7 +11,7 @@ import itertools
 import json
 import struct
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
@@ -54,15 +54,8 @@ class RangesError(JMSException):
         self.code = code
 
 
-class Request(NamedTuple):
-    """A request: its operation and all its fields."""
-
-    operation: str
-    fields: Mapping[str, Any]
-
-
-def read_request(message: commands.ActiveMQMessage) -> Request:
-    """Parse a request.
+def read_request(message: commands.ActiveMQMessage) -> dict[str, Any]:
+    """Return the fields of a request; `op` is its operation.
 
     Raises:
         RangesError: bad_request, the message is not a valid request.
@@ -78,16 +71,18 @@ def read_request(message: commands.ActiveMQMessage) -> Request:
         )
     except (JMSException, ValueError, RecursionError) as error:
         raise _bad_request("it is not JSON with numbers of at most 64 bits") from error
-    operation = fields.get("op") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict):
+        fields = {}
+    operation = fields.get("op")
     needed = _FIELDS.get(operation) if isinstance(operation, str) else None
-    if needed is None or not isinstance(operation, str):
+    if needed is None:
         raise _bad_request(f"op must be one of {', '.join(_FIELDS)}")
     for name, kinds in needed.items():
         _check(name, fields.get(name), kinds)
-    for name, kinds in _OPTIONAL.get(operation, {}).items():
+    for name, kinds in _OPTIONAL.get(fields["op"], {}).items():
         if fields.get(name) is not None:
             _check(name, fields[name], kinds)
-    return Request(operation, fields)
+    return fields
 
 
 def _refuse(constant: str) -> None:
@@ -122,36 +117,23 @@ class ReplyFactory:
         self._producer_id = commands.ProducerId(IdGenerator().generate())
         self._sequence = itertools.count(1)
 
-    def text(
-        self, values: Mapping[str, object], destination: Destination, correlation_id: str | None
-    ) -> commands.ActiveMQTextMessage:
-        """Return a JSON reply."""
-        message = commands.ActiveMQTextMessage(content=encode_text(json.dumps(values)))
-        self._stamp(message, destination, correlation_id)
-        return message
-
-    def chunk(
+    def message(
         self,
-        body: bytes,
-        properties: Mapping[str, object],
+        values: Mapping[str, object],
         destination: Destination,
-        correlation_id: str | None,
-    ) -> commands.ActiveMQBytesMessage:
-        """Return a reply with a part of a range."""
-        message = commands.ActiveMQBytesMessage(
-            content=body, marshalled_properties=encode_map(dict(properties))
-        )
-        self._stamp(message, destination, correlation_id)
-        return message
-
-    def _stamp(
-        self,
-        message: commands.ActiveMQMessage,
-        destination: Destination,
-        correlation_id: str | None,
-    ) -> None:
+        correlation_id: str | None = None,
+        body: bytes | None = None,
+    ) -> commands.ActiveMQMessage:
+        """Return a JSON reply or, with a body, a part of a range with its properties."""
+        message: commands.ActiveMQMessage
+        if body is None:
+            message = commands.ActiveMQTextMessage(content=encode_text(json.dumps(values)))
+        else:
+            properties = encode_map(dict(values))
+            message = commands.ActiveMQBytesMessage(content=body, marshalled_properties=properties)
         message.producer_id = self._producer_id
         message.message_id = commands.MessageId(None, self._producer_id, next(self._sequence))
         message.destination = destination
         message.correlation_id = correlation_id
         message.priority = 4
+        return message

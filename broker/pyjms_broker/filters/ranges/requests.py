@@ -24,7 +24,6 @@ from pyjms.errors import (
     JMSSecurityException,
     ResourceAllocationException,
 )
-from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
@@ -40,7 +39,6 @@ from pyjms_broker.filters.ranges.leases import Leases, ProgressRecords, QueueRea
 from pyjms_broker.filters.ranges.protocol import (
     RangesError,
     ReplyFactory,
-    Request,
     frame_message,
     read_request,
 )
@@ -198,22 +196,116 @@ def check_reply_destination(context: ConnectionContext, request: ActiveMQMessage
     check_access(context, to)
 
 
-class AnswerSpace:
-    """Decides which replies may be sent now; the others wait."""
+_MAX_CONCURRENT: Final = 32
+"""Concurrent requests per connection: each reply may be a megabyte."""
 
-    def __init__(self, chain: Broker) -> None:
+
+@dataclass(eq=False)
+class _Client:
+    """The requests of a connection."""
+
+    tasks: set[_wakeup.BackgroundTask] = field(default_factory=set)
+    reading: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a range is read for the connection."""
+
+
+class RangeRequests:
+    """The range requests of a broker's connections, and the leases that they have."""
+
+    def __init__(self, chain: Broker, region: RegionBroker) -> None:
         self._chain = chain
+        self._replies = ReplyFactory()
+        self._region = region
+        self.progress = ProgressRecords(region, chain, self._replies)
+        self.leases = Leases(region, self.progress)
         self._beyond: set[Queue] = set()
         """Queues that got a reply although there was no space."""
         self._next_log = 0.0
+        self._clients: dict[ConnectionContext, _Client] = {}
 
-    async def wait_for(self, context: ConnectionContext, probe: ActiveMQMessage) -> None:
+    async def stop(self) -> None:
+        """Cancel all requests."""
+        tasks = [task for client in self._clients.values() for task in client.tasks]
+        await _wakeup.end_tasks(*tasks)
+
+    def remove_connection(self, context: ConnectionContext) -> None:
+        """Cancel the requests of a connection and end its leases."""
+        client = self._clients.pop(context, None)
+        for task in () if client is None else client.tasks:
+            task.cancel()
+        self.leases.end_all(context)
+
+    def requests_of(self, context: ConnectionContext) -> set[_wakeup.BackgroundTask]:
+        """Return the tasks of a connection's current requests."""
+        client = self._clients.get(context)
+        return set() if client is None else set(client.tasks)
+
+    def begin(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
+        """Execute a request in the background.
+
+        Raises:
+            IllegalStateException: it has no reply destination that its client may use.
+            ResourceAllocationException: there are too many, and the refusal has no space either.
+        """
+        check_reply_destination(context, message)
+        client = self._clients.get(context)
+        if client is None:
+            client = self._clients[context] = _Client()
+        client.tasks.difference_update([task for task in client.tasks if task.done])
+        if len(client.tasks) < _MAX_CONCURRENT:
+            task = _wakeup.spawn(self._serve, context, client, message, name=f"request to {RANGES}")
+            client.tasks.add(task)
+            return
+        refusal = f"More than {_MAX_CONCURRENT} requests at a time"
+        if self._full_usage(context, self._probe(message)) is not None:
+            raise ResourceAllocationException(
+                f"{refusal}, and {message.reply_to} has no space",
+                hint="receive the answers before sending further requests",
+            )
+        self._reply(message, _refusal("bad_request", refusal))
+
+    async def _serve(
+        self, context: ConnectionContext, client: _Client, message: ActiveMQMessage
+    ) -> None:
+        try:
+            await self._wait_for_space(context, self._probe(message))
+            reply = await self._answer(context, client, message, read_request(message))
+        except RangesError as error:
+            reply = _refusal(error.code, str(error))
+        except (JMSSecurityException, ResourceAllocationException) as error:
+            reply = _refusal("failed", error.reason)
+        except JMSException as error:
+            logger.warning("A request to %s failed", RANGES, exc_info=True)
+            reply = _refusal("failed", str(error))
+        except Exception:  # a client without a reply would wait forever
+            logger.exception("A request to %s failed", RANGES)
+            reply = _refusal("failed", "The broker failed; its log has the reason")
+        self._reply(message, reply)
+
+    async def _answer(
+        self, context: ConnectionContext, client: _Client, message: ActiveMQMessage, fields: Fields
+    ) -> Reply:
+        execute = OPERATIONS[fields["op"]]
+        if context.access is not None:
+            self.leases.check_access(context.access, fields)
+        if fields["op"] != "range":
+            return await execute(self.leases, context, fields)
+        async with client.reading:
+            probe = self._probe(message)
+            while True:
+                await self._wait_for_space(context, probe)
+                reply = await execute(self.leases, context, fields)
+                if self._full_usage(context, probe) is None:
+                    return reply
+                del reply  # a waiting reply uses no memory: it is read again
+
+    async def _wait_for_space(self, context: ConnectionContext, probe: ActiveMQMessage) -> None:
         """Wait until a reply like `probe` has space in its destination, which is created.
 
         Raises:
             JMSException: the destination does not exist, and the client may not create it.
         """
-        while (full := self._full(context, probe)) is not None:
+        while (full := self._full_usage(context, probe)) is not None:
             destination, usage = full
             self._log(destination)
             more = anyio.Event()
@@ -227,15 +319,7 @@ class AnswerSpace:
             finally:
                 withdraw()
 
-    def is_available(self, context: ConnectionContext, answer: ActiveMQMessage) -> bool:
-        """Return whether a reply may be sent now.
-
-        Raises:
-            JMSException: as `wait_for`.
-        """
-        return self._full(context, answer) is None
-
-    def _full(
+    def _full_usage(
         self, context: ConnectionContext, answer: ActiveMQMessage
     ) -> tuple[BaseDestination, MemoryUsage | DiskUsage] | None:
         to = answer.destination
@@ -262,136 +346,15 @@ class AnswerSpace:
             self._next_log = now + _LOG_PERIOD
             logger.warning("%s has no space: answers to range requests wait", destination)
 
-
-_MAX_CONCURRENT: Final = 32
-"""Concurrent requests per connection: each reply may be a megabyte."""
-
-
-@dataclass(eq=False)
-class _Client:
-    """The requests of a connection."""
-
-    tasks: set[_wakeup.BackgroundTask] = field(default_factory=set)
-    reading: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held while a range is read for the connection."""
-
-
-class RangeRequests:
-    """The range requests of a broker's connections, and the leases that they have."""
-
-    def __init__(self, chain: Broker, region: RegionBroker) -> None:
-        self._chain = chain
-        self._replies = ReplyFactory()
-        self._region = region
-        self._progress = ProgressRecords(region, chain, self._replies)
-        self._leases = Leases(region, self._progress)
-        self._space = AnswerSpace(chain)
-        self._clients: dict[ConnectionContext, _Client] = {}
-
-    def attach(self) -> None:
-        """Attach readers to queues with stored progress, so that held messages do not expire."""
-        self._leases.attach()
-
-    async def stop(self) -> None:
-        """Cancel all requests."""
-        tasks = [task for client in self._clients.values() for task in client.tasks]
-        await _wakeup.end_tasks(*tasks)
-
-    def remove_connection(self, context: ConnectionContext) -> None:
-        """Cancel the requests of a connection and end its leases."""
-        client = self._clients.pop(context, None)
-        for task in () if client is None else client.tasks:
-            task.cancel()
-        self._leases.end_all(context)
-
-    def is_leased(self, destination: Destination) -> bool:
-        """Return whether the queue is leased."""
-        return self._leases.is_leased(destination)
-
-    def forget(self, destination: Destination) -> None:
-        """Remove the progress record of a deleted queue."""
-        self._progress.forget(destination)
-
-    def requests_of(self, context: ConnectionContext) -> set[_wakeup.BackgroundTask]:
-        """Return the tasks of a connection's current requests."""
-        client = self._clients.get(context)
-        return set() if client is None else set(client.tasks)
-
-    def begin(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
-        """Execute a request in the background.
-
-        Raises:
-            IllegalStateException: it has no reply destination that its client may use.
-            ResourceAllocationException: there are too many, and the refusal has no space either.
-        """
-        check_reply_destination(context, message)
-        client = self._clients.get(context)
-        if client is None:
-            client = self._clients[context] = _Client()
-        client.tasks.difference_update([task for task in client.tasks if task.done])
-        if len(client.tasks) < _MAX_CONCURRENT:
-            task = _wakeup.spawn(self._serve, context, client, message, name=f"request to {RANGES}")
-            client.tasks.add(task)
-            return
-        refusal = f"More than {_MAX_CONCURRENT} requests at a time"
-        if not self._space.is_available(context, self._probe(message)):
-            raise ResourceAllocationException(
-                f"{refusal}, and {message.reply_to} has no space",
-                hint="receive the answers before sending further requests",
-            )
-        self._reply(message, _refusal("bad_request", refusal))
-
-    async def _serve(
-        self, context: ConnectionContext, client: _Client, message: ActiveMQMessage
-    ) -> None:
-        try:
-            await self._space.wait_for(context, self._probe(message))
-            reply = await self._answer(context, client, message, read_request(message))
-        except RangesError as error:
-            reply = _refusal(error.code, str(error))
-        except (JMSSecurityException, ResourceAllocationException) as error:
-            reply = _refusal("failed", error.reason)
-        except JMSException as error:
-            logger.warning("A request to %s failed", RANGES, exc_info=True)
-            reply = _refusal("failed", str(error))
-        except Exception:  # a client without a reply would wait forever
-            logger.exception("A request to %s failed", RANGES)
-            reply = _refusal("failed", "The broker failed; its log has the reason")
-        self._reply(message, reply)
-
-    async def _answer(
-        self,
-        context: ConnectionContext,
-        client: _Client,
-        message: ActiveMQMessage,
-        request: Request,
-    ) -> Reply:
-        execute, fields = OPERATIONS[request.operation], dict(request.fields)
-        if context.access is not None:
-            self._leases.check_access(context.access, request.operation, fields)
-        if request.operation != "range":
-            return await execute(self._leases, context, fields)
-        async with client.reading:
-            probe = self._probe(message)
-            while True:
-                await self._space.wait_for(context, probe)
-                reply = await execute(self._leases, context, fields)
-                if self._space.is_available(context, probe):
-                    return reply
-                del reply  # a waiting reply uses no memory: it is read again
-
     def _probe(self, request: ActiveMQMessage) -> ActiveMQMessage:
         """Return an empty reply, to check for space."""
         assert request.reply_to is not None
-        return self._replies.text({}, request.reply_to, None)
+        return self._replies.message({}, request.reply_to)
 
     def _reply(self, request: ActiveMQMessage, reply: Reply) -> None:
         to, correlation_id = request.reply_to, request.correlation_id
         assert to is not None
-        if reply.body is None:
-            message: ActiveMQMessage = self._replies.text(reply.values, to, correlation_id)
-        else:
-            message = self._replies.chunk(reply.body, reply.values, to, correlation_id)
+        message = self._replies.message(reply.values, to, correlation_id, reply.body)
         try:
             self._chain.send(ProducerExchange(self._region.context), message)
         except JMSException as error:

@@ -124,11 +124,11 @@ async def test_a_job_does_not_fire_before_its_request_is_removed(
     requests = scheduler_of(broker)._requests
     left = []
     with monkeypatch.context() as patch:
-        patch.setattr(requests, "_remove_request", lambda *which: left.append(which))
+        patch.setattr(requests, "_on_stored", lambda *which: left.append(which))
         await broker.order("x", delay=1000)
         scheduler_of(broker)._dispatcher.wake()
         assert await broker.receive(60) == []
-    requests._remove_request(*left[0])
+    requests._on_stored(*left[0])
     assert len(await broker.receive(1)) == 1
 
 

@@ -99,7 +99,7 @@ async def test_a_crash_while_a_request_becomes_a_job_loses_and_repeats_nothing(
     if where == "before the job":
         monkeypatch.setattr(requests, "_add", lambda *_: never())
     else:
-        monkeypatch.setattr(requests, "_remove_request", lambda *_: None)
+        monkeypatch.setattr(requests, "_on_stored", lambda *_: None)
     await broker.order("x", delay=500)
     await broker.until(lambda: broker.jobs or where == "before the job")
     assert broker.count("PyJMS.Scheduled") == 1
