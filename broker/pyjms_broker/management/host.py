@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyjms_broker.network import Networks
     from pyjms_broker.region.region_broker import RegionBroker
     from pyjms_broker.region.system_usage import SystemUsage
-    from pyjms_broker.store.jobs.api import JobSchedulerStore
+    from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
 
 __all__ = ["DOMAIN", "Managed", "ManagedBroker", "ManagementContext", "Names", "RuntimeUpdates"]
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from pyjms_broker.management import Management
     from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
     from pyjms_broker.settings import BrokerSettings
-    from pyjms_broker.store.jobs.api import JobSchedulerStore
+    from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.web import WebConfiguration
     from pyjms_broker.web.context import WebHost
     from pyjms_broker.web.server import WebServer

@@ -21,7 +21,7 @@ from pyjms_broker.store.damage import quarantined_files
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 if TYPE_CHECKING:
-    from pyjms_broker.store.jobs.api import JobSchedulerStore
+    from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.store.temp import TempStore
 
 __all__ = ["BrokerStores", "started"]
@@ -170,13 +170,13 @@ class BrokerStores:
         config, usage = self._configuration, self._usage.job_scheduler
         store: JobSchedulerStore
         if is_volatile:
-            from pyjms_broker.store.jobs import MemoryJobSchedulerStore  # noqa: PLC0415
+            from pyjms_broker.store.jobs.scheduler import MemoryJobSchedulerStore  # noqa: PLC0415
 
             store = MemoryJobSchedulerStore()
             limits = (usage.limit, self._usage.memory.limit)
             usage.limit = min((limit for limit in limits if limit), default=0)
         else:
-            from pyjms_broker.store.jobs import KahaDBJobSchedulerStore  # noqa: PLC0415
+            from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore  # noqa: PLC0415
 
             directory = config.scheduler_directory or self._broker_directory / "scheduler"
             store = KahaDBJobSchedulerStore(Path(directory))

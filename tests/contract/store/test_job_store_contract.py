@@ -12,12 +12,9 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.jobs import (
-    JobSchedulerStore,
-    KahaDBJobSchedulerStore,
-    MemoryJobSchedulerStore,
-    ScheduledJob,
-)
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
+from pyjms_broker.store.jobs.scheduler import JobSchedulerStore, MemoryJobSchedulerStore
 
 STORES = {
     "memory": lambda _: MemoryJobSchedulerStore(),
@@ -130,13 +127,13 @@ async def test_many_jobs_with_one_time_are_all_listed(scheduler: Any) -> None:
     assert ids(scheduler.jobs()) == [f"j{number:04}" for number in range(1203)]
 
 
-async def test_messages_of_removed_jobs_are_released(scheduler: Any) -> None:
+async def test_messages_of_removed_jobs_are_released(store: Any, scheduler: Any) -> None:
     for number in range(1500):
         add(scheduler, f"j{number}", number)
         scheduler.remove(f"j{number}")
     add(scheduler, "last", 1)
     assert scheduler.message("last").type == "last"
-    frames = getattr(scheduler._log, "_frames", {})
+    frames = getattr(store, "_frames", {})
     assert len(frames) <= 1001
 
 

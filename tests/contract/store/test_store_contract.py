@@ -8,12 +8,9 @@ import pytest
 
 from pyjms.testing.contract.store import AdapterFactory, StoreContract, StoreHarness
 from pyjms_broker.api.message import OperationContext
-from pyjms_broker.store.jobs import (
-    JobSchedulerStore,
-    KahaDBJobSchedulerStore,
-    MemoryJobSchedulerStore,
-    ScheduledJob,
-)
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
+from pyjms_broker.store.jobs.scheduler import JobSchedulerStore, MemoryJobSchedulerStore
 from tests.kit.stores.factories import FACTORIES, StoreFactory
 
 

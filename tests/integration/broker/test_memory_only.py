@@ -19,7 +19,8 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings.persistence import MemoryPersistenceSettings
-from pyjms_broker.store.jobs import MemoryJobSchedulerStore, ScheduledJob
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.scheduler import MemoryJobSchedulerStore
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 
 Q, NEWS = Queue("q"), Topic("news")

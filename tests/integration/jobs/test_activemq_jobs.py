@@ -15,7 +15,9 @@ from pyjms.jms.destination import Queue
 from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import decode_text, encode_text
-from pyjms_broker.store.jobs import JobScheduler, KahaDBJobSchedulerStore, ScheduledJob
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
+from pyjms_broker.store.jobs.scheduler import JobScheduler
 from pyjms_broker.store.journal.settings import JournalSettings
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(120)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms_broker.store.jobs import KahaDBJobSchedulerStore
+from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
 from pyjms_broker.store.temp import TempStore
 from tests.kit.stores.factories import FACTORIES, StoreFactory
 

@@ -36,7 +36,8 @@ from pyjms_broker.console.model.destinations import Page, find_destination, page
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.messages import content_of, find, is_selected, original_destination
 from pyjms_broker.region.queue import Queue
-from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.scheduler import JobScheduler
 
 __all__ = [
     "LIMIT",

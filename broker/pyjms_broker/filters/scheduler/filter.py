@@ -48,13 +48,8 @@ from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.flow_control import abort_blocked_sends
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DiskUsage
-from pyjms_broker.store.jobs.api import (
-    EARLIEST,
-    LATEST,
-    JobScheduler,
-    JobSchedulerStore,
-    ScheduledJob,
-)
+from pyjms_broker.store.jobs.api import EARLIEST, LATEST, ScheduledJob
+from pyjms_broker.store.jobs.scheduler import JobScheduler, JobSchedulerStore
 
 _MAX_BROWSE_REQUESTS: Final = 100
 """The maximum number of concurrent lists of one connection."""

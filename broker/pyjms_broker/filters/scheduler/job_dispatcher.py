@@ -95,7 +95,8 @@ from pyjms_broker.region.flow_control import abort_blocked_sends
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.jobs.api import JobScheduler, JobSchedulerStore, ScheduledJob
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.scheduler import JobScheduler, JobSchedulerStore
 
 logger = get_logger(__name__)
 

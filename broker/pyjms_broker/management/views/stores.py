@@ -23,7 +23,8 @@ from pyjms_broker.management.model import (
     view_kind,
 )
 from pyjms_broker.store.api import PersistenceAdapter
-from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.scheduler import JobScheduler
 
 __all__ = ["JOB_SCHEDULER", "PERSISTENCE_ADAPTER", "XA_TRANSACTION", "store_name"]
 

@@ -2,14 +2,8 @@
 
 The journal is authoritative; an index that does not match it is rebuilt. If the directory contains
 ActiveMQ's index, ActiveMQ has written last: that index is moved to `activemq-index`, so that
-ActiveMQ will rebuild it, too. `scheduler` has the theory of operation, `cleanup` the rules for
-removing segments. (activemq-persistence K2, K7, K30, E3)
-
-Opening of a job store's index, which is rebuilt if it does not match the journal.
-
-All functions block: call them in a thread, while nothing else uses the journal.
-
-Removal of the oldest segments of the job journal.
+ActiveMQ will rebuild it, too. `scheduler` has the theory of operation. (activemq-persistence K2,
+K7, K30, E3)
 
 Segments are removed strictly from the oldest to the newest, so that the record that removes a job
 always outlives the record that added it. A segment is removed when it contains no live job's add
@@ -44,7 +38,7 @@ from pyjms_broker.store.files import SharedFileLock, make_private_directory
 from pyjms_broker.store.jobs.scheduler import (
     Coverage,
     JobIndex,
-    JournaledSchedulers,
+    JobSchedulerStore,
     apply,
     rewrite_commands,
 )
@@ -52,7 +46,7 @@ from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
 
-__all__ = ["INDEX", "KahaDBJobSchedulerStore", "clean_up", "recover"]
+__all__ = ["INDEX", "KahaDBJobSchedulerStore"]
 
 logger = get_logger(__name__)
 
@@ -60,6 +54,9 @@ INDEX: Final = "pyjms-index.db"
 _INDEX_FILES: Final = (INDEX, f"{INDEX}-wal", f"{INDEX}-shm")
 _ACTIVEMQ_INDEX: Final = ("scheduleDB.data", "scheduleDB.redo", "scheduleDB.free")
 _ARCHIVE: Final = "activemq-index"
+_LOCK: Final = "lock"
+_PAGE: Final = 200
+_SPARE_SEGMENTS: Final = 2
 
 Last = tuple[Location, bytes]
 
@@ -185,49 +182,7 @@ def _check(index: JobIndex, journal: Journal, skipped: list[Skipped], ignore_mis
     index.retain_segments(journal.segments())
 
 
-_PAGE: Final = 200
-_SPARE_SEGMENTS: Final = 2
-
-
-async def clean_up(
-    journal: Journal,
-    index: JobIndex,
-    rewrite: Callable[[str, str], bool],
-    checkpoint: Callable[[], Awaitable[None]],
-) -> None:
-    """Remove the oldest segments that hold no jobs, or few enough to rewrite them.
-
-    A job that cannot be rewritten (`rewrite` returns False) keeps its segment.
-
-    Raises:
-        JMSException: the journal has failed.
-    """
-    await checkpoint()
-    while True:
-        oldest = journal.segments()[:1]
-        if not oldest or oldest[0] >= journal.written.file_id:
-            return
-        if index.in_segments_up_to(oldest[0], 1):
-            if not _is_sparse(journal, index):
-                return
-            while page := index.in_segments_up_to(oldest[0], _PAGE):
-                for entry in page:
-                    if not rewrite(entry.scheduler, entry.job.job_id):
-                        return  # later segments may hold records that remove jobs of this one
-                await lowlevel.checkpoint()
-            await checkpoint()
-        await journal.delete(oldest[0])
-
-
-def _is_sparse(journal: Journal, index: JobIndex) -> bool:
-    spare = _SPARE_SEGMENTS * journal.settings.max_file_length
-    return journal.size > 2 * index.live_size() + spare
-
-
-_LOCK: Final = "lock"
-
-
-class KahaDBJobSchedulerStore(JournaledSchedulers):
+class KahaDBJobSchedulerStore(JobSchedulerStore):
     """A job store in a directory.
 
     Source: ActiveMQ JobSchedulerStoreImpl.
@@ -252,7 +207,6 @@ class KahaDBJobSchedulerStore(JournaledSchedulers):
         and their number is logged; otherwise `start` fails.
         """
         self.directory = directory
-        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.journal = Journal(directory, journal, disk, self._journal_state)
         self._index: JobIndex | None = None
         self._last: tuple[Location, bytes] | None = None
@@ -269,8 +223,6 @@ class KahaDBJobSchedulerStore(JournaledSchedulers):
         self._quarantine = Quarantine()
         self._tasks: list[_wakeup.BackgroundTask] = []
         self._maintenance_lock = anyio.Lock()
-
-    # -- JobSchedulerStore
 
     async def start(self) -> None:
         """Open the store, waiting for its lock while another broker holds it. Cancellable.
@@ -304,7 +256,7 @@ class KahaDBJobSchedulerStore(JournaledSchedulers):
             if interval:
                 self._tasks.append(
                     _wakeup.spawn(
-                        _repeat, interval, work, name="job store", on_error=self._task_failed
+                        _repeat, interval, work, name="job store", on_error=self._fail_with
                     )
                 )
 
@@ -358,13 +310,31 @@ class KahaDBJobSchedulerStore(JournaledSchedulers):
             JMSException: the journal has failed.
         """
         async with self._maintenance_lock:
-            await clean_up(self.journal, self.index, self.rewrite, self._checkpoint)
+            await self._delete_oldest_segments()
+
+    async def _delete_oldest_segments(self) -> None:
+        """Delete the oldest segments that hold no jobs, or few enough to rewrite them."""
+        journal, index = self.journal, self.index
+        await self._checkpoint()
+        while True:
+            oldest = journal.segments()[:1]
+            if not oldest or oldest[0] >= journal.written.file_id:
+                return
+            if index.in_segments_up_to(oldest[0], 1):
+                spare = _SPARE_SEGMENTS * journal.settings.max_file_length
+                if journal.size <= 2 * index.live_size() + spare:
+                    return
+                while page := index.in_segments_up_to(oldest[0], _PAGE):
+                    for entry in page:
+                        if not self.rewrite(entry.scheduler, entry.job.job_id):
+                            return  # later segments may hold records that remove jobs of this one
+                    await lowlevel.checkpoint()
+                await self._checkpoint()
+            await journal.delete(oldest[0])
 
     async def delete_all_jobs(self) -> None:
         """Make the next `start` delete all jobs once it holds the lock; call it before `start`."""
         self._delete_all = True
-
-    # -- JobLog
 
     @property
     def index(self) -> JobIndex:
@@ -439,6 +409,9 @@ class KahaDBJobSchedulerStore(JournaledSchedulers):
         if self.on_state is not None:
             self.on_state(state, error)
 
+    def _fail_with(self, error: BaseException) -> None:
+        self._fail(error)
+
     def _fail(self, error: BaseException) -> JMSException:
         failure = ResourceAllocationException(f"The job store in {self.directory}: {error}")
         if self.state is not StoreState.FAILED:
@@ -446,9 +419,6 @@ class KahaDBJobSchedulerStore(JournaledSchedulers):
             self._failed = True
             self._journal_state(StoreState.FAILED, failure)
         return failure
-
-    def _task_failed(self, error: BaseException) -> None:
-        self._fail(error)
 
 
 async def _repeat(interval: float, work: Callable[[], Awaitable[None]]) -> None:

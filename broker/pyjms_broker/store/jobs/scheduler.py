@@ -1,4 +1,4 @@
-"""The jobs of one scheduler, stored as a log of commands and an index.
+"""The store of jobs: a log of commands and an index of the jobs, ordered by due time.
 
 (activemq-persistence K7, K8, E3)
 
@@ -39,17 +39,6 @@ its add record. Cleanup therefore rewrites the jobs of the oldest segment: a rem
 the present state and, if the job was sent before, a reschedule with the count. The records are in
 one batch, so a crash cannot lose the job. The remove comes first, because ActiveMQ may replay the
 old add record as well, and would otherwise have the job twice.
-
-The job index: the jobs ordered by due time, in an SQLite file beside the journal.
-
-It contains the locations of the messages, not the messages, and can be rebuilt from the journal at
-any time. Changes stay in one open transaction until `commit` records how much of the journal they
-cover, so after a crash the index exactly matches the journal up to some record. It may be passed
-from one thread to another, but two threads must not use it concurrently.
-
-The job store of a broker without persistence: its jobs are lost when it stops.
-
-(activemq-persistence E1)
 """
 
 from __future__ import annotations
@@ -57,9 +46,10 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from pyjms.wire.kahadb.commands import (
     KahaAddScheduledJobCommand,
@@ -76,19 +66,13 @@ from pyjms.wire.openwire.raw import patch_raw
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import create_private_file
-from pyjms_broker.store.jobs.api import (
-    DEFAULT_SCHEDULER,
-    EARLIEST,
-    LATEST,
-    JobScheduler,
-    ScheduledJob,
-)
+from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, EARLIEST, LATEST, ScheduledJob
 
 __all__ = [
     "Coverage",
     "JobIndex",
-    "JobLog",
-    "JournaledSchedulers",
+    "JobScheduler",
+    "JobSchedulerStore",
     "MemoryJobSchedulerStore",
     "apply",
     "rewrite_commands",
@@ -138,7 +122,13 @@ class JobEntry(NamedTuple):
 
 
 class JobIndex:
-    """The jobs of all schedulers. All methods raise sqlite3.Error."""
+    """The jobs of all schedulers, in an SQLite file beside the journal.
+
+    It contains the locations of the messages, not the messages. Changes stay in one open
+    transaction until `commit` records how much of the journal they cover, so after a crash the
+    index exactly matches the journal up to some record. It may be passed from one thread to
+    another, but two threads must not use it concurrently. All methods raise sqlite3.Error.
+    """
 
     def __init__(self, path: Path | None) -> None:
         """Open the index at `path`, or in memory if None.
@@ -334,15 +324,67 @@ def _entry(scheduler: str, row: tuple[object, ...]) -> JobEntry:
     return JobEntry(scheduler, job, Location(*row[8:10]))  # type: ignore[arg-type]
 
 
-class JobLog(Protocol):
-    """The storage of all schedulers' records (a journal or memory), and their index."""
+class JobSchedulerStore(ABC):
+    """The schedulers of a broker. Call `start` before use, and all methods on the broker's loop.
+
+    A subclass stores the records of all schedulers and their index. It only stores and finds jobs;
+    the clock and the dispatch are the broker's scheduler's. (ActiveMQ JobSchedulerStore)
+    """
+
+    on_state: Callable[[StoreState, Exception | None], None] | None = None
+    """Called on the broker's loop when the state changes, with the error that caused it."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Open the store, waiting for its lock while another broker holds it. Cancellable.
+
+        Raises:
+            JMSException: it cannot be opened.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Write everything and close the store. Idempotent."""
 
     @property
-    def index(self) -> JobIndex: ...
+    @abstractmethod
+    def state(self) -> StoreState: ...
 
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The size on disk, or of the messages in memory, in bytes."""
+
+    @abstractmethod
+    async def checkpoint(self) -> None:
+        """Bring the index on disk up to date with the journal."""
+
+    @abstractmethod
+    async def delete_all_jobs(self) -> None:
+        """Make the next `start` begin with an empty store; call it only before `start`."""
+
+    def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
+        """Return a scheduler; one without jobs is the same as none."""
+        return JobScheduler(name, self)
+
+    def schedulers(self) -> list[str]:
+        """Return the names of the schedulers that have jobs, sorted."""
+        return self.index.schedulers()
+
+    def remove_scheduler(self, name: str) -> Completion:
+        """Remove a scheduler with its jobs."""
+        return self.record(KahaDestroySchedulerCommand(name), sync=True)
+
+    @property
+    @abstractmethod
+    def index(self) -> JobIndex:
+        """The index of the records."""
+
+    @abstractmethod
     def record(self, command: KahaCommand, *, sync: bool) -> Completion:
-        """Store the command and apply it to the index."""
+        """Store the command and apply it to the index; completed when written, or synced."""
 
+    @abstractmethod
     def frame(self, location: Location) -> bytes:
         """Return the marshalled message of the job whose add record is at `location`.
 
@@ -351,37 +393,27 @@ class JobLog(Protocol):
         """
 
 
-class JournaledSchedulers:
-    """The schedulers of a store that is a `JobLog`."""
+class JobScheduler:
+    """The jobs under one scheduler name; returned by a `JobSchedulerStore`.
 
-    def scheduler(self: JobLog, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
-        """Return a scheduler; one without jobs is the same as none."""
-        return JournaledJobScheduler(name, self)
+    The methods never wait. Those that change something return a `Completion`, `COMPLETED` if the
+    change is already durable. A change is visible to the next call, before it is durable.
 
-    def schedulers(self: JobLog) -> list[str]:
-        """Return the names of the schedulers that have jobs."""
-        return self.index.schedulers()
+    Source: ActiveMQ JobScheduler, without its clock.
+    """
 
-    def remove_scheduler(self: JobLog, name: str) -> Completion:
-        """Remove a scheduler with its jobs."""
-        return self.record(KahaDestroySchedulerCommand(name), sync=True)
-
-
-class JournaledJobScheduler:
-    """A scheduler on a job log; see `JobScheduler` for the methods."""
-
-    def __init__(self, name: str, log: JobLog) -> None:
+    def __init__(self, name: str, store: JobSchedulerStore) -> None:
         self.name = name
-        self._log = log
+        self._store = store
 
     def __len__(self) -> int:
         """Return the number of jobs."""
-        return self._log.index.count(self.name)
+        return self._store.index.count(self.name)
 
     @property
     def next_time(self) -> int | None:
         """The due time of the first job, or None if there is none."""
-        return self._log.index.next_time(self.name)
+        return self._store.index.next_time(self.name)
 
     def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion:
         """Store a job, replacing one with the same id; completed when it is durable.
@@ -392,7 +424,7 @@ class JournaledJobScheduler:
         patch_raw(message)
         command = _add_command(self.name, job, encode_message(message))
         self.remove(job.job_id)
-        return self._log.record(command, sync=True)
+        return self._store.record(command, sync=True)
 
     def reschedule(self, job_id: str, next_time: int) -> Completion:
         """Record that a job was sent, and its next due time; this uses up one repetition.
@@ -404,7 +436,7 @@ class JournaledJobScheduler:
         if job is None:
             return COMPLETED
         count = job.execution_count + 1
-        return self._log.record(
+        return self._store.record(
             KahaRescheduleJobCommand(self.name, job_id, job.next_time, next_time, count),
             sync=False,
         )
@@ -414,17 +446,17 @@ class JournaledJobScheduler:
         job = self.get(job_id)
         if job is None:
             return COMPLETED
-        return self._log.record(
+        return self._store.record(
             KahaRemoveScheduledJobCommand(self.name, job_id, job.next_time), sync=sync
         )
 
     def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion:
         """Remove the jobs due from `start` to `end` inclusive; by default all."""
-        return self._log.record(KahaRemoveScheduledJobsCommand(self.name, start, end), sync=True)
+        return self._store.record(KahaRemoveScheduledJobsCommand(self.name, start, end), sync=True)
 
     def get(self, job_id: str) -> ScheduledJob | None:
         """Return a job, or None."""
-        entry = self._log.index.get(self.name, job_id)
+        entry = self._store.index.get(self.name, job_id)
         return None if entry is None else entry.job
 
     def message(self, job_id: str) -> ActiveMQMessage | None:
@@ -433,19 +465,19 @@ class JournaledJobScheduler:
         Raises:
             JMSException: it cannot be read.
         """
-        entry = self._log.index.get(self.name, job_id)
-        return None if entry is None else decode_message(self._log.frame(entry.location))
+        entry = self._store.index.get(self.name, job_id)
+        return None if entry is None else decode_message(self._store.frame(entry.location))
 
     def due(self, now: int, limit: int = 100) -> list[ScheduledJob]:
         """Return at most `limit` due jobs, ordered by due time."""
-        return self._log.index.due(self.name, now, limit)
+        return self._store.index.due(self.name, now, limit)
 
     def jobs(self, start: int = EARLIEST, end: int = LATEST) -> Iterator[ScheduledJob]:
         """Iterate over the jobs due from `start` to `end` inclusive, ordered by due time.
 
         Jobs are read page by page: those added or removed meanwhile may or may not be included.
         """
-        return self._log.index.jobs(self.name, start, end)
+        return self._store.index.jobs(self.name, start, end)
 
 
 def rewrite_commands(entry: JobEntry, frame: bytes) -> list[KahaCommand]:
@@ -505,20 +537,30 @@ _SINGLE_JOB_COMMANDS: Final = (KahaAddScheduledJobCommand, KahaRemoveScheduledJo
 _MULTI_JOB_COMMANDS: Final = (KahaRemoveScheduledJobsCommand, KahaDestroySchedulerCommand)
 
 
-class MemoryJobSchedulerStore(JournaledSchedulers):
-    """A job store in memory.
+class MemoryJobSchedulerStore(JobSchedulerStore):
+    """A job store in memory: its jobs are lost when the broker stops. (activemq-persistence E1)
 
     Source: ActiveMQ InMemoryJobSchedulerStore.
     """
 
     def __init__(self) -> None:
-        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
-        self.state = StoreState.RUNNING
-        self.size = 0
-        """The size of the jobs' messages in bytes."""
-        self.index = JobIndex(None)
+        self._size = 0
+        self._index = JobIndex(None)
         self._frames: dict[Location, bytes] = {}
         self._numbers = itertools.count(1)
+
+    @property
+    def state(self) -> StoreState:
+        return StoreState.RUNNING
+
+    @property
+    def size(self) -> int:
+        """The size of the jobs' messages in bytes."""
+        return self._size
+
+    @property
+    def index(self) -> JobIndex:
+        return self._index
 
     async def start(self) -> None:
         """Do nothing: there is nothing to open."""
@@ -532,9 +574,7 @@ class MemoryJobSchedulerStore(JournaledSchedulers):
     async def delete_all_jobs(self) -> None:
         self.index.clear()
         self._frames.clear()
-        self.size = 0
-
-    # -- JobLog
+        self._size = 0
 
     def record(self, command: KahaCommand, *, sync: bool) -> Completion:
         """Apply the command to the index; completed at once."""
@@ -545,7 +585,7 @@ class MemoryJobSchedulerStore(JournaledSchedulers):
                 self._discard_frame(entry.location)
         if isinstance(command, KahaAddScheduledJobCommand):
             self._frames[location] = command.payload
-            self.size += len(command.payload)
+            self._size += len(command.payload)
         apply(self.index, command, location, 1)
         if isinstance(command, _MULTI_JOB_COMMANDS):
             kept = {entry.location for entry in self.index.in_segments_up_to(0, len(self._frames))}
@@ -558,4 +598,4 @@ class MemoryJobSchedulerStore(JournaledSchedulers):
         return self._frames[location]
 
     def _discard_frame(self, location: Location) -> None:
-        self.size -= len(self._frames.pop(location))
+        self._size -= len(self._frames.pop(location))

@@ -18,7 +18,7 @@ from pyjms.wire.openwire.primitives import decode_text, encode_map
 from pyjms_broker.service import BrokerService, IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter, StoreState
 from pyjms_broker.store.jdbc.settings import JDBCSettings
-from pyjms_broker.store.jobs import KahaDBJobSchedulerStore
+from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter

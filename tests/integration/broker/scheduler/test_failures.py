@@ -10,8 +10,7 @@ import pytest
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime import clock as _clock
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
-from pyjms_broker.store.jobs import JobScheduler
-from pyjms_broker.store.jobs.scheduler import JobIndex
+from pyjms_broker.store.jobs.scheduler import JobIndex, JobScheduler
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

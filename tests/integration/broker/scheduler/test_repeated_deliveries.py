@@ -14,7 +14,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.filters.scheduler.schedule_properties import SCHEDULED
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
-from pyjms_broker.store.jobs import KahaDBJobSchedulerStore
+from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
 
 HOUR = 3_600_000
 

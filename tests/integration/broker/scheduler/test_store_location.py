@@ -9,7 +9,7 @@ import pytest
 
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import BrokerSettings
-from pyjms_broker.store.jobs import MemoryJobSchedulerStore
+from pyjms_broker.store.jobs.scheduler import MemoryJobSchedulerStore
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.memory import MemoryPersistenceAdapter

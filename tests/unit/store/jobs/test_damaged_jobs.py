@@ -16,8 +16,8 @@ from pyjms.wire.kahadb.commands import (
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
-from pyjms_broker.store.jobs.kahadb import INDEX
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.kahadb import INDEX, KahaDBJobSchedulerStore
 from pyjms_broker.store.journal.settings import JournalSettings
 
 PRODUCER = ProducerId("c", 1, 1)

@@ -16,8 +16,8 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
-from pyjms_broker.store.jobs.kahadb import INDEX
+from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.kahadb import INDEX, KahaDBJobSchedulerStore
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.settings import JournalSettings
 from tests.kit.waiting import until
