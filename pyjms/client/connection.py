@@ -593,7 +593,7 @@ class ActiveMQConnection(ConsumingConnection):
         if self._state is not _ConnectionState.OPEN:
             raise self.failed_error()
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Refuse every use in a child process: the connection belongs to the parent process."""
         if self._state is _ConnectionState.CLOSED:
             return

@@ -820,10 +820,10 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.stats: PoolStats = PoolStats(_names.generate(), _broker_of(target_connection_factory))
         """The statistics of the pool, always enabled."""
         self._is_stopped = False
-        self.forked()
+        self.on_fork()
         inherits(self)
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Start without connections, also in a forked child process, which opens its own."""
         self._pools: dict[Credentials, _ConnectionPool] = {}
         self._closing: set[BackgroundTask] = set()

@@ -67,10 +67,10 @@ class ConnectionSharing:
         self.exception_listeners: list[ExceptionListener] = []
         """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
-        self.forked()
+        self.on_fork()
         inherits(self)
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Start without a connection, also in a forked child process, which opens its own."""
         self._opening = anyio.Lock()
         self._started_handles = 0

@@ -8,10 +8,10 @@ fork:
     in the child                          by
     -----------------------------------   ---------------------------------------------------
     calls on an inherited loop raise      `LoopHandle`, which records its process
-    calls on inherited connections raise  `ActiveMQConnection.forked`
+    calls on inherited connections raise  `ActiveMQConnection.on_fork`
     inherited sockets are abandoned       `let_go_of_socket`: the parent's close reaches its peer
-    shared connections are opened again   `ConnectionSharing.forked`
-    generated ids are unique again        `IdGenerator.forked`
+    shared connections are opened again   `ConnectionSharing.on_fork`
+    generated ids are unique again        `IdGenerator.on_fork`
     libuv's threads are started at exit   `_restart_thread_pool`
     embedded brokers do not exist         `pyjms_broker.connector.vm.registry`, `BrokerService`
 
@@ -41,7 +41,7 @@ class Process:
 
 
 class _Inheritable(Protocol):
-    def forked(self) -> None: ...
+    def on_fork(self) -> None: ...
 
 
 _inheritable: Final[WeakSet[Any]] = WeakSet()
@@ -49,7 +49,7 @@ _calls: Final[list[Callable[[], object]]] = []
 
 
 def inherits(item: _Inheritable) -> None:
-    """Register `item.forked()` to be called in child processes, as long as `item` exists.
+    """Register `item.on_fork()` to be called in child processes, as long as `item` exists.
 
     It runs in the child's only thread, before any other code, and must neither wait nor raise.
     """
@@ -99,15 +99,15 @@ def _restart_thread_pool() -> None:
             loop.close()
 
 
-def _forked() -> None:
+def _on_fork() -> None:
     Process.current = object()
     atexit.unregister(_restart_thread_pool)
     atexit.register(_restart_thread_pool)
     for function in _calls:
         function()
     for item in list(_inheritable):
-        item.forked()
+        item.on_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_on_fork)

@@ -25,10 +25,10 @@ class IdGenerator:
 
     def __init__(self, prefix: str = "ID:") -> None:
         self._prefix = prefix
-        self.forked()
+        self.on_fork()
         inherits(self)
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Start to generate ids that differ from those of the parent process."""
         number = next(_generators)
         self._seed = f"{self._prefix}{host_name()}-{os.getpid()}-{_started_ms}-{number}:"

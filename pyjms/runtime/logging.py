@@ -63,9 +63,9 @@ def _escape_record(record: logging.LogRecord) -> bool:
     args = record.args
     quoted = _REPR.search(str(record.msg)) is not None
     if isinstance(args, Mapping):
-        record.args = {name: _escaped(value, quoted) for name, value in args.items()}
+        record.args = {name: _escape_value(value, quoted) for name, value in args.items()}
     elif args:
-        record.args = tuple(_escaped(value, quoted) for value in args)
+        record.args = tuple(_escape_value(value, quoted) for value in args)
     exc_info = record.exc_info
     error = exc_info[1] if exc_info else None
     if exc_info and any(_CONTROL.search(error_text(each)) for each in _chain(error)):
@@ -73,7 +73,7 @@ def _escape_record(record: logging.LogRecord) -> bool:
     return True
 
 
-def _escaped(value: object, quoted: bool) -> object:
+def _escape_value(value: object, quoted: bool) -> object:
     """Return the value, or its escaped text (`repr` if `quoted`) if that has control characters."""
     if isinstance(value, _PLAIN):
         return value

@@ -96,11 +96,11 @@ def compile_selector(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Sele
         InvalidSelectorException: it is invalid; `position` and `hint` say where and what to do.
 
     """
-    return (_cached if len(text) <= _LONGEST_CACHED else Selector)(text, limits)
+    return (_from_cache if len(text) <= _LONGEST_CACHED else Selector)(text, limits)
 
 
 @functools.lru_cache(maxsize=_CACHED)
-def _cached(text: str, limits: SelectorLimits) -> Selector:
+def _from_cache(text: str, limits: SelectorLimits) -> Selector:
     return Selector(text, limits)
 
 

@@ -31,13 +31,13 @@ class SelectorLimitException(InvalidSelectorException):
 class Meter(Protocol):
     """Counts the total cost of the evaluations of many selectors."""
 
-    def allowed(self, limits: SelectorLimits) -> SelectorLimits:
+    def limits_left(self, limits: SelectorLimits) -> SelectorLimits:
         """Return the limits of the next evaluation: `limits`, or less if little is left."""
 
     def add(self, steps: int) -> None:
         """Add the cost of an evaluation."""
 
-    def exceeded(self) -> NoReturn:
+    def fail(self) -> NoReturn:
         """Raise SelectorLimitException: an evaluation exceeds the reduced limits."""
 
 
@@ -99,7 +99,7 @@ class Budget:
         """
         self.steps -= steps
         if self.steps < 0:
-            self.exceeded("steps", self.limits.steps)
+            self.fail("steps", self.limits.steps)
 
     def read(self, characters: int) -> None:
         """Count characters that are about to be read or written.
@@ -110,7 +110,7 @@ class Budget:
         """
         self.characters -= characters
         if self.characters < 0:
-            self.exceeded("characters", self.limits.characters)
+            self.fail("characters", self.limits.characters)
 
     def weigh(self, value: object) -> int:
         """Charge the cost of a comparison with `value`, including items, and return its weight.
@@ -136,7 +136,7 @@ class Budget:
         read = self.limits.characters - self.characters
         return self.limits.steps - self.steps + read // CHARACTERS_PER_STEP
 
-    def exceeded(self, unit: str, limit: int) -> NoReturn:
+    def fail(self, unit: str, limit: int) -> NoReturn:
         """Raise the exception."""
         raise SelectorLimitException(
             f"The selector takes more than {limit} {unit} on one message",

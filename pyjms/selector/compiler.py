@@ -6,18 +6,14 @@ type. The most common comparisons, `name = 'text'` and `name > 5`, have fast pat
 type check, one comparison. AND and OR stop at the first operand that decides the result.
 
 Nodes whose cost depends on the data are charged to a `Budget`, which replaces the lookup in
-evaluations that need one.
+evaluations that need one. LIKE becomes a regular expression in which the piece after each `%` is
+matched only at the nearest possible position, in an atomic group. That is sufficient, since only
+the last piece is anchored, and there is no backtracking into an earlier `%`. So its time is
+proportional to the length of the text times that of the pattern, which is charged.
 
 Three-valued logic: TRUE, FALSE and UNKNOWN are True, False and None, and NULL is None as well.
 Functions are used because an interpreter of the tree would dispatch on the type of each node for
 each message, and generated Python source would mean compiling text from clients.
-
-LIKE patterns as regular expressions with a bounded cost.
-
-The piece after each `%` is matched only at the nearest possible position, in an atomic group. That
-is sufficient, since only the last piece is anchored, and there is no backtracking into an earlier
-`%`. So the time is proportional to the length of the text times that of the pattern, which is
-charged to the budget. (jms-api 8.5)
 """
 
 from __future__ import annotations
@@ -130,20 +126,20 @@ def compile_text(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Evaluate
     spending = _spending(evaluate, limits, lookups)
     if compiler.calls:
         return spending
-    evaluate = _counted(evaluate, limits, lookups)
+    evaluate = _count(evaluate, limits, lookups)
     return _without_budget(evaluate, spending) if compiler.may_spend else evaluate
 
 
 def _without_budget(evaluate: Evaluate, spending: Evaluate) -> Evaluate:
     """Evaluate without a budget, which is faster, and repeat with a budget if one is needed."""
 
-    def evaluated(lookup: Lookup) -> object:
+    def evaluate_or_repeat(lookup: Lookup) -> object:
         try:
             return evaluate(lookup)
         except BudgetNeeded:
             return spending(lookup)
 
-    return evaluated
+    return evaluate_or_repeat
 
 
 def _spending(evaluate: Evaluate, limits: SelectorLimits, lookups: int) -> Evaluate:
@@ -153,33 +149,33 @@ def _spending(evaluate: Evaluate, limits: SelectorLimits, lookups: int) -> Evalu
         return lambda lookup: evaluate(Budget(lookup, limits))
 
     def spending(lookup: Lookup) -> object:
-        allowed = meter.allowed(limits)
+        allowed = meter.limits_left(limits)
         budget = Budget(lookup, allowed)
         try:
             return evaluate(budget)
         except SelectorLimitException:
             if allowed is limits:
                 raise
-            meter.exceeded()
+            meter.fail()
         finally:
             meter.add(budget.spent + lookups)
 
     return spending
 
 
-def _counted(evaluate: Evaluate, limits: SelectorLimits, steps: int) -> Evaluate:
+def _count(evaluate: Evaluate, limits: SelectorLimits, steps: int) -> Evaluate:
     """Count an evaluation with a constant cost."""
     meter = limits.meter
     if meter is None or not steps:
         return evaluate
 
-    def counted(lookup: Lookup) -> object:
-        if steps > meter.allowed(limits).steps < limits.steps:
-            meter.exceeded()
+    def count_and_evaluate(lookup: Lookup) -> object:
+        if steps > meter.limits_left(limits).steps < limits.steps:
+            meter.fail()
         meter.add(steps)
         return evaluate(lookup)
 
-    return counted
+    return count_and_evaluate
 
 
 def _remembering(evaluate: Evaluate) -> Evaluate:
@@ -398,12 +394,12 @@ def _test(symbol: str) -> Callable[[object, object], bool | None]:
         return _not_equal
     accepted = ACCEPTED[symbol]
 
-    def ordered(left: object, right: object) -> bool | None:
+    def order(left: object, right: object) -> bool | None:
         if left is None or right is None:
             return None
         return compare(left, right) in accepted
 
-    return ordered
+    return order
 
 
 def _equal(left: object, right: object) -> bool | None:

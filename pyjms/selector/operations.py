@@ -1,17 +1,16 @@
-"""Comparison and arithmetic of selector values, with SQL's NULL and Java's types.
+"""The operations on selector values: comparison, arithmetic, and ActiveMQ's functions.
 
 TRUE, FALSE and UNKNOWN are True, False and None; NULL is None as well. Numbers of different types
-are promoted, a bool is not a number, and a string is never a number unless the selector asks for
-conversion. Where SQL and ActiveMQ differ, ActiveMQ wins. (jms-api 8.4 to 8.7)
+are promoted as in Java, a bool is not a number, and a string is never a number unless the selector
+asks for conversion. Where SQL and ActiveMQ differ, ActiveMQ wins. (jms-api 8.4 to 8.7)
+
+The functions are REGEX, REPLACE, SPLIT, INLIST and MAKELIST. For NULL or a value of the wrong type,
+the result is NULL. The first argument of each is the budget of the evaluation, to which it charges
+its cost. A result longer than MAX_TEXT is NULL.
 
 Known differences from ActiveMQ: minus zero equals zero; floats calculate as doubles; an
-impossible calculation (`yes * 2`) is UNKNOWN, where ActiveMQ logs an error and does not match.
-
-ActiveMQ's selector functions: REGEX, REPLACE, SPLIT, INLIST, MAKELIST.
-
-For NULL or a value of the wrong type, the result is NULL; ActiveMQ logs an error, and neither
-selects the message. The first argument of each function is the budget of the evaluation, to which
-it charges its cost. A result longer than MAX_TEXT is NULL.
+impossible calculation (`yes * 2`) or call is UNKNOWN, where ActiveMQ logs an error and does not
+match.
 """
 
 from __future__ import annotations
@@ -308,11 +307,11 @@ def _pattern(budget: Budget, pattern: object) -> Pattern | None:
     if not isinstance(pattern, str):
         return None
     budget.spend(len(pattern) * _STEPS_PER_PATTERN_CHARACTER)
-    return _compiled(pattern)
+    return _compile(pattern)
 
 
 @functools.lru_cache(maxsize=128)
-def _compiled(pattern: str) -> Pattern | None:
+def _compile(pattern: str) -> Pattern | None:
     try:
         return compile_pattern(pattern)
     except ValueError:

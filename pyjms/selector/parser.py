@@ -1,20 +1,16 @@
 """Parses selector text to a tree: lark's grammar, ActiveMQ's checks, and helpful errors.
 
 The parser is LALR, so the recursion depth does not depend on the length of the text. lark is
-imported when the first selector is parsed, because most programs have no selectors.
-
-Builds the tree of a selector from the grammar's rules, and rejects meaningless conditions.
-
-lark calls one method per rule of grammar.lark, with the rule's children: tokens (strings with a
+imported when the first selector is parsed, because most programs have no selectors. It calls one
+method of `Builder` per rule of grammar.lark, with the rule's children: tokens (strings with a
 position) and nodes. Terminals whose names begin with `_` are omitted. The checks are those of
 ActiveMQ: literals that cannot be compared are errors, while properties of the wrong type are merely
 not equal.
 
-Comments in selectors: `--` to the end of the line, and `/* */`.
-
-As in ActiveMQ, a line comment is one only if its line ends, and a block comment only if it is
-closed; otherwise the characters are operators. A lexer that tries both at each `-` and `/` would
-read the rest of the text each time, so comments are removed before parsing, in one pass.
+Comments are `--` to the end of the line, and `/* */`. As in ActiveMQ, a line comment is one only if
+its line ends, and a block comment only if it is closed; otherwise the characters are operators. A
+lexer that tries both at each `-` and `/` would read the rest of the text each time, so comments are
+removed before parsing, in one pass.
 """
 
 from __future__ import annotations
@@ -108,24 +104,24 @@ class Builder:
         operand, negated, keyword, low, _and, high = children
         at = keyword.start_pos
         bounds = (_order(">=", operand, low, at), _order("<=", operand, high, at))
-        return _negated(negated, AllOf(bounds, depth=_depth(at, *bounds)), at)
+        return _negate_if(negated, AllOf(bounds, depth=_depth(at, *bounds)), at)
 
     def is_null(self, children: list[Any]) -> Node:
         operand, *negated, keyword = children
         at = keyword.start_pos
-        return _negated(
+        return _negate_if(
             negated[0] if negated else None, IsNull(operand, depth=_depth(at, operand)), at
         )
 
     def like(self, children: list[Any]) -> Node:
         operand, negated, keyword, pattern, escape = children
         at = keyword.start_pos
-        character = "" if escape is None else _unquoted(escape)
+        character = "" if escape is None else _unquote(escape)
         if escape is not None and len(character) != 1:
             hint = "write for instance ESCAPE '!'"
             raise SelectorSyntaxError("ESCAPE takes a single character", escape.start_pos, hint)
-        test = Like(operand, _unquoted(pattern), character, depth=_depth(at, operand))
-        return _negated(negated, test, at)
+        test = Like(operand, _unquote(pattern), character, depth=_depth(at, operand))
+        return _negate_if(negated, test, at)
 
     def in_list(self, children: list[Any]) -> Node:
         operand, negated, keyword, *values = children
@@ -133,7 +129,7 @@ class Builder:
         if not isinstance(operand, Property):
             hint = "write name IN ('a', 'b')"
             raise SelectorSyntaxError("the left side of IN must be a name", at, hint)
-        return _negated(negated, In(operand.name, frozenset(map(_unquoted, values))), at)
+        return _negate_if(negated, In(operand.name, frozenset(map(_unquote, values))), at)
 
     def arithmetic(self, children: list[Any]) -> Node:
         left, operator, right = children
@@ -173,7 +169,7 @@ class Builder:
         return Call(name, tuple(arguments), at, depth=_depth(at, *arguments))
 
     def string(self, children: list[Any]) -> Node:
-        return Literal(_unquoted(children[0]))
+        return Literal(_unquote(children[0]))
 
     def approximate(self, children: list[Any]) -> Node:
         return Literal(float(children[0]))
@@ -199,7 +195,7 @@ def _join(kind: type[AllOf | AnyOf], children: list[Any]) -> Node:
     return kind(operands, depth=_depth(positions[0], *operands))
 
 
-def _negated(keyword: object, test: Node, at: int) -> Node:
+def _negate_if(keyword: object, test: Node, at: int) -> Node:
     return test if keyword is None else Not(test, depth=_depth(at, test))
 
 
@@ -242,7 +238,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _unquoted(token: str) -> str:
+def _unquote(token: str) -> str:
     return token[1:-1].replace("''", "'")
 
 

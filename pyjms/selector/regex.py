@@ -1,28 +1,23 @@
-r"""Compiles a pattern to a program for the machine, by recursive descent.
+r"""Regular expressions with a bounded cost, for patterns from untrusted clients.
 
-Supported: literals and escapes, `.`, `[...]`, `\d \w \s` and their negations, `^ $ \b \B \A \z
-\Z`, groups, `|`, `* + ? {m,n}` with their lazy forms, and `(?i)` and `(?s)` at the beginning. Back
+They are the common subset of Java's and Python's syntax, except constructs that need exponential
+time: literals and escapes, `.`, `[...]`, `\d \w \s` and their negations, `^ $ \b \B \A \z \Z`,
+groups, `|`, `* + ? {m,n}` with their lazy forms, and `(?i)` and `(?s)` at the beginning. Back
 references, look-around and possessive forms are errors.
 
-Runs a compiled pattern: a backtracking machine that never repeats work.
-
-A pattern is a program of five instructions. The machine's state is a pair (instruction, position in
-the text); at a `Split` it pushes the second choice on a stack and continues with the first, so
-that choices are tried in the order that Java and Python prescribe (greedy, lazy, leftmost
-alternative). The set of visited states makes it safe: whether a state leads to a match does not
-depend on how it was reached, so a state that was tried before has failed, and is not tried again. A
-search therefore takes at most instructions x positions steps, whereas a plain backtracking matcher
-may take exponentially many; `(a+)+b` is linear here. The set is kept between start positions: a
-state that failed from one start position also fails from the next.
+A pattern is compiled by recursive descent to a program of five instructions, which a backtracking
+machine runs that never repeats work. The machine's state is a pair (instruction, position in the
+text); at a `Split` it pushes the second choice on a stack and continues with the first, so that
+choices are tried in the order that Java and Python prescribe (greedy, lazy, leftmost alternative).
+The set of visited states makes it safe: whether a state leads to a match does not depend on how it
+was reached, so a state that was tried before has failed, and is not tried again. A search therefore
+takes at most instructions x positions steps, whereas a plain backtracking matcher may take
+exponentially many; `(a+)+b` is linear here. The set is kept between start positions: a state that
+failed from one start position also fails from the next.
 
 The cost of this design: back references and look-around depend on how a state was reached, and are
 not supported. The selector's budget limits the time: every state takes a step. Python's `re` is not
 an alternative, since its searches cannot be interrupted.
-
-Regular expressions with a bounded cost, for patterns from untrusted clients.
-
-They support the common subset of Java's and Python's syntax, except constructs that need
-exponential time.
 """
 
 from __future__ import annotations
@@ -163,7 +158,7 @@ class Pattern:
                     return slots
                 visited.add((counter, position))
                 if len(visited) > limit:
-                    budget.exceeded("steps", budget.limits.steps)
+                    budget.fail("steps", budget.limits.steps)
                 match program[counter]:
                     case Accept(test):
                         if position == len(text) or not test(text[position]):
@@ -271,11 +266,11 @@ class _Parser:
     def _sequence(self) -> _Program:
         program: _Program = []
         while (character := self._peek()) and character not in "|)":
-            program += self._repeated(self._atom())
+            program += self._with_quantifier(self._atom())
             self._check_size(program)
         return program
 
-    def _repeated(self, atom: _Program) -> _Program:
+    def _with_quantifier(self, atom: _Program) -> _Program:
         while (character := self._peek()) and character in "*+?{":
             least, most = self._bounds()
             lazy = self._accept("?")
@@ -352,9 +347,9 @@ class _Parser:
             return Accept(_class_test(character))
         if character in _DIGITS:
             raise self._error("back references are not supported")
-        return Accept(self._one_of(frozenset(self._escaped(character))))
+        return Accept(self._one_of(frozenset(self._read_escape(character))))
 
-    def _escaped(self, character: str) -> str:
+    def _read_escape(self, character: str) -> str:
         if character in _CONTROLS:
             return _CONTROLS[character]
         if length := _HEX_DIGITS.get(character):
@@ -383,7 +378,7 @@ class _Parser:
                 name = self._next()
                 classes[name] = _class_test(name)
                 continue
-            low = self._escaped(self._next()) if character == "\\" else character
+            low = self._read_escape(self._next()) if character == "\\" else character
             high = self._range_end()
             if high is None:
                 singles.add(low)
@@ -394,7 +389,7 @@ class _Parser:
         self._next()
         tests = [*classes.values(), self._one_of(frozenset(singles))]
         if ranges:
-            tests.append(self._cased(_ranges_test(ranges)))
+            tests.append(self._in_either_case(_ranges_test(ranges)))
         return _set_test(tests, negated)
 
     def _range_end(self) -> str | None:
@@ -402,14 +397,16 @@ class _Parser:
             return None
         self._next()
         character = self._next()
-        return self._escaped(self._next("a set lacks its ']'")) if character == "\\" else character
+        return (
+            self._read_escape(self._next("a set lacks its ']'")) if character == "\\" else character
+        )
 
     def _one_of(self, characters: frozenset[str]) -> _Test:
         if self._ignore_case:
             characters |= {variant for one in characters for variant in (one.lower(), one.upper())}
         return characters.__contains__
 
-    def _cased(self, test: _Test) -> _Test:
+    def _in_either_case(self, test: _Test) -> _Test:
         if not self._ignore_case:
             return test
         return lambda character: (

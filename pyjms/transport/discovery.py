@@ -1,6 +1,4 @@
-"""Discovery agents by URL scheme: built in, or registered as entry points.
-
-Discovery agents, which find brokers in the network, and announce one.
+"""Discovery agents, which find brokers in the network, and announce one.
 
 `create_agent(uri)` returns the agent for a URL such as `multicast://default?group=shop`. A package
 adds an agent by an entry point in the group `pyjms.discovery_agents`; see docs/extending.md.
@@ -27,8 +25,6 @@ __all__ = [
     "known_agents",
     "register_agent",
 ]
-
-# --- The interface of discovery agents.
 
 
 class DiscoveryListener(Protocol):
@@ -87,7 +83,7 @@ def create_agent(uri: TransportURI) -> DiscoveryAgent:
     Raises:
         ConfigurationException: no agent has the scheme, or an option is wrong.
     """
-    factory = _registered.get(uri.scheme) or _built_in(uri.scheme) or _installed(uri.scheme)
+    factory = _registered.get(uri.scheme) or _built_in(uri.scheme) or _from_package(uri.scheme)
     if factory is None:
         raise ConfigurationException(
             f"No discovery agent is known for {uri.scheme}: {uri}",
@@ -122,7 +118,7 @@ def _built_in(scheme: str) -> AgentFactory | None:
     return factory
 
 
-def _installed(scheme: str) -> AgentFactory | None:
+def _from_package(scheme: str) -> AgentFactory | None:
     for point in entry_points(group=GROUP, name=scheme):
         factory: AgentFactory = point.load()
         return factory

@@ -293,7 +293,9 @@ class FanoutTransport(ReconnectingTransport):
 
     @property
     def congested(self) -> bool:
-        return not self._has_enough or any(branch.transport.congested for branch in self._awaited())
+        return not self._has_enough or any(
+            branch.transport.congested for branch in self._awaited_branches()
+        )
 
     async def drained(self) -> None:
         """Wait until there are enough brokers and their transports are drained.
@@ -304,16 +306,16 @@ class FanoutTransport(ReconnectingTransport):
             ConnectionFailedException: the transport has failed or was stopped.
         """
         while self._error is None:
-            waiting = [b for b in self._awaited() if b.transport.congested]
+            waiting = [b for b in self._awaited_branches() if b.transport.congested]
             if not self._has_enough:
                 await self._changed.wait()
             elif waiting:
-                await self._drained_or_lost(waiting[0])
+                await self._wait_until_drained_or_lost(waiting[0])
             else:
                 return
         raise fresh_error(self._error)
 
-    async def _drained_or_lost(self, branch: Branch) -> None:
+    async def _wait_until_drained_or_lost(self, branch: Branch) -> None:
         """Wait until a broker's transport is drained, or any broker is lost or connected."""
 
         async def drained() -> None:
@@ -348,7 +350,7 @@ class FanoutTransport(ReconnectingTransport):
         if not self._is_for_all(command):
             return [self._primary]
         if isinstance(command, ActiveMQMessage) and self._has_enough:
-            return self._connected()
+            return self._connected_branches()
         return self._alive()
 
     def _is_for_all(self, command: Command) -> bool:
@@ -360,13 +362,13 @@ class FanoutTransport(ReconnectingTransport):
             return not isinstance(command.object_id, ConsumerId)
         return not isinstance(command, _OF_CONSUMERS)
 
-    def _connected(self) -> list[Branch]:
+    def _connected_branches(self) -> list[Branch]:
         return [branch for branch in self._branches if branch.is_connected]
 
     def _alive(self) -> list[Branch]:
         return [branch for branch in self._branches if not branch.has_failed]
 
-    def _awaited(self) -> list[Branch]:
+    def _awaited_branches(self) -> list[Branch]:
         """Return the brokers for which a sender waits."""
         return [b for b in self._branches if b.is_connected or b is self._primary]
 
@@ -471,7 +473,7 @@ class DiscoveringFanout(FanoutTransport):
                 self._min_ack_count,
                 self._name,
                 len(self._found),
-                len(self._connected()),
+                len(self._connected_branches()),
             )
 
     @property

@@ -62,7 +62,7 @@ class Inbox(Generic[T]):
     def start(self) -> None:
         """Start delivering, beginning with items that are already queued."""
         if self._task is None and not self._stopped:
-            self._task = spawn(self._run, name=self._name, on_error=self._failed)
+            self._task = spawn(self._run, name=self._name, on_error=self._on_failure)
 
     def put(self, item: T) -> None:
         """Queue `item` for delivery; it is dropped after `stop` or the end."""
@@ -127,7 +127,7 @@ class Inbox(Generic[T]):
             self._wake = anyio.Event()
             await self._wake.wait()
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         self._close()
         if isinstance(error, ProtocolViolation):
             self._on_end(error)

@@ -1,12 +1,8 @@
-"""A transport without a peer, for tests, and a listener that records.
+"""`mock://name`: a transport without a peer, for tests, and a listener that records.
 
-A test reads what was sent through a MockTransport and decides what comes back.
-`RecordingListener` is the receiving end of any transport.
-
-`mock://name`: an OpenWire transport without a peer, for tests.
-
-`find(name)` returns the MockTransport behind the URL. By default it answers every request
-with a plain Response.
+A test reads what was sent through a MockTransport and decides what comes back; `find(name)` returns
+the one behind a URL, which answers every request with a plain Response. `RecordingListener` is the
+receiving end of any transport.
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ class MockTransport(Transport[C]):
         self._error: Exception | None = None
 
     async def start(self) -> None:
-        self._inbox = Inbox(self.listener.on_command, self._ended, f"pyjms mock://{self.name}")
+        self._inbox = Inbox(self.listener.on_command, self._on_end, f"pyjms mock://{self.name}")
         self._inbox.start()
 
     async def stop(self) -> None:
@@ -95,7 +91,7 @@ class MockTransport(Transport[C]):
             raise ConnectionFailedException(f"Cannot use {self.remote_address}: {why}")
         return self._inbox
 
-    def _ended(self, error: Exception) -> None:
+    def _on_end(self, error: Exception) -> None:
         self._error = error
         if not self.stopped:
             self.listener.on_exception(error)

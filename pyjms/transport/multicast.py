@@ -1,14 +1,12 @@
 """The agent `multicast://`: brokers announce themselves to a group in the local network.
 
-Anyone in that network can announce anything, in the datagrams of `datagrams.py`. Datagrams that
-cannot be read are counted and logged at most once a minute. The agent keeps a limited number of
-brokers, and removes a broker that has not announced itself for ten intervals. (activemq-edges U7)
+A datagram is `<group>.ActiveMQ-4.alive.%<name>%<url>`, sent every half second, and once with
+`dead.` instead of `alive.` when the broker stops. The name is the broker's name or `localhost`; it
+has no effect. (Source: ActiveMQ MulticastDiscoveryAgent, observed on 5.17.2)
 
-The datagrams of ActiveMQ's multicast discovery.
-
-`<group>.ActiveMQ-4.alive.%<name>%<url>` every half second, and once with `dead.` instead of
-`alive.` when the broker stops. The name is the broker's name or `localhost`; it has no effect.
-Source: ActiveMQ MulticastDiscoveryAgent, observed on 5.17.2.
+Anyone in that network can announce anything. Datagrams that cannot be read are counted and logged
+at most once a minute. The agent keeps a limited number of brokers, and removes a broker that has
+not announced itself for ten intervals. (activemq-edges U7)
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.discovery import DiscoveryAgent, DiscoveryListener
-from pyjms.transport.options import Options, boolean, duration, integer, options_for, read_all
+from pyjms.transport.options import options_of, read_all
 from pyjms.transport.uri import TransportURI
 
 LONGEST: Final = 8192
@@ -49,7 +47,7 @@ class Announcement:
     is_alive: bool = True
     name: str = "localhost"
 
-    def written(self, group: str) -> bytes:
+    def encode(self, group: str) -> bytes:
         """Return the datagram for a group."""
         word = _ALIVE if self.is_alive else _DEAD
         text = f"{group}{_TYPE}{word}{_DELIMITER}{self.name}{_DELIMITER}{self.service}"
@@ -79,8 +77,6 @@ def read_datagram(data: bytes, group: str) -> Announcement | None:
         raise ValueError("its URL is too long, or has characters that no URL has")
     return Announcement(service, word == _ALIVE, name)
 
-
-# --- The options of `multicast://default?group=shop`: ActiveMQ's names and defaults.
 
 _DEFAULT_HOST: Final = "default"
 
@@ -135,12 +131,7 @@ class MulticastOptions:
             )
 
 
-_OPTIONS: Final[Options] = {
-    **options_for(str, "group", "interface", "network_interface", "join_network_interface"),
-    **options_for(duration, "keep_alive_interval"),
-    **options_for(integer, "time_to_live"),
-    **options_for(boolean, "loop_back_mode"),
-}
+_OPTIONS: Final = options_of(MulticastOptions, leave_out=("address", "port"))
 
 
 def read_multicast_options(uri: TransportURI) -> MulticastOptions:
@@ -156,8 +147,6 @@ def read_multicast_options(uri: TransportURI) -> MulticastOptions:
         given["port"] = uri.port
     return MulticastOptions(**given)
 
-
-# --- A socket that has joined a multicast group.
 
 _ANY: Final = "0.0.0.0"  # noqa: S104 - for a group that the configuration names
 
@@ -340,7 +329,7 @@ class MulticastAgent(DiscoveryAgent):
         if self._socket is None:
             return
         try:
-            self._socket.send(announcement.written(self._options.group))
+            self._socket.send(announcement.encode(self._options.group))
         except OSError as error:
             self._log.warn("An announcement failed in multicast group", self._options, error)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from anyio.abc import ByteStream, SocketAttribute
@@ -37,10 +37,27 @@ def options_for(read: Callable[[str], object], *attributes: str, prefix: str = "
     return {prefix + camel_case(attribute): (attribute, read) for attribute in attributes}
 
 
+def options_of(
+    settings: type, *, leave_out: Collection[str] = (), **readers: Callable[[str], object]
+) -> Options:
+    """Return the options for the attributes of a dataclass, read as their types require.
+
+    Args:
+        settings: the dataclass, whose numbers of seconds are milliseconds in the URL.
+        leave_out: attributes that are no options, or are not named like them.
+        readers: functions that convert the texts of attributes with other rules.
+    """
+    return {
+        camel_case(each.name): (each.name, readers.get(each.name) or _READERS[each.type])
+        for each in fields(settings)
+        if each.name not in leave_out
+    }
+
+
 def camel_case(attribute: str) -> str:
     """Return the name of an attribute in ActiveMQ's spelling: `keepAlive` for `keep_alive`."""
     first, *others = attribute.split("_")
-    return first + "".join(map(str.capitalize, others))
+    return first + "".join("URIs" if word == "uris" else word.capitalize() for word in others)
 
 
 @dataclass(frozen=True)
@@ -157,23 +174,33 @@ _CODE_POINTS: Final = {
 }
 _TYPES_OF_SERVICE: Final = frozenset({"diffServ", "typeOfService", "socket.trafficClass"})
 
+_READERS: Final[Mapping[Any, Callable[[str], object]]] = {
+    "bool": boolean,
+    "bool | None": boolean,
+    "int": integer,
+    "int | None": integer,
+    "float": duration,
+    "float | None": milliseconds,
+    "str": str,
+    "str | None": str,
+}
+"""By the annotation of an attribute: the function that converts the text of its option."""
+
 SOCKET: Options = {
     **options_for(boolean, "keep_alive", "tcp_no_delay"),
     **options_for(integer, "so_linger", "send_buffer_size", "receive_buffer_size"),
     "trafficClass": ("type_of_service", type_of_service),
 }
 TCP: Options = {
-    **options_for(milliseconds, "connection_timeout"),
-    **options_for(integer, "so_linger", "socket_buffer_size"),
-    **options_for(boolean, "tcp_no_delay", "keep_alive", "use_local_host"),
+    **options_of(
+        TcpOptions,
+        leave_out=("send_buffer_size", "receive_buffer_size"),
+        type_of_service=type_of_service,
+    ),
     "diffServ": ("type_of_service", _differentiated_service),
-    **options_for(type_of_service, "type_of_service"),
     **{f"socket.{name}": option for name, option in SOCKET.items()},
 }
-SERVER: Options = {
-    **options_for(integer, "backlog", "maximum_connections"),
-    **options_for(boolean, "allow_link_stealing"),
-}
+SERVER: Options = options_of(ServerOptions)
 _JAVA_STREAMS = "it applies to Java's streams and threads"
 _LOGGING_TRANSPORT = "commands are logged by the loggers of pyjms.transport at level DEBUG"
 _OF_CONNECTORS = "it is an option for a broker's connector"

@@ -2,12 +2,9 @@
 
 A package adds a scheme by an entry point in the group `pyjms.transports` whose name is the
 scheme and whose value is a `Callable[[TransportURI], RequestTransport]`; see docs/extending.md.
-Built-in schemes take precedence and need no scan of the installed packages. (activemq-edges U2, U3)
-
-Schemes of ActiveMQ that are refused on both ends, each with the reason and what to use instead.
-
-The decision for each of them is in docs/tls.md; `pyjms.transport.registry` and the broker's
-connectors use the table.
+Built-in schemes take precedence and need no scan of the installed packages. Schemes of ActiveMQ
+that are refused on both ends are in `UNSUPPORTED`, each with the reason and what to use instead
+(docs/tls.md has the decisions). (activemq-edges U2, U3)
 """
 
 from __future__ import annotations
@@ -94,7 +91,7 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
     """
     if isinstance(uri, str):
         uri = TransportURI.parse(uri)
-    factory = _registered.get(uri.scheme) or _built_in(uri.scheme) or _installed(uri.scheme)
+    factory = _registered.get(uri.scheme) or _built_in(uri.scheme) or _from_package(uri.scheme)
     if factory is not None:
         return factory(uri)
     check_supported(uri)
@@ -114,7 +111,7 @@ def check_supported(uri: TransportURI) -> None:
         for component in uri.components:
             check_supported(component)
     refusal = UNSUPPORTED.get(uri.scheme)
-    if refusal is not None and uri.scheme not in _registered and _installed(uri.scheme) is None:
+    if refusal is not None and uri.scheme not in _registered and _from_package(uri.scheme) is None:
         raise UnsupportedOperationException(
             f"Could not create Transport. Reason: {uri.scheme}: is not supported: {refusal.reason}",
             hint=refusal.hint,
@@ -140,7 +137,7 @@ def _built_in(scheme: str) -> TransportFactory | None:
 
 
 @functools.cache
-def _installed(scheme: str) -> TransportFactory | None:
+def _from_package(scheme: str) -> TransportFactory | None:
     for point in entry_points(group=GROUP, name=scheme):
         factory: TransportFactory = point.load()
         return factory

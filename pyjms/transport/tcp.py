@@ -1,34 +1,28 @@
 """Commands of any wire format over a byte stream, as a rule a TCP socket.
 
-The same class is used for a client's connection, which `start()` opens, and for an accepted one.
-It is independent of the protocol: a wire format (`pyjms.wire.format`) converts chunks to commands
-and back.
+The same class is used for a client's connection, which `start()` opens, and for one that a broker
+has accepted (`accepted_tcp`). It is independent of the protocol: a wire format
+(`pyjms.wire.format`) converts chunks to commands and back.
 
-Reading. If the loop can watch a descriptor (asyncio, uvloop), its callback reads a chunk, decodes
-it and passes each command to the listener by a plain call (`SocketReader`). Otherwise, and while
-the stream has bytes that it has read ahead, a task does the same through the stream. While the
-listener has paused reading, decoded commands stay in `_received` and nothing more is read, so that
-back-pressure reaches the peer.
-
-Writing. `oneway` encodes into the writer's buffer; the writer sends the buffer once per loop turn
-(`CoalescingWriter`). Long values are queued separately without a copy (`unsent`).
-
-Failure. All errors of the reader, the writer, the wire format and the listener are passed to
-`fail`, which reports the first one to `listener.on_exception`, unless `stop()` was called before. A
-protocol error of the peer is reported after the commands that preceded it.
-
-Direct reads from the socket, in a callback of the event loop.
-
-Waking a task for each chunk costs about as much as decoding it. If the loop can watch a descriptor
-(asyncio, uvloop), `SocketReader` registers a callback instead, and one task only waits for the end.
-Otherwise (trio, Windows) `TcpTransport` reads through the stream. Layers such as TLS are applied to
-each chunk in the same callback.
+Reading. Waking a task for each chunk costs about as much as decoding it. So if the loop can watch a
+descriptor (asyncio, uvloop), its callback reads a chunk, decodes it and passes each command to the
+listener by a plain call (`SocketReader`), and one task only waits for the end. Otherwise (trio,
+Windows), and while the stream has bytes that it has read ahead, a task does the same through the
+stream. Layers such as TLS are applied to each chunk in the same callback.
 
 - The descriptor is the writer's duplicate; asyncio does not watch one that a stream owns. The
   stream's descriptor is closed when reading begins, so that a connection has one file handle.
 - Each chunk is one `Turn` (`pyjms.runtime.event_loop`): all sends that it causes are made at its
   end, in one system call.
-- While paused the descriptor is not watched, so the kernel's buffer fills and the peer stops.
+- While the listener has paused reading, decoded commands stay in `_received` and nothing more is
+  read: the kernel's buffer fills, so that back-pressure reaches the peer.
+
+Writing. `oneway` encodes into the buffer of the writer (`pyjms.transport.writer`), which sends it
+once per loop turn. Long values are queued separately without a copy.
+
+Failure. All errors of the reader, the writer, the wire format and the listener are passed to
+`fail`, which reports the first one to `listener.on_exception`, unless `stop()` was called before. A
+protocol error of the peer is reported after the commands that preceded it.
 """
 
 from __future__ import annotations
@@ -387,7 +381,7 @@ class TcpTransport(Transport[C]):
         if self._reader is not None:
             self._loop.call_next(self._continue_reading)
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Close this process's copy of the socket in a forked child; it belongs to the parent."""
         stream, writer = self._stream, self._writer
         sockets = [] if stream is None else [stream.extra(SocketAttribute.raw_socket, None)]
@@ -503,9 +497,6 @@ class TcpTransport(Transport[C]):
     def _unusable(self) -> ConnectionFailedException:
         why = self._error or ("it was stopped" if self._stopped else "it is not started")
         return ConnectionFailedException(f"Cannot send to {self._remote}: {why}")
-
-
-# --- Transports of connections that a broker accepted, over TCP and TLS, for any protocol.
 
 
 class StreamDetails(TypedDict, total=False):

@@ -3,10 +3,9 @@
 Only parses text: it does not connect, and does not know which options exist. `str()` and `repr()`
 of a parsed URL never show passwords. (activemq-edges U1, U3, N21, F9; activemq-broker B16)
 
-Checks of broker addresses that another program has sent.
-
-A broker or a datagram is less trusted than the configuration: an address may only name a host in
-the network, and must not have options about local files or checks. (activemq-edges NW10, U7)
+`read_received_address` is for addresses that a broker or a datagram has sent. They are less trusted
+than the configuration: an address may only name a host in the network, and must not have options
+about local files or checks. (activemq-edges NW10, U7)
 """
 
 from __future__ import annotations
@@ -130,11 +129,11 @@ class TransportURI:
         return replace(self, options={}, components=components)
 
     def __str__(self) -> str:
-        return _joined(self, lambda k, v: f"{k}={'***' if is_secret(k) else _redact(v)}")
+        return _join(self, lambda k, v: f"{k}={'***' if is_secret(k) else _redact(v)}")
 
     def with_secrets(self) -> str:
         """Return the URL as text with its passwords, which can be parsed; `str()` hides them."""
-        return _joined(self, lambda k, v: f"{quote(k)}={quote(v, safe='/:')}")
+        return _join(self, lambda k, v: f"{quote(k)}={quote(v, safe='/:')}")
 
     def __repr__(self) -> str:
         return f"TransportURI({str(self)!r})"
@@ -145,10 +144,10 @@ def is_secret(option: str) -> bool:
     return _SECRET.search(option) is not None
 
 
-def _joined(uri: TransportURI, option: Callable[[str, str], str]) -> str:
+def _join(uri: TransportURI, option: Callable[[str, str], str]) -> str:
     body = f"//{uri.location}"
     if uri.components:
-        body = f"({','.join(_joined(each, option) for each in uri.components)}){uri.path}"
+        body = f"({','.join(_join(each, option) for each in uri.components)}){uri.path}"
     options = "&".join(option(k, v) for k, v in uri.options.items())
     return f"{uri.scheme}:{body}" + ("?" + options if options else "")
 

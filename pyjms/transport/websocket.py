@@ -372,7 +372,7 @@ async def _shake_hands(
                 raise ConnectionFailedException(
                     f"{remote}: the WebSocket handshake failed: {failure}"
                 ) from failure
-            return _layered(raw, WebSocketLayer(protocol, remote, limit.unfinished), behind)
+            return _add_layer(raw, WebSocketLayer(protocol, remote, limit.unfinished), behind)
         raise ConnectionFailedException(
             f"{remote}: the WebSocket handshake was not complete within {limit.timeout:g} s",
             hint=limit.hint,
@@ -383,7 +383,7 @@ async def _shake_hands(
         raise
 
 
-def _layered(raw: ByteStream, layer: WebSocketLayer, behind: list[Event]) -> WebSocketStream:
+def _add_layer(raw: ByteStream, layer: WebSocketLayer, behind: list[Event]) -> WebSocketStream:
     """Return the stream after a handshake; with TLS below, both layers are combined."""
     ahead = layer.contents(behind)
     if isinstance(raw, LayeredStream):

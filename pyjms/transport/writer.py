@@ -1,8 +1,6 @@
 """Write coalescing: everything queued during one loop turn is sent at once.
 
 Callers append to `buffer` and call `wake`; no frame needs a separate task, event or system call.
-`CoalescingWriter` sends from a task, through any byte stream. `SocketWriter`, in `socket_writer`,
-sends directly to the socket.
 
     state      buffer     left by                    effect
     idle       empty      wake()                     a send is scheduled
@@ -10,30 +8,22 @@ sends directly to the socket.
     closing    any        the buffer is empty        run() returns
     dead       dropped                               drained() returns
 
-Long values are queued separately without being copied (`splice`), since other connections may have
-to send them as well.
+`CoalescingWriter` sends from a task, through any byte stream. `SocketWriter` sends directly to the
+socket, without waking a task: commands caused by a chunk of input at the end of its turn
+(`pyjms.runtime.event_loop.Turn`), before the loop polls for more input; commands queued by a task
+in the next loop turn, or immediately by `flush`. Only if the socket's buffer is full is the task
+woken, which then waits until the socket is writable. The descriptor is a duplicate, so that no
+buffer of the stream's transport is in between. If the socket is also read directly, the stream's
+descriptor is closed, so that a connection has one file handle; with trio it has two.
 
 Back-pressure: above the high-water mark `congested` is true and `drained()` waits until the
 low-water mark. The gap between them keeps a producer from being woken for every frame.
 
-Long values that connections have to send, such as message bodies, without copies.
-
-A value that many connections have to send is in memory once. The bytes that wait for one connection
-are limited by its writer's high-water mark plus one frame. `UnsentBudget` limits the long values
-that wait for all connections together, without blocking senders: it ends the connections of peers
-that do not read.
-
-Write coalescing directly to the socket, without waking a task.
-
-Commands caused by a chunk of input are sent at the end of its turn
-(`pyjms.runtime.event_loop.Turn`), before the loop polls for more input; commands queued by a task
-are sent in the next loop turn, or immediately by `flush`. A burst is sent with one system call.
-Only if the socket's buffer is full is the task woken, which then waits until the socket is
-writable.
-
-The descriptor is a duplicate, so that no buffer of the stream's transport is in between. If the
-socket is also read directly (`socket_reader`), the stream's descriptor is closed, so that a
-connection has one file handle; with trio it has two.
+Long values, such as message bodies, are queued separately without being copied (`splice`): a value
+that many connections have to send is in memory once. The bytes that wait for one connection are
+limited by its writer's high-water mark plus one frame. `UnsentBudget` limits the long values that
+wait for all connections together, without blocking senders: it ends the connections of peers that
+do not read.
 """
 
 from __future__ import annotations
@@ -161,7 +151,7 @@ class UnsentParts:
 
     def __init__(self) -> None:
         self.waiting: deque[memoryview] = deque()
-        """The parts to send; they are removed only by `sent` and `take`."""
+        """The parts to send; they are removed only by `remove` and `take`."""
         self.size: int = 0
         """The number of bytes to send."""
         self.taken: int = 0
@@ -185,7 +175,7 @@ class UnsentParts:
         if self._budget is not None:
             self._budget.begin(self, value)
 
-    def sent(self, count: int) -> None:
+    def remove(self, count: int) -> None:
         """Remove the next `count` bytes."""
         self.size -= count
         self.taken += count
@@ -203,7 +193,7 @@ class UnsentParts:
         while self.waiting and len(data) < size:
             part = self.waiting[0][: size - len(data)]
             data += part
-            self.sent(len(part))
+            self.remove(len(part))
         return bytes(data)
 
     def clear(self) -> None:
@@ -461,7 +451,7 @@ class SocketWriter(CoalescingWriter):
         if not buffer:
             return
         size = len(buffer)
-        sent = self._sent(size, self._socket.send, buffer)
+        sent = self._try_to_send(size, self._socket.send, buffer)
         if sent == size:
             buffer.clear()
             self._notify_space()
@@ -474,14 +464,14 @@ class SocketWriter(CoalescingWriter):
         while unsent.waiting:
             parts = list(islice(unsent.waiting, _PARTS))
             size = sum(map(len, parts))
-            sent = self._sent(size, self._socket.sendmsg, parts)
-            unsent.sent(sent)
+            sent = self._try_to_send(size, self._socket.sendmsg, parts)
+            unsent.remove(sent)
             if sent < size:
                 break
         self._notify_space()
         return not unsent.waiting
 
-    def _sent(self, size: int, send: Callable[[Any], int], data: object) -> int:
+    def _try_to_send(self, size: int, send: Callable[[Any], int], data: object) -> int:
         """Return how many of `size` bytes the socket accepted; if not all, wake the task."""
         try:
             sent = send(data)

@@ -3,11 +3,10 @@
 A reader rejects every count that the rest of the frame cannot contain. The number of elements is
 also limited, since a small value needs many times its size once it is decoded. (decisions D15)
 
-The memory budget for incomplete frames of all connections together.
-
-A frame that is larger than one read counts with its whole size from its first to its last byte. If
-there is no room for another frame, connections whose frames take longer than `read_timeout` are
-ended, oldest first; if that is not enough, the connection of the new frame is ended.
+`FrameBudget` limits the incomplete frames of all connections together. A frame that is larger than
+one read counts with its whole size from its first to its last byte. If there is no room for another
+frame, connections whose frames take longer than `read_timeout` are ended, oldest first; if that is
+not enough, the connection of the new frame is ended.
 
 Messages that have arrived and wait for space in the broker share this memory. Their connections are
 never ended: while they leave no room, connections with a new large frame are not read.

@@ -1,10 +1,8 @@
-"""STOMP over one connection, on either side: bytes to frames and back.
+"""STOMP 1.0 to 1.2 over one connection, on either side: bytes to frames and back, without I/O.
 
-The broker's side determines the version itself, from the client's CONNECT frame, since further
-frames may have arrived with it. Before that, frames of at most 64 KiB are accepted.
-(activemq-edges ST1, ST3)
-
-Splits a stream of bytes into STOMP frames, within limits. (activemq-edges ST3)
+A frame's headers have the escapes of its version. The broker's side determines the version itself,
+from the client's CONNECT frame, since further frames may have arrived with it. Before that, frames
+of at most 64 KiB are accepted. The parser splits the stream within limits:
 
     state      left by                             next
     command    a line that is not empty            headers
@@ -14,7 +12,7 @@ Splits a stream of bytes into STOMP frames, within limits. (activemq-edges ST3)
 
 Ends of line between frames are heart-beats and are dropped. Every byte is searched once, however
 the data is split. A violation becomes a frame with a `fault`, the last one, so that the peer can be
-told the reason before its connection is closed.
+told the reason before its connection is closed. (activemq-edges ST1, ST3)
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from typing import Final
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.limits import LARGE_FRAME, MAX_FRAME_SIZE, MAX_NEGOTIATION_SIZE, UnfinishedFrame
-
-# --- STOMP's frames and versions, and the header escapes of each version. (activemq-edges ST1, ST3)
 
 V1_0: Final = "1.0"
 V1_1: Final = "1.1"

@@ -173,7 +173,7 @@ class TcpConnector(TransportConnector):
         for listener in listeners:
             await listener.aclose()
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Release the port in a child process, because only the parent accepts connections."""
         for listener in self._listeners:
             let_go_of_socket(listener.extra(SocketAttribute.raw_socket).fileno())

@@ -43,7 +43,7 @@ class SelectorMeter:
         self._spent = 0.0
         self._since = _clock.now()
 
-    def allowed(self, limits: SelectorLimits) -> SelectorLimits:
+    def limits_left(self, limits: SelectorLimits) -> SelectorLimits:
         """Return the limits for the next evaluation."""
         if self._spent:
             self._spent -= (_clock.now() - self._since) * self._rate
@@ -56,7 +56,7 @@ class SelectorMeter:
             characters=min(limits.characters, COSTLY * CHARACTERS_PER_STEP),
         )
 
-    def exceeded(self) -> NoReturn:
+    def fail(self) -> NoReturn:
         """Raise the error of a costly selector while the count is at its limit."""
         raise SelectorsBusyException(
             f"The selector takes more than {COSTLY} steps on a message while all selectors of the "

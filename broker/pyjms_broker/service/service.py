@@ -418,7 +418,7 @@ class BrokerService(BrokerConfiguration):
                 self._stopped.set()
         logger.info("Broker %s stopped", self.broker_name)
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Mark the broker as inherited by a forked process, where it must not run."""
         if self._state is not BrokerState.CREATED:
             self._state = BrokerState.INHERITED

@@ -265,7 +265,7 @@ class WebServer:
         await server.stop()
         await self.context.close()
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Release the port in a child process, because only the parent accepts connections."""
         for listener in self._listeners:
             let_go_of_socket(listener.extra(SocketAttribute.raw_socket).fileno())

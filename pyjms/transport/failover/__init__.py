@@ -1,15 +1,11 @@
-"""Transports composed of other transports: `failover:`, which reconnects, and `static:` above it.
+"""`failover:` reconnects to one of several brokers; `static:` and `discovery:` name these brokers.
 
-    factory       URL to transport
     transport     FailoverTransport: sends and receives with and without a connected broker
     connector     finds the next broker: passes over the list, backups, the priority broker
-    brokers       the list of brokers, from the URL and from brokers and files that change it
-    waiting       the number of passes and the waits between them, for tenacity
-    state         the client's state that the broker has
-    transactions  the open local transactions with their commands
-    replay        the commands that restore the state at a new broker, in ActiveMQ's order
-    pulls         the pulls whose response is pending
-    requests      the requests whose response is pending
+    brokers       options; the list of brokers, from the URL and from brokers and files that change
+                  it; the number of passes and the waits between them
+    state         the client's state that the broker has, with open transactions and pulls
+    replay        what restores the state at a new broker, and becomes of pending requests
 
 (activemq-edges 1.3; openwire-encoding 15)
 """

@@ -2,13 +2,12 @@
 
 Announced brokers (by a broker with updateClusterClients, or by the file of updateURIsURL) come
 before those of the URL. With randomize they are shuffled; priority brokers, if preferred, stay
-first, and the broker that failed last is tried last. (activemq-edges F1, F7, NW10)
+first, and the broker that failed last is tried last.
 
 A broker is less trusted than the configuration: see `BrokerList.announced_by_broker`.
 
-The reconnect policy: the number of passes over the brokers, and the waits between them.
-
-Adapters for tenacity, which runs the passes. (activemq-edges F1, F8)
+`ReconnectPolicy` says how often the list is tried, and how long to wait in between.
+(activemq-edges F0, F1, F7, F8, NW10)
 """
 
 from __future__ import annotations
@@ -20,26 +19,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tenacity import RetryCallState
-
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
-from pyjms.transport.options import Options, boolean, duration, integer, options_for, read_all
-from pyjms.transport.uri import ENCRYPTED_SCHEMES as ENCRYPTED
-from pyjms.transport.uri import NETWORK_SCHEMES as NETWORK
-from pyjms.transport.uri import PLAIN_SCHEMES as PLAIN
-from pyjms.transport.uri import UNANNOUNCED_SCHEMES as NEVER
-from pyjms.transport.uri import TransportURI, could_not_create
-from pyjms.transport.uri import read_received_address as read_address
-
-# --- The options of `failover:` URLs, with ActiveMQ's names and defaults. (activemq-edges F0)
+from pyjms.transport.options import Options, integer, options_of, read_all
+from pyjms.transport.uri import (
+    ENCRYPTED_SCHEMES,
+    NETWORK_SCHEMES,
+    PLAIN_SCHEMES,
+    UNANNOUNCED_SCHEMES,
+    TransportURI,
+    could_not_create,
+    read_received_address,
+)
 
 INFINITE = -1
 
 
 @dataclass(frozen=True)
 class FailoverOptions:
-    """Options of a failover transport; times in seconds."""
+    """Options of a failover transport, with ActiveMQ's names and defaults; times in seconds."""
 
     initial_reconnect_delay: float = 0.01
     max_reconnect_delay: float = 30.0
@@ -101,32 +99,15 @@ def _source(text: str) -> Path | str | None:
 
 
 FAILOVER: Options = {
-    **options_for(duration, "initial_reconnect_delay", "max_reconnect_delay"),
-    **options_for(_number, "reconnect_delay_exponent"),
+    **options_of(
+        FailoverOptions,
+        leave_out=("update_uris_source",),
+        reconnect_delay_exponent=_number,
+        timeout=_timeout,
+        priority_uris=_uris,
+    ),
     "backOffMultiplier": ("reconnect_delay_exponent", _number),
-    **options_for(
-        integer,
-        "max_reconnect_attempts",
-        "startup_max_reconnect_attempts",
-        "warn_after_reconnect_attempts",
-        "backup_pool_size",
-        "max_cache_size",
-    ),
-    **options_for(_timeout, "timeout"),
-    **options_for(
-        boolean,
-        "use_exponential_back_off",
-        "randomize",
-        "backup",
-        "priority_backup",
-        "track_messages",
-        "track_transaction_producers",
-        "reconnect_supported",
-    ),
-    "priorityURIs": ("priority_uris", _uris),
-    "updateURIsSupported": ("update_uris_supported", boolean),
     "updateURIsURL": ("update_uris_source", _source),
-    "rebalanceUpdateURIs": ("rebalance_update_uris", boolean),
 }
 """Option name in the URL -> (attribute, function that converts the text)."""
 
@@ -218,7 +199,7 @@ class BrokerList:
         found: list[TransportURI] = []
         for text in services:
             try:
-                uri, _ = read_address(text)
+                uri, _ = read_received_address(text)
             except ConfigurationException as error:
                 self._warn(text, f"is skipped: {error}")
             else:
@@ -226,7 +207,7 @@ class BrokerList:
         if found:
             self._configured = found
             self._priority = self._priority or found[:1]
-            self._acceptable = NETWORK
+            self._acceptable = NETWORK_SCHEMES
 
     def take_over(self, uris: Iterable[TransportURI]) -> bool:
         """Set the announced brokers; return whether the list differs.
@@ -263,7 +244,7 @@ class BrokerList:
     def _from_broker(self, text: str) -> TransportURI:
         allowed = ", ".join(sorted(self._acceptable)) or "none"
         why = f"the configured brokers allow only {allowed}"
-        uri, dropped = read_address(text, self._acceptable, why)
+        uri, dropped = read_received_address(text, self._acceptable, why)
         if dropped:
             self._warn(text, f"is used without {', '.join(dropped)}: the client sets these options")
         return uri
@@ -294,10 +275,10 @@ def _acceptable_schemes(configured: Iterable[TransportURI]) -> frozenset[str]:
         uri = waiting.pop()
         waiting += uri.components
         schemes.add(uri.scheme)
-    for family in (PLAIN, ENCRYPTED):
+    for family in (PLAIN_SCHEMES, ENCRYPTED_SCHEMES):
         if schemes & family:
             schemes |= family
-    return frozenset(schemes - NEVER)
+    return frozenset(schemes - UNANNOUNCED_SCHEMES)
 
 
 def _unique(uris: Iterable[TransportURI]) -> list[TransportURI]:
@@ -343,11 +324,3 @@ class ReconnectPolicy:
             if delay >= options.max_reconnect_delay or delay == 0:
                 break
         return min(delay, max(options.max_reconnect_delay, initial))
-
-    def wait(self, retry_state: RetryCallState) -> float:
-        """Return the seconds to wait; for tenacity's argument `wait`."""
-        return self.delay_after(retry_state.attempt_number)
-
-    def stop(self, retry_state: RetryCallState) -> bool:
-        """Return whether to stop; for tenacity's argument `stop`."""
-        return 0 <= self.limit <= retry_state.attempt_number

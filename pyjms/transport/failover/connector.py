@@ -5,18 +5,14 @@ the connection but refuses the client counts as failed.
 
 Log lines: a warning when the very first pass has failed, and one after every
 `warnAfterReconnectAttempts` passes; the transport logs the loss of a broker and the reconnection.
-Of several connections that search for the same brokers, only one logs; see `OutageLog`.
-(activemq-edges F1, F7, F8)
 
-One report in the log for an outage that affects many connections of a process.
-
-A process with twenty listeners has twenty connections, which lose their broker together. The first
-connection that fails reports the outage: it logs the warnings and the reconnection. The lines of
-the other connections about the same list of brokers are logged at DEBUG until the outage is over.
-
-If the reporting connection was only starting, or gives up, it does not log the end of the outage:
+Of several connections that search for the same brokers, only one logs (`OutageLog`). A process with
+twenty listeners has twenty connections, which lose their broker together. The first connection that
+fails reports the outage; the lines of the others are logged at DEBUG until the outage is over. If
+the reporting connection was only starting, or gives up, it does not log the end of the outage:
 another connection without a broker continues the report. If the reporting connection gave up or was
 closed, a new connection may be the first one to reach a broker, and logs that.
+(activemq-edges F1, F7, F8)
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ import re
 from base64 import b64encode
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -35,7 +30,6 @@ from weakref import WeakSet, WeakValueDictionary
 
 import anyio
 from anyio import to_thread
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.runtime import clock as _clock
@@ -109,8 +103,6 @@ _waiting: Final[WeakSet[OutageLog]] = WeakSet()
 _left: Final[set[str]] = set()
 """The broker lists whose outage was reported by a connection that ended during the outage."""
 
-
-# --- A transport to one broker, before, while and after a failover transport uses it.
 
 _MOST_CONTROLS: Final = 16
 
@@ -210,15 +202,18 @@ class Connector:
         Raises:
             JMSException: the policy allows no further pass; the failure of the last one.
         """
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(JMSException),
-            wait=policy.wait,
-            stop=policy.stop,
-            sleep=_clock.sleep,
-            before_sleep=partial(self._log, policy),
-            reraise=True,
-        )
-        await retrying(self._pass, take_over)
+        attempts = 0
+        while True:
+            try:
+                await self._pass(take_over)
+            except JMSException as error:
+                attempts += 1
+                if 0 <= policy.limit <= attempts:
+                    raise
+                self._log_attempt(policy, attempts, error)
+                await _clock.sleep(policy.delay_after(attempts))
+            else:
+                return
 
     def follow(self, control: ConnectionControl) -> TransportURI | None:
         """Apply the broker list of a cluster; return the broker to which to move, or None.
@@ -374,9 +369,7 @@ class Connector:
             shown = re.sub(r"//[^/]*@", "//***@", str(source).partition("?")[0])
             logger.warning("The broker list of updateURIsURL, %s, is not used: %s", shown, error)
 
-    def _log(self, policy: ReconnectPolicy, retry_state: RetryCallState) -> None:
-        attempt = retry_state.attempt_number
-        error = retry_state.outcome.exception() if retry_state.outcome is not None else None
+    def _log_attempt(self, policy: ReconnectPolicy, attempt: int, error: JMSException) -> None:
         every = self._options.warn_after_reconnect_attempts
         is_first = attempt == 1 and policy.is_first
         if is_first or (every > 0 and attempt % every == 0):

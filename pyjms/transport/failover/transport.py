@@ -156,7 +156,7 @@ class FailoverTransport(ReconnectingTransport):
             try:
                 current.oneway(command)
             except ConnectionFailedException as error:
-                self._lost(command, error)
+                self._stop_sending(command, error)
             except Exception:
                 self._state.untrack(command)
                 raise
@@ -181,7 +181,7 @@ class FailoverTransport(ReconnectingTransport):
         try:
             self._request(self._current, request, command)
         except ConnectionFailedException as error:
-            self._lost(command, error)
+            self._stop_sending(command, error)
         except Exception:
             self._requests.pop(request, None)
             self._state.untrack(command)
@@ -250,7 +250,7 @@ class FailoverTransport(ReconnectingTransport):
         if self._current is not None:
             self._current.resume_reading()
 
-    def _lost(self, command: Command, error: Exception) -> None:
+    def _stop_sending(self, command: Command, error: Exception) -> None:
         """Stop sending to the current broker, whose `on_exception` is about to be called."""
         logger.debug("%s is not sent yet: %s", type(command).__name__, error)
         self._current = None

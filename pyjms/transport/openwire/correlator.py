@@ -4,10 +4,11 @@ One counter numbers every command, from 1. A command that requires a response ge
 one outcome: the peer's response, or the transport's failure. (activemq-edges U4;
 openwire-encoding 10)
 
-Maps the exceptions that a broker sends, by Java class name, to exceptions of `pyjms.errors`.
-
+An exception that a broker sends becomes an exception of `pyjms.errors`, by its Java class name:
 ActiveMQ 5 sends `javax.jms` names, ActiveMQ 6 `jakarta.jms`. An unknown class becomes a plain
 JMSException with the same text. (openwire-encoding 5 and 14)
+
+`ReconnectingTransport` is the interface of transports that reconnect by themselves.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def negotiated_transport(
     if options.use_inactivity_monitor:
         monitor = InactivityMonitor(tcp, tcp, options)
 
-    def negotiated(settings: NegotiatedSettings) -> None:
+    def on_negotiation(settings: NegotiatedSettings) -> None:
         tcp.set_tcp_no_delay(settings.tcp_no_delay_enabled)
         if monitor is not None:
             monitor.monitor(settings)
@@ -172,7 +172,7 @@ def negotiated_transport(
         wire_format,
         timeout=timeout,
         minimum_version=options.minimum_wire_format_version,
-        on_negotiated=negotiated,
+        on_negotiated=on_negotiation,
     )
 
 

@@ -1,13 +1,10 @@
 """The options of OpenWire URLs in addition to socket options: `wireFormat.*` and filters.
 
-(activemq-edges 1.1)
-
-Wire formats for OpenWire's commands from installed packages: the URL option `wireFormat=name`.
-
-An entry point in the group `pyjms.wire_formats` maps the name to a callable, which is passed the
-options `wireFormat.*` of the URL, without that prefix, and returns the codec of one connection.
-There is no negotiation and no inactivity monitor: these are features of OpenWire's own format.
-(activemq-edges N21)
+The option `wireFormat=name` names the wire format of an installed package: an entry point in the
+group `pyjms.wire_formats` maps the name to a callable, which is passed the options `wireFormat.*`
+of the URL, without that prefix, and returns the codec of one connection. There is no negotiation
+and no inactivity monitor then: these are features of OpenWire's own format.
+(activemq-edges 1.1, N21)
 """
 
 from __future__ import annotations
@@ -28,12 +25,9 @@ from pyjms.transport.options import (
     Options,
     ServerOptions,
     TcpOptions,
-    boolean,
     check_known,
-    duration,
     integer,
-    milliseconds,
-    options_for,
+    options_of,
     read_options,
 )
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean, is_secret
@@ -112,30 +106,16 @@ def _formats(
 
 FILTERS: Options = {
     "minmumWireFormatVersion": ("minimum_wire_format_version", integer),
-    **options_for(milliseconds, "connect_attempt_timeout"),
-    **options_for(
-        boolean, "use_inactivity_monitor", "use_keep_alive", "keep_alive_response_required"
+    **options_of(
+        OpenWireOptions, leave_out=("wire_format", "other_format", "minimum_wire_format_version")
     ),
 }
 CONNECTING: Options = {name: o for name, o in FILTERS.items() if name not in IGNORED_BY_CLIENTS}
 _PROTOCOL_DETECTION = "it is for the protocol detection of a broker's connector"
 ACCEPTED: Options = {name: TCP[name] for name in TCP if name not in IGNORED_OF_ACCEPTED}
-WIRE_FORMAT: Options = {
-    **options_for(integer, "version", "max_frame_size"),
-    **options_for(_cache_size, "cache_size"),
-    **options_for(
-        boolean,
-        "cache_enabled",
-        "tight_encoding_enabled",
-        "tcp_no_delay_enabled",
-        "stack_trace_enabled",
-        "size_prefix_disabled",
-        "max_frame_size_enabled",
-        "include_platform_details",
-    ),
-    **options_for(duration, "max_inactivity_duration", "max_inactivity_duration_inital_delay"),
-    **options_for(str, "host"),
-}
+WIRE_FORMAT: Options = options_of(
+    WireFormatSettings, leave_out=("provider_name", "provider_version"), cache_size=_cache_size
+)
 
 
 def wire_format_settings(given: Mapping[str, str], host: str | None) -> WireFormatSettings:

@@ -4,10 +4,9 @@ A certificate can be renewed while the process runs: new connections use the cur
 ones continue. While the files do not match (the certificate has been replaced, but the key has
 not), the previous context stays in use, and one log line says why.
 
-Certificates and keys from files: PEM, and PKCS12 with the extra `pkcs12`.
-
-Which it is, is read from the file itself. Java's own format, JKS, is refused with the command that
-converts it. Errors name the option and the file, never with a password.
+Files are PEM, or PKCS12 with the extra `pkcs12`; which it is, is read from the file itself. Java's
+own format, JKS, is refused with the command that converts it. Errors name the option and the file,
+never with a password.
 """
 
 from __future__ import annotations

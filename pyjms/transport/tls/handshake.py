@@ -1,12 +1,12 @@
-"""The TLS handshake of both sides, over a connected stream.
+"""TLS over a connected stream, for both sides: the handshake, the byte layer after it, and errors.
 
-Its time is limited, and so are the bytes that the peer may send before it is complete. After a
-failure the peer gets time to read the alert, which would be lost if the socket were closed at once.
+The time of the handshake is limited, and so are the bytes that the peer may send before it is
+complete. After a failure the peer gets time to read the alert, which would be lost if the socket
+were closed at once.
 
-The meaning of OpenSSL's errors for the client and the broker, and what to do about them.
-
-Tables: by the code of a failed verification, and by OpenSSL's reason, which also stands for an
-alert sent by the peer. An error that is in no table keeps OpenSSL's text.
+Tables give the meaning of OpenSSL's errors for the client and the broker, and what to do about
+them: by the code of a failed verification, and by OpenSSL's reason, which also stands for an alert
+sent by the peer. An error that is in no table keeps OpenSSL's text.
 """
 
 from __future__ import annotations
@@ -174,8 +174,6 @@ def _verification(error: ssl.SSLCertVerificationError, server_side: bool) -> _Wo
         hint = _TRUST_BROKER if server_side else _TRUST_CLIENT
     return _Words(f"{whose} certificate {what}", hint)
 
-
-# --- TLS as a byte layer: OpenSSL with memory BIOs, without a socket.
 
 _READ = 65536
 

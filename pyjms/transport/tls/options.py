@@ -16,7 +16,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.transport.options import Options, boolean, options_for, read_options
 from pyjms.transport.uri import TransportURI
 
-# --- Cipher suites by Java's names (`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`) and OpenSSL's names.
+# Cipher suites have Java's names (`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`) or OpenSSL's.
 
 _TLS_1_3 = frozenset(
     {"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"}

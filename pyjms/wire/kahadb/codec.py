@@ -1,16 +1,13 @@
 """Encode commands as the payloads of records, and decode them.
 
-A payload is the command's code, the size of its fields as a varint, and the fields. Fields are
-written in the order of their numbers, as by ActiveMQ, so that decoding and encoding a payload of
-ActiveMQ reproduces it byte for byte. Unknown fields are skipped and thereby lost; code that moves
-records copies their payloads instead.
-
-The part of Protocol Buffers that KahaDB uses: varints and length-delimited fields.
+A payload is the command's code, the size of its fields as a varint, and the fields in the encoding
+of Protocol Buffers ("Encoding" page), of which KahaDB uses varints and length-delimited fields.
+Fields are written in the order of their numbers, as by ActiveMQ, so that decoding and encoding a
+payload of ActiveMQ reproduces it byte for byte. Unknown fields are skipped and thereby lost; code
+that moves records copies their payloads instead.
 
 The readers accept any bytes: sizes are checked before anything is copied, numbers have at most ten
-bytes, and fields with unknown numbers or other wire types are yielded for the caller to judge.
-Signed numbers are two's complement in 64 bits, so a negative one has ten bytes.
-Source: the "Encoding" page of protobuf; KahaDB has no groups.
+bytes. Signed numbers are two's complement in 64 bits, so a negative one has ten bytes.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""KahaDB's commands, the contents of the journal's records.
+"""KahaDB's commands, the contents of the journal's records, and their parts.
 
 They are plain data with the fields of the file format in snake_case. None means that an optional
 field is absent, which is encoded differently from zero. Times and delays are milliseconds, as in
-the file. `repr` omits message bodies. (activemq-persistence K7, K8, K30)
+the file. `repr` omits message bodies. All classes but the commands are immutable and hashable.
 
-The parts of KahaDB's commands: field layouts, destinations, locations, transactions.
-
-The annotation of a field contains its number in the file and its encoding. All classes but the
-commands are immutable and hashable. Here and in `commands` annotations are evaluated, since
-`fields_of` reads them. (activemq-persistence K8, K29, K30)
+The annotation of a field contains its number in the file and its encoding. Annotations are
+evaluated here, since `fields_of` reads them. (activemq-persistence K7, K8, K29, K30)
 """
 
 from dataclasses import MISSING, dataclass, field, fields

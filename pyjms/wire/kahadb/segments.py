@@ -1,7 +1,7 @@
-"""Reading the records of a segment, skipping damaged parts.
+"""Reading a journal's segments: as a whole, single records by their locations, a directory of them.
 
-Theory of operation
--------------------
+Theory of operation: a segment as a whole
+-----------------------------------------
 
 The reader proceeds from batch to batch (see `journal`), and acts on the bytes at each position:
 
@@ -35,10 +35,8 @@ A record's size is checked first against its batch, then against the available b
 exceeds the batch is damage within the batch, a size that only exceeds the available bytes is an
 interrupted write.
 
-Checks the checksums of batches whose records are read by their locations.
-
-Theory of operation
--------------------
+Theory of operation: records by their locations
+-----------------------------------------------
 
 A checksum covers a batch, and a record's location does not tell where its batch begins. So the
 first read from a segment walks from header to header up to the record's batch, without reading the
@@ -57,8 +55,10 @@ itself reports which records are bad, and the others are returned.
 After a wrong header it is unknown where the next batch begins, and after a wrong size where this
 one ends. So after any damage the segment is read once as a whole, as at start: see `SegmentReader`.
 
-Reading of the segments in a journal directory, one after the other; blocks on the disk.
+A directory
+-----------
 
+`JournalFiles` reads the segments of a directory one after the other, and blocks on the disk.
 Nothing is opened for writing and no lock is acquired, so the journal of a running broker can be
 read as well: the result has the records that were complete when their segment was read. One segment
 is in memory at a time.

@@ -4,19 +4,15 @@ A shortcut for `reader`, not a second definition: for other forms (rare fields, 
 None, and the caller uses `reader`, which also raises the error. It is fast because:
 
 - Runs of fields are unpacked with one struct call, nullable fields as their flags
-  (`message_layout`). The field lists are generated from codegen/commands.yaml.
-- Ids and destinations repeat, so their bytes are looked up in a bounded memo (`memo`); the same
-  bytes give the same object, which also makes later comparisons cheap.
+  (see `schema`). The field lists are generated from codegen/commands.yaml.
+- Ids and destinations repeat, so their bytes are looked up in a memo (`StructureMemo`); the
+  same bytes give the same object, which also makes later comparisons cheap. The memo is bounded in
+  number and size; when full it is cleared.
 - Successive messages, and acknowledgements, begin with the same bytes up to their sequence
   number: one `startswith` replaces five lookups.
 - `_message` is one long function, since a call costs as much as ten fields.
 
-(openwire-encoding 2)
-
-A memo of the ids and destinations in loose, uncached frames, by their bytes.
-
-The same bytes give the same object. The memo is bounded in number and size; when full it is
-cleared. IndexError means that the bytes do not have the usual form.
+An IndexError means that the bytes do not have the usual form. (openwire-encoding 2)
 """
 
 from __future__ import annotations
@@ -101,7 +97,7 @@ class StructureMemo:
         if not frame.startswith(MESSAGE_ID, at):
             raise IndexError
         end = self._end(frame, at + 3, PRODUCER_ID)
-        producer_id = self._known(frame, at + 3, end)
+        producer_id = self._find(frame, at + 3, end)
         sequence, broker_sequence = I64_PAIR.unpack_from(frame, end)
         return MessageId(None, producer_id, sequence, broker_sequence), end + 16
 
@@ -109,13 +105,13 @@ class StructureMemo:
         if not frame[at]:
             return None, at + 1
         end = self._end(frame, at, code)
-        return self._known(frame, at, end), end
+        return self._find(frame, at, end), end
 
     def _nullable_destination(self, frame: bytes, at: int) -> tuple[Any, int]:
         if not frame[at]:
             return None, at + 1
         end = self._end_of_destination(frame, at)
-        return self._known(frame, at, end), end
+        return self._find(frame, at, end), end
 
     def _string(self, frame: bytes, at: int) -> tuple[str | None, int]:
         if not frame[at]:
@@ -168,7 +164,7 @@ class StructureMemo:
         end: int = at + 5 + U16.unpack_from(frame, at + 3)[0]
         return end
 
-    def _known(self, frame: bytes, at: int, end: int) -> Any:
+    def _find(self, frame: bytes, at: int, end: int) -> Any:
         value = self._value(frame, at, end)
         if value is None:
             raise IndexError
@@ -187,7 +183,7 @@ class StructureMemo:
             value: Structure | None = LocalTransactionId(I64.unpack_from(key, 2)[0], connection_id)
         else:
             reader = LooseReader(key, CURRENT_VERSION, stack_trace=False)
-            value = reader.nested(_ANY)
+            value = reader.read_nested(_ANY)
             if reader.pos != len(key):
                 return None
         if value is not None and len(key) <= _MEMO_KEY:
@@ -470,7 +466,7 @@ class FastReader(StructureMemo):
             at += len(producer_key)
         else:
             after = self._end(frame, at, PRODUCER_ID)
-            id_producer, at = self._known(frame, at, after), after
+            id_producer, at = self._find(frame, at, after), after
         if at - start <= _LONGEST_PREFIX:
             self._prefix = frame[start:at]
             ids = (producer_id, destination, transaction_id, original_destination, id_producer)

@@ -119,7 +119,7 @@ class FastWriter:
         out += _HEAD.pack(dispatch.TYPE, dispatch.command_id, dispatch.response_required)
         consumer_id, destination, named = self._dispatched
         if dispatch.consumer_id is not consumer_id or dispatch.destination is not destination:
-            self._dispatched = self._named(dispatch.consumer_id, dispatch.destination)
+            self._dispatched = self._name(dispatch.consumer_id, dispatch.destination)
             named = self._dispatched[2]
         out += named
         if message is None:
@@ -165,7 +165,7 @@ class FastWriter:
         """Append the fields from producerId on."""
         producer_id, destination, named = self._sent
         if message.producer_id is not producer_id or message.destination is not destination:
-            self._sent = self._named(message.producer_id, message.destination)
+            self._sent = self._name(message.producer_id, message.destination)
             named = self._sent[2]
         out += named
         out += self.nullable(message.transaction_id)
@@ -227,7 +227,7 @@ class FastWriter:
             + I64_PAIR.pack(value.producer_sequence_id, value.broker_sequence_id)
         )
 
-    def _named(self, first: Structure | None, second: Structure | None) -> _Named:
+    def _name(self, first: Structure | None, second: Structure | None) -> _Named:
         return (first, second, self.nullable(first) + self.nullable(second))
 
     def _producer_of(self, value: MessageId) -> bytes:
@@ -256,7 +256,7 @@ class FastWriter:
 
     def _learn(self, value: Structure) -> bytes:
         writer = LooseWriter(CURRENT_VERSION, stack_trace=False)
-        writer.nested(value, _ANY)
+        writer.write_nested(value, _ANY)
         data = bytes(writer.out)
         if len(data) <= _MEMO_SIZE:
             if len(self._memo) >= _MEMO_VALUES:

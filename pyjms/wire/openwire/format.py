@@ -20,11 +20,6 @@ Loose and uncached is the preferred form because a message's body can then be ke
 received bytes (`raw`). Only RemoteProtocolError escapes from `receive_data` and only
 LocalProtocolError from `encode`. The format has no role: client and broker use the same class.
 (openwire-encoding 1 and 6; decisions D4, D5)
-
-The receive buffer, which splits a stream of bytes into frames that begin with their size.
-
-It contains only received bytes: a declared size allocates no memory. A frame that is complete
-within one chunk of data is copied once.
 """
 
 from __future__ import annotations
@@ -145,8 +140,6 @@ class ReceiveBuffer:
 def _invalid(size: int, limit: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"Invalid frame size {size}; 1 to {limit} bytes are allowed")
 
-
-# --- Detection of a peer that uses another protocol, by the first bytes that it sends.
 
 _TLS = "the scheme of a client's URL must match the port: ssl:// if it uses TLS, otherwise tcp://"
 _OTHER_PORT = "this port is for OpenWire: clients of other protocols need another port"

@@ -102,7 +102,7 @@ def decode_map(data: bytes, max_values: int = MAX_VALUES) -> dict[str, object]:
         RemoteProtocolError: `data` is not such a map, or has more than `max_values` values, nested
             ones included.
     """
-    return _guarded(data, _read_map, max_values)
+    return _guard(data, _read_map, max_values)
 
 
 def encode_values(values: Iterable[object]) -> bytes:
@@ -125,7 +125,7 @@ def decode_values(data: bytes, max_values: int = MAX_VALUES) -> list[object]:
     Raises:
         RemoteProtocolError: `data` is not such a body, or has more than `max_values` values.
     """
-    return _guarded(data, _read_stream, max_values)
+    return _guard(data, _read_stream, max_values)
 
 
 def encode_text(text: str | None) -> bytes:
@@ -145,7 +145,7 @@ def decode_text(data: bytes) -> str | None:
     text = data[4:]
     if text.isascii() and len(text) == int.from_bytes(data[:4], "big", signed=True):
         return str(text, "ascii")  # most texts, at a fifth of the cost
-    return _guarded(data, _read_text)
+    return _guard(data, _read_text)
 
 
 def _write_map(out: bytearray, values: Mapping[str, object], depth: int) -> None:
@@ -354,7 +354,7 @@ def _read_text(reader: _Reader) -> str | None:
     return None if count == -1 else decode_mutf8(reader.read_bytes(count))
 
 
-def _guarded(data: bytes, read: Callable[[_Reader], _T], max_values: int = MAX_VALUES) -> _T:
+def _guard(data: bytes, read: Callable[[_Reader], _T], max_values: int = MAX_VALUES) -> _T:
     reader = _Reader(data, max_values)
     try:
         return read(reader)

@@ -87,7 +87,7 @@ class Reader(ABC):
         except (IndexError, struct.error) as e:
             raise TruncatedFrameError(len(self.frame) + 1, self.pos) from e
 
-    def nested(self, accepts: frozenset[int]) -> Structure | None:
+    def read_nested(self, accepts: frozenset[int]) -> Structure | None:
         """Return a nullable structure of one of the types in `accepts`."""
         if not self._flag():
             return None
@@ -117,7 +117,7 @@ class Reader(ABC):
         self.pos += 1
         return value
 
-    def _fixed(self, form: struct.Struct) -> int:
+    def _read_fixed(self, form: struct.Struct) -> int:
         value: int = form.unpack_from(self.frame, self.pos)[0]
         self.pos += form.size
         return value
@@ -147,37 +147,37 @@ class Reader(ABC):
             return _destination(code, values["physical_name"])
         return _build(code, values)
 
-    def _cached(self, accepts: frozenset[int]) -> Structure | None:
+    def _read_cached(self, accepts: frozenset[int]) -> Structure | None:
         cache = self.cache
         if cache is None:
-            return self.nested(accepts)
+            return self.read_nested(accepts)
         if self._flag():
-            index = self._fixed(I16)
-            value = self.nested(accepts)
+            index = self._read_fixed(I16)
+            value = self.read_nested(accepts)
             cache.put(index, value)
             return value
-        value = cache.get(self._fixed(I16))
+        value = cache.get(self._read_fixed(I16))
         if value is not None and value.TYPE not in accepts:
             raise RemoteProtocolError(
                 f"Cached type {value.TYPE} where one of {sorted(accepts)} is expected"
             )
         return value
 
-    def _array(self, accepts: frozenset[int]) -> list[Structure | None] | None:
+    def _read_array(self, accepts: frozenset[int]) -> list[Structure | None] | None:
         if not self._flag():
             return None
-        count = self._fixed(I16)
+        count = self._read_fixed(I16)
         if count < 0:
             raise RemoteProtocolError(f"Count {count} is negative")
         self._count(count)
-        return [self.nested(accepts) for _ in range(count)]
+        return [self.read_nested(accepts) for _ in range(count)]
 
     def _count(self, more: int) -> None:
         self.elements += more
         if self.elements > MAX_STRUCTURES:
             raise RemoteProtocolError(f"A frame has more than {MAX_STRUCTURES} structures")
 
-    def _throwable(self, depth: int) -> Throwable | None:
+    def _read_throwable(self, depth: int) -> Throwable | None:
         if not self._flag():
             return None
         if depth > MAX_NESTING_DEPTH:
@@ -186,7 +186,7 @@ class Reader(ABC):
         message = self._string()
         if not self.stack_trace:
             return Throwable(class_name, message)
-        count = self._fixed(I16)
+        count = self._read_fixed(I16)
         if count < 0:
             raise RemoteProtocolError(f"Count {count} is negative")
         least_end = self.pos + count * _SMALLEST_ELEMENT
@@ -194,31 +194,31 @@ class Reader(ABC):
             raise TruncatedFrameError(least_end, self.pos)
         self._count(count)
         trace = tuple([self._trace_element() for _ in range(count)])
-        return Throwable(class_name, message, trace, self._throwable(depth + 1))
+        return Throwable(class_name, message, trace, self._read_throwable(depth + 1))
 
     def _trace_element(self) -> StackTraceElement:
         declaring_class = self._string()
         method = self._string()
         file = self._string()
-        return StackTraceElement(declaring_class, method, file, self._fixed(I32))
+        return StackTraceElement(declaring_class, method, file, self._read_fixed(I32))
 
-    def _nullable_bytes(self, _: frozenset[int]) -> bytes | None:
-        return self._read_bytes(self._fixed(I32)) if self._flag() else None
+    def _read_nullable_bytes(self, _: frozenset[int]) -> bytes | None:
+        return self._read_bytes(self._read_fixed(I32)) if self._flag() else None
 
 
 _READ: Final[dict[int, Callable[[Reader, frozenset[int]], object]]] = {
     kinds.BOOLEAN: lambda self, _: self._flag(),
-    kinds.BYTE: lambda self, _: self._fixed(I8),
-    kinds.SHORT: lambda self, _: self._fixed(I16),
-    kinds.INT: lambda self, _: self._fixed(I32),
+    kinds.BYTE: lambda self, _: self._read_fixed(I8),
+    kinds.SHORT: lambda self, _: self._read_fixed(I16),
+    kinds.INT: lambda self, _: self._read_fixed(I32),
     kinds.LONG: lambda self, _: self._long(),
     kinds.STRING: lambda self, _: self._string(),
-    kinds.BYTES: lambda self, accepts: self._nullable_bytes(accepts),
+    kinds.BYTES: lambda self, accepts: self._read_nullable_bytes(accepts),
     kinds.MAGIC: lambda self, _: self._read_bytes(MAGIC_SIZE),
-    kinds.NESTED: Reader.nested,
-    kinds.CACHED: lambda self, accepts: self._cached(accepts),
-    kinds.ARRAY: lambda self, accepts: self._array(accepts),
-    kinds.THROWABLE: lambda self, _: self._throwable(0),
+    kinds.NESTED: Reader.read_nested,
+    kinds.CACHED: lambda self, accepts: self._read_cached(accepts),
+    kinds.ARRAY: lambda self, accepts: self._read_array(accepts),
+    kinds.THROWABLE: lambda self, _: self._read_throwable(0),
 }
 """The function that reads a field, by its kind."""
 
@@ -244,12 +244,12 @@ class LooseReader(Reader):
         return value != 0
 
     def _long(self) -> int:
-        return self._fixed(I64)
+        return self._read_fixed(I64)
 
     def _string(self) -> str | None:
         if not self._flag():
             return None
-        return decode_mutf8(self._read_bytes(self._fixed(U16)))
+        return decode_mutf8(self._read_bytes(self._read_fixed(U16)))
 
 
 class TightReader(Reader):
@@ -263,7 +263,7 @@ class TightReader(Reader):
         if count == 0xC0:
             count = self._byte()
         elif count == 0x80:
-            count = self._fixed(I16)
+            count = self._read_fixed(I16)
         self._bits = self._read_bytes(count)
 
     def _aware(self, code: int) -> None:
@@ -280,14 +280,14 @@ class TightReader(Reader):
 
     def _long(self) -> int:
         if self._flag():
-            return self._fixed(I64 if self._flag() else U32)
-        return self._fixed(U16) if self._flag() else 0
+            return self._read_fixed(I64 if self._flag() else U32)
+        return self._read_fixed(U16) if self._flag() else 0
 
     def _string(self) -> str | None:
         if not self._flag():
             return None
         self._flag()  # ASCII only: the bytes are the same either way
-        return decode_mutf8(self._read_bytes(self._fixed(U16)))
+        return decode_mutf8(self._read_bytes(self._read_fixed(U16)))
 
 
 def _destination(code: int, name: str | None) -> Structure:

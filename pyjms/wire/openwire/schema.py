@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 @cache
-def _accepted(of: str) -> frozenset[int]:
+def _accepted_codes(of: str) -> frozenset[int]:
     """Return the type codes of the class `of` and of the classes derived from it."""
     if of == "any":
         return frozenset(STRUCTURES)
@@ -71,7 +71,7 @@ def _entries(code: int, version: int) -> tuple[Entry, ...]:
         cls = TYPES[code]
         fields = cls.OLDER_LAYOUTS.get(version, cls.LAYOUT)
     return tuple(
-        Entry(f.name, f.kind, _accepted(f.of) if f.kind in _NESTING else frozenset())
+        Entry(f.name, f.kind, _accepted_codes(f.of) if f.kind in _NESTING else frozenset())
         for f in fields
         if f.since <= version
     )

@@ -77,7 +77,7 @@ class Writer(ABC):
             self._undo()
             raise
 
-    def nested(self, value: Structure | None, accepts: frozenset[int]) -> None:
+    def write_nested(self, value: Structure | None, accepts: frozenset[int]) -> None:
         """Append a nullable structure of one of the types in `accepts`."""
         self._flag(value is not None)
         if value is None:
@@ -125,10 +125,10 @@ class Writer(ABC):
             _WRITE[kind](self, getattr(value, name), accepts)
         self.depth -= 1
 
-    def _cached(self, value: Structure | None, accepts: frozenset[int]) -> None:
+    def _write_cached(self, value: Structure | None, accepts: frozenset[int]) -> None:
         cache = self.cache
         if cache is None:
-            self.nested(value, accepts)
+            self.write_nested(value, accepts)
             return
         index = cache.find(value)
         self._flag(index == NOT_STORED)
@@ -142,9 +142,9 @@ class Writer(ABC):
         if value is not None:
             self.out += I16.pack(len(value))
             for item in value:
-                self.nested(item, accepts)
+                self.write_nested(item, accepts)
 
-    def _fixed(self, form: struct.Struct, value: int) -> None:
+    def _write_fixed(self, form: struct.Struct, value: int) -> None:
         self.out += form.pack(value)
 
     def _bytes(self, value: bytes | None, _: frozenset[int]) -> None:
@@ -168,7 +168,7 @@ class Writer(ABC):
         if depth > MAX_NESTING_DEPTH:
             raise LocalProtocolError(f"Causes nest deeper than {MAX_NESTING_DEPTH}")
         self._string(value.class_name)
-        self._string(self._truncated(value.message))
+        self._string(self._truncate(value.message))
         if not self.stack_trace:
             return
         if len(value.stack_trace) > _MAX_COUNT:
@@ -183,7 +183,7 @@ class Writer(ABC):
             self.out += I32.pack(element.line)
         self._throwable(value.cause, depth + 1)
 
-    def _truncated(self, message: str | None) -> str | None:
+    def _truncate(self, message: str | None) -> str | None:
         if (
             message is None
             or self.version not in _TRUNCATING_VERSIONS
@@ -195,15 +195,15 @@ class Writer(ABC):
 
 _WRITE: Final[dict[int, Callable[[Writer, Any, frozenset[int]], None]]] = {
     kinds.BOOLEAN: lambda self, value, _: self._flag(bool(value)),
-    kinds.BYTE: lambda self, value, _: self._fixed(I8, value),
-    kinds.SHORT: lambda self, value, _: self._fixed(I16, value),
-    kinds.INT: lambda self, value, _: self._fixed(I32, value),
+    kinds.BYTE: lambda self, value, _: self._write_fixed(I8, value),
+    kinds.SHORT: lambda self, value, _: self._write_fixed(I16, value),
+    kinds.INT: lambda self, value, _: self._write_fixed(I32, value),
     kinds.LONG: lambda self, value, _: self._long(value),
     kinds.STRING: lambda self, value, _: self._string(value),
     kinds.BYTES: lambda self, value, accepts: self._bytes(value, accepts),
     kinds.MAGIC: lambda self, value, accepts: self._magic(value, accepts),
-    kinds.NESTED: Writer.nested,
-    kinds.CACHED: lambda self, value, accepts: self._cached(value, accepts),
+    kinds.NESTED: Writer.write_nested,
+    kinds.CACHED: lambda self, value, accepts: self._write_cached(value, accepts),
     kinds.ARRAY: lambda self, value, accepts: self._array(value, accepts),
     kinds.THROWABLE: lambda self, value, _: self._throwable(value, 0),
 }
@@ -225,7 +225,7 @@ class LooseWriter(Writer):
     def _string(self, value: str | None) -> None:
         self._flag(value is not None)
         if value is not None:
-            data = _encoded(value, MAX_STRING_SIZE)
+            data = _encode_text(value, MAX_STRING_SIZE)
             self.out += U16.pack(len(data))
             self.out += data
 
@@ -233,7 +233,7 @@ class LooseWriter(Writer):
         cache = self.cache
         if cache is not None:
             self.out += I16.pack(cache.add(value))
-            self.nested(value, accepts)
+            self.write_nested(value, accepts)
 
 
 class TightWriter(Writer):
@@ -284,7 +284,7 @@ class TightWriter(Writer):
     def _string(self, value: str | None) -> None:
         self._flag(value is not None)
         if value is not None:
-            data = _encoded(value, MAX_TIGHT_STRING_SIZE)
+            data = _encode_text(value, MAX_TIGHT_STRING_SIZE)
             self._flag(data.isascii())
             self.out += U16.pack(len(data))
             self.out += data
@@ -295,11 +295,11 @@ class TightWriter(Writer):
         if cache is not None:
             index_at = len(self.out)
             self.out += b"\0\0"
-            self.nested(value, accepts)
+            self.write_nested(value, accepts)
             I16.pack_into(self.out, index_at, cache.add(value))
 
 
-def _encoded(value: str, limit: int) -> bytes:
+def _encode_text(value: str, limit: int) -> bytes:
     data = encode_mutf8(value)
     if len(data) > limit:
         raise LocalProtocolError(f"String of {len(data)} bytes is longer than {limit}")

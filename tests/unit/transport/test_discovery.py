@@ -108,8 +108,8 @@ async def started(agent: Agent, service: str | None = None) -> AsyncIterator[Vir
 
 @pytest.mark.fact("activemq-edges U7")
 def test_datagrams_are_those_of_activemq() -> None:
-    assert Announcement(BROKER).written("shop") == ALIVE
-    assert Announcement(BROKER, is_alive=False).written("shop") == DEAD
+    assert Announcement(BROKER).encode("shop") == ALIVE
+    assert Announcement(BROKER, is_alive=False).encode("shop") == DEAD
     assert read_datagram(ALIVE, "shop") == Announcement(BROKER)
     assert read_datagram(DEAD, "shop") == Announcement(BROKER, is_alive=False)
     assert read_datagram(ALIVE, "other") is None
@@ -177,7 +177,7 @@ async def test_a_service_is_announced_twice_a_second_until_the_stop() -> None:
 async def test_there_is_a_limit(caplog: Any) -> None:
     agent = Agent()
     async with started(agent) as clock:
-        many = [Announcement(f"tcp://h{n}:1").written("shop") for n in range(5000)]
+        many = [Announcement(f"tcp://h{n}:1").encode("shop") for n in range(5000)]
         agent.network.deliver(*many)
         await until(lambda: "1000 are known already" in caplog.text)
         await clock.advance(0)

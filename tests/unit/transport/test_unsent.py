@@ -91,7 +91,7 @@ async def test_who_has_read_a_value_has_time_for_the_next_one() -> None:
         made.connection("lazy", bytes(SIZE))
         for _ in range(2):
             await clock.advance(20)
-            reader.sent(len(b"head") + SIZE)
+            reader.remove(len(b"head") + SIZE)
             reader.add(b"", bytes(SIZE))
         await settled()
         assert made.ended == ["lazy"]
@@ -104,7 +104,7 @@ async def test_peers_behind_a_slow_network_may_take_longer(rate: int) -> None:
         slow = made.connection("slow", bytes(5 << 20))
         made.connection("lazy", bytes(5 << 20))
         for _ in range(40):
-            slow.sent(min(slow.size, rate << 10))
+            slow.remove(min(slow.size, rate << 10))
             await clock.advance(1)
         assert made.ended == (["slow"] if rate == 60 else ["lazy"])
 
