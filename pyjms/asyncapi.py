@@ -197,7 +197,7 @@ class _Document:
         if not isinstance(endpoint, MethodJmsListenerEndpoint):
             return
         handler = endpoint.handler
-        listener = self._application.handler_listener(endpoint)
+        listener = self._application.wiring.handler_listener(endpoint)
         default: type[Destination] = Topic if self._is_topic(endpoint) else Queue
         destination = parse_destination(endpoint.destination, default)
         mine = self._servers_of(endpoint, servers)

@@ -5,11 +5,9 @@
 
 from typing import TYPE_CHECKING
 
-from pyjms.runtime.forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import lazily
 
 if TYPE_CHECKING:
-    from pyjms.app.application import JmsApplication
+    from pyjms.app.application import JmsApplication as JmsApplication
 
-__all__ = ["JmsApplication"]
-
-__getattr__, __dir__ = names_of(globals(), homes_of({"pyjms.app.application": "JmsApplication"}))
+__getattr__, __dir__ = lazily(globals())

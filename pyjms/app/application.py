@@ -23,15 +23,12 @@ from pyjms.app.container import ApplicationContainer, make_container
 from pyjms.app.interceptors import ApplicationInterceptors
 from pyjms.app.lifecycle import HookRunner
 from pyjms.app.wiring import Wiring
-from pyjms.configuration.document import Problems
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import Destination
 from pyjms.listener.annotation import ListenerOptions
 from pyjms.listener.container import AbstractMessageListenerContainer
-from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
-from pyjms.listener.handler import HandlerListener
-from pyjms.listener.outages import Outages
+from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.properties import ErrorHandler
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.observability.asgi import ASGIApp, ControlApp, HealthApp, with_control
@@ -50,9 +47,13 @@ from pyjms.template.template import JmsTemplate
 
 __all__ = ["JmsApplication", "Observation"]
 
-# --- The health of one application: its phase, its checks, and the port that serves them.
+logger: Final = get_logger(__name__)
 
-logger: Final = get_logger("pyjms.app.application")
+_LEAST_FOR_HOOKS = 3.0
+"""Seconds that the shutdown hooks have even if the handlers have used all their time."""
+
+_CLOSE_TIMEOUT = 3.0
+"""Seconds for connections to close, after the handlers' time."""
 
 
 class Observation:
@@ -152,35 +153,6 @@ class Observation:
             await server.stop()
 
 
-def log_started(
-    registry: JmsListenerEndpointRegistry,
-    outages: Outages,
-    describe_brokers: Callable[[Iterable[AbstractMessageListenerContainer]], str],
-) -> None:
-    """Log what each listener consumes, or that it is not connected yet."""
-    unreachable = outages.unreachable()
-    for container in registry:
-        logger.info(
-            "Not connected yet: %s on %s, %s"
-            if outages.of(container.require_connection_factory()).is_open
-            else "Listening: %s on %s, %s",
-            container.bean_name,
-            _kind_and_name(container),
-            _number_of_consumers(container),
-        )
-    if unreachable:
-        logger.warning(
-            "Application started, not connected yet: waiting for broker %s", ", ".join(unreachable)
-        )
-        return
-    logger.info(
-        "Application started: %d %s on %s",
-        len(registry),
-        "listener" if len(registry) == 1 else "listeners",
-        describe_brokers(registry),
-    )
-
-
 def _kind_and_name(container: AbstractMessageListenerContainer) -> str:
     """Return the destination with its kind and subscription."""
     text = container.destination_description
@@ -196,15 +168,6 @@ def _number_of_consumers(container: AbstractMessageListenerContainer) -> str:
     if lower == upper:
         return "1 consumer" if lower == 1 else f"{lower} consumers"
     return f"{lower}-{upper} consumers"
-
-
-app_logger: Final = get_logger(__name__)
-
-_LEAST_FOR_HOOKS = 3.0
-"""Seconds that the shutdown hooks have even if the handlers have used all their time."""
-
-_CLOSE_TIMEOUT = 3.0
-"""Seconds for connections to close, after the handlers' time."""
 
 
 class JmsApplication:
@@ -250,13 +213,15 @@ class JmsApplication:
         )
         check_seconds("stop_timeout", self.stop_timeout)
         surround = ApplicationInterceptors(self.container, interceptors, send_interceptors)
-        self._wiring = Wiring(self.container, self.settings, surround, error_handler)
+        self.wiring: Wiring = Wiring(
+            targets, self.container, self.settings, surround, error_handler
+        )
+        """Finds and checks the listeners and hooks."""
         factories = partial(probed_factories, self.container, self.settings)
         health = self.settings.health
         self.observation: Observation = Observation(health, self.registry, surround, factories)
         """The application's phase, and the port of its health checks."""
         self._hooks = HookRunner()
-        self._targets: list[object] = list(targets)
         self._running = False
         self._stop_requested: anyio.Event | None = None
 
@@ -323,7 +288,7 @@ class JmsApplication:
             raise IllegalStateException(
                 "The application is running", hint="register handlers before it starts"
             )
-        self._targets.append(target)
+        self.wiring.targets.append(target)
 
     async def add_listener(
         self,
@@ -341,7 +306,7 @@ class JmsApplication:
         """
         if not self._running:
             raise IllegalStateException("The application is not running", hint="register(handler)")
-        return await self._wiring.add_listener(handler, *destinations, **options)
+        return await self.wiring.add_listener(handler, *destinations, **options)
 
     def endpoints(self) -> list[JmsListenerEndpoint]:
         """Return the listeners as configured, before they have containers.
@@ -349,15 +314,7 @@ class JmsApplication:
         Raises:
             ConfigurationException: as for `check`.
         """
-        return self._wiring.endpoints(self._targets)
-
-    def handler_listener(self, endpoint: MethodJmsListenerEndpoint) -> HandlerListener:
-        """Return the listener that calls a handler: its parameters, and their types.
-
-        Raises:
-            ConfigurationException: a parameter cannot be supplied.
-        """
-        return self._wiring.handler_listener(endpoint)
+        return self.wiring.endpoints()
 
     def check(self) -> None:
         """Check settings and handlers, without connecting anywhere.
@@ -365,32 +322,7 @@ class JmsApplication:
         Raises:
             ConfigurationException: there are problems; one line for each.
         """
-        self._wiring.check(self._targets)
-
-    def check_settings(self) -> None:
-        """Check only the settings, without the handlers.
-
-        Raises:
-            ConfigurationException: there are problems; one line for each.
-        """
-        self._wiring.check_settings()
-
-    def find_problems(self, problems: Problems) -> None:
-        """Add all problems that `check` would raise, and the checks that could not be made."""
-        self._wiring.find(self._targets, problems)
-
-    def find_settings_problems(self, problems: Problems) -> None:
-        """Add all problems that `check_settings` would raise."""
-        self._wiring.find_settings_problems(problems)
-
-    def require_work(self) -> None:
-        """Check that there is a listener or a hook; for the command line.
-
-        Raises:
-            ConfigurationException: there is none; the text says what was searched for.
-        """
-        if not len(self.registry):
-            self._wiring.require_work(self._targets)
+        self.wiring.check()
 
     async def start(self) -> None:
         """Run the start-up hooks and start the listeners.
@@ -407,25 +339,25 @@ class JmsApplication:
         """
         if self._running:
             return
-        endpoints, hooks = self._wiring.check(self._targets)
+        endpoints, hooks = self.wiring.check()
         self._hooks = HookRunner()
         for kind, name, call in hooks:
             self._hooks.add(kind, name, call)
         self._running = True
         try:
             await self.observation.start()
-            await self._wiring.start_pools()
+            await self.wiring.start_pools()
             await self._hooks.run_startup()
-            self._wiring.watch_virtual_topics(lambda: self.registry)
-            if self._wiring.registrar.endpoint_registry is not None:
-                own = self._wiring.registrar.endpoint_registry
+            self.wiring.watch_virtual_topics(lambda: self.registry)
+            if self.wiring.registrar.endpoint_registry is not None:
+                own = self.wiring.registrar.endpoint_registry
                 self.container.listener_registry.override(providers.Object(own))
             for endpoint in endpoints:
-                self.registry.register(endpoint, self._wiring.make_container)
+                self.registry.register(endpoint, self.wiring.make_container)
             await self.registry.start(auto_startup_only=True)
             for container in self.registry:
                 await container.wait_until_listening()
-            await self._wiring.schedules.start(
+            await self.wiring.schedules.start(
                 (self.registry[endpoint.id], endpoint.schedule)
                 for endpoint in endpoints
                 if endpoint.schedule is not None and self.registry[endpoint.id].auto_startup
@@ -435,7 +367,33 @@ class JmsApplication:
                 await self.stop()
             raise
         self.observation.phase = "running"
-        log_started(self.registry, self._wiring.outages, self._wiring.describe_brokers)
+        self._log_started()
+
+    def _log_started(self) -> None:
+        """Log what each listener consumes, or that it is not connected yet."""
+        outages, registry = self.wiring.outages, self.registry
+        for container in registry:
+            logger.info(
+                "Not connected yet: %s on %s, %s"
+                if outages.of(container.require_connection_factory()).is_open
+                else "Listening: %s on %s, %s",
+                container.bean_name,
+                _kind_and_name(container),
+                _number_of_consumers(container),
+            )
+        unreachable = outages.unreachable()
+        if unreachable:
+            logger.warning(
+                "Application started, not connected yet: waiting for broker %s",
+                ", ".join(unreachable),
+            )
+            return
+        logger.info(
+            "Application started: %d %s on %s",
+            len(registry),
+            "listener" if len(registry) == 1 else "listeners",
+            self.wiring.describe_brokers(registry),
+        )
 
     async def stop(self, timeout: float | None = None) -> None:
         """Drain the listeners, run the shutdown hooks, close the connections. Idempotent.
@@ -454,15 +412,15 @@ class JmsApplication:
         self.observation.phase = "stopping"
         seconds = self.stop_timeout if timeout is None else timeout
         deadline = _clock.now() + seconds
-        await self._wiring.schedules.stop()
+        await self.wiring.schedules.stop()
         await self.registry.shutdown(seconds)
         await self._hooks.run_shutdown(max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
         with _clock.timeout(_CLOSE_TIMEOUT) as closing:
-            await self._wiring.close_factories()
+            await self.wiring.close_factories()
         if closing.cancelled_caught:
-            app_logger.warning("Connections did not close within %g s", _CLOSE_TIMEOUT)
+            logger.warning("Connections did not close within %g s", _CLOSE_TIMEOUT)
         await self.observation.stop()
-        app_logger.info("Application stopped")
+        logger.info("Application stopped")
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -511,11 +469,11 @@ class JmsApplication:
         """
         require_main_thread()
         requested = self._stop_requested = anyio.Event()
-        async with stop_on_signals(requested, app_logger, "work in progress"):
+        async with stop_on_signals(requested, logger, "work in progress"):
             await self._start_unless(requested)
             if on_started is not None and self._running:
                 on_started()
-            async with act_on_signals({"SIGUSR1": self.pause, "SIGUSR2": self.resume}, app_logger):
+            async with act_on_signals({"SIGUSR1": self.pause, "SIGUSR2": self.resume}, logger):
                 await requested.wait()
             await self.stop()
 

@@ -1,23 +1,15 @@
-"""The factories of an application: listener container factories and connection factories.
-
-Keeps the embedded broker of an application running as long as the application.
-
-A broker that a `vm://` URL creates stops with its last connection, and loses the messages that it
-keeps in memory. An application may have no connections at times: while all its listeners are
-paused, or between two sends of a template without a cache. So it keeps one connection open for this
-purpose.
-"""
+"""The brokers of an application, and the factories of their connections and listener containers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from pyjms.client.factory import ConnectionFactory as FactoryConnectionFactory
+from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.pool import PooledConnectionFactory
 from pyjms.errors import ConfigurationException, nearest_name
-from pyjms.jms.api import ConnectionFactory
+from pyjms.jms.api import Connection, ConnectionFactory
 from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory, JmsListenerEndpoint
 from pyjms.listener.registry import JmsListenerEndpointRegistrar
 from pyjms.settings import PyjmsSettings
@@ -25,15 +17,13 @@ from pyjms.settings import PyjmsSettings
 __all__ = [
     "ByBroker",
     "ContainerFactories",
-    "EmbeddedBrokerHold",
     "close_all",
+    "hold_embedded_broker",
     "probed_factories",
     "redelivery_policy_of",
     "start_pools",
     "unknown_broker",
 ]
-
-# --- One object for each of the additional brokers (`brokers` in the settings), by name.
 
 T = TypeVar("T")
 
@@ -203,38 +193,29 @@ async def close_all(container: Any, further: Iterable[Any]) -> None:
             await destroy()
 
 
-class EmbeddedBrokerHold:
-    """The connection that keeps the main broker of an application alive, if it is embedded."""
+async def hold_embedded_broker(container: Any) -> Connection | None:
+    """Create the main broker of an application, if it is embedded, and return a connection to it.
 
-    def __init__(self, container: Any) -> None:
-        self._container = container
-        self._connection: Any = None
+    A broker that a `vm://` URL creates stops with its last connection, and loses the messages that
+    it keeps in memory. An application may have no connections at times: while all its listeners are
+    paused, or between two sends of a template without a cache. So it keeps this one open.
 
-    async def begin(self) -> None:
-        """Create the broker, unless it runs, and stay connected; do nothing for other brokers.
-
-        Raises:
-            JMSException: the broker cannot be created.
-        """
-        native = self._container.native_connection_factory()
-        if self._connection is not None or type(native) is not FactoryConnectionFactory:
-            return
-        uri = native.uri
-        if uri.scheme != "vm" or uri.options.get("create") == "false":
-            return  # a broker of another process, or one that this process manages elsewhere
-        factory = FactoryConnectionFactory(
-            uri.with_secrets(), user_name=native.user_name, password=native.password
-        )
-        connection = await factory.create_connection()
-        try:
-            await connection.start()
-        except BaseException:
-            await connection.close()
-            raise
-        self._connection = connection
-
-    async def end(self) -> None:
-        """Close the connection. Idempotent."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+    Raises:
+        JMSException: the broker cannot be created.
+    """
+    native = container.native_connection_factory()
+    if type(native) is not ClientConnectionFactory:
+        return None
+    uri = native.uri
+    if uri.scheme != "vm" or uri.options.get("create") == "false":
+        return None  # a broker of another process, or one that this process manages elsewhere
+    factory = ClientConnectionFactory(
+        uri.with_secrets(), user_name=native.user_name, password=native.password
+    )
+    connection = await factory.create_connection()
+    try:
+        await connection.start()
+    except BaseException:
+        await connection.close()
+        raise
+    return connection

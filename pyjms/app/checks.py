@@ -1,30 +1,24 @@
-"""Checks of settings and endpoints before anything connects."""
+"""Checks of settings and of the texts of listeners, before anything connects."""
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from pyjms.app.endpoints import HandlerProblems, check_retry, default_retry, handler_name
 from pyjms.app.factories import broker_connection_factory
 from pyjms.app.interceptors import named_interceptors
+from pyjms.app.planned_listener import check_client_id, default_retry, options_of
 from pyjms.configuration.document import Problems
-from pyjms.enums import AcknowledgeMode
+from pyjms.configuration.placeholders import UnknownPlaceholder
 from pyjms.errors import ConfigurationException, JMSException, nearest_name
-from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
-from pyjms.listener.endpoint import (
-    JmsListenerEndpoint,
-    SimpleJmsListenerContainerFactory,
-    client_id_of,
-)
-from pyjms.listener.properties import (
-    batches_can_be_acknowledged,
-    check_batches,
-    invalid_concurrency,
-    parse_concurrency,
-)
+from pyjms.jms.destination import named_kind, parse_destination
+from pyjms.listener.annotation import JmsListenerMark
+from pyjms.listener.endpoint import JmsListenerEndpoint
+from pyjms.listener.properties import invalid_concurrency, parse_concurrency
 from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings
 from pyjms.support.class_names import imported_class
@@ -32,205 +26,93 @@ from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 
 __all__ = [
-    "add_container_problems",
+    "HandlerProblems",
     "add_repeated_ids",
     "add_settings_problems",
     "add_text_problems",
     "add_unknown_overrides",
-    "check_kinds",
     "check_reply_destination",
-    "repeated_subscriptions",
+    "handler_name",
 ]
 
-# --- Checks of an endpoint against its container factory: combinations that can never start.
+_TEXTS: Final = (
+    "destination",
+    "id",
+    "container_factory",
+    "subscription",
+    "selector",
+    "concurrency",
+)
 
-_TOPIC_OPTIONS = ("pub_sub_domain", "subscription_durable", "subscription_shared")
 
+class HandlerProblems:
+    """Adds the problems of one handler to those of a check.
 
-def check_kinds(endpoint: JmsListenerEndpoint, factory: Any) -> None:
-    """Refuse a listener with both queues and topics.
-
-    Raises:
-        ConfigurationException: its destinations are of both kinds.
+    Args:
+        handler: the function.
+        problems: the problems of the whole check.
+        is_partial: settings are missing, so that unknown placeholders are not reported.
     """
-    if not endpoint.destination.strip():  # reported separately
-        return
-    kind = Topic if _is_topic(endpoint, _options_of(factory) or {}) else Queue
-    members = parse_destination(endpoint.destination, kind).composite_destinations
-    if len({member.is_topic for member in members}) > 1:
-        raise ConfigurationException(
-            f"{endpoint.destination!r}: one consumer cannot receive from queues and topics",
-            hint="write one @jms_listener for the queues and one for the topics",
-        )
 
+    def __init__(
+        self, handler: Callable[..., Any], problems: Problems, *, is_partial: bool
+    ) -> None:
+        self._problems = problems
+        self._is_partial = is_partial
+        self._handler = handler
+        self.name: str = handler_name(handler)
 
-def check_properties(endpoint: JmsListenerEndpoint, factory: Any) -> None:
-    """Refuse properties that the factory's containers do not have.
-
-    Raises:
-        ConfigurationException: for the first such property.
-    """
-    if _options_of(factory) is None:  # a factory class that the application defines
-        return
-    known = factory.KIND.OPTIONS
-    for name in (*endpoint.properties, *endpoint.provided):
-        if name not in known:
-            near = nearest_name(name, known)
-            raise ConfigurationException(
-                f"{name}: a {factory.KIND.__name__} has no such property",
-                hint=f"did you mean {near}?" if near else "name another container_factory",
-            )
-    _check_batches(endpoint, factory)
-    if endpoint.prefetch == 0 and isinstance(factory, SimpleJmsListenerContainerFactory):
-        raise ConfigurationException(
-            "prefetch 0: a SimpleMessageListenerContainer cannot pull messages",
-            hint="set 1 or more",
-        )
-
-
-def batch_size_of(endpoint: JmsListenerEndpoint, factory: Any) -> int | None:
-    """Return the batch size of an endpoint, its own or the factory's; None: it is not set."""
-    own: int | None = (_options_of(factory) or {}).get("batch_size")
-    return own if endpoint.batch_size is None else endpoint.batch_size
-
-
-def _check_batches(endpoint: JmsListenerEndpoint, factory: Any) -> None:
-    """Refuse batches that the factory's containers cannot form or acknowledge."""
-    options = _options_of(factory) or {}
-    size = batch_size_of(endpoint, factory)
-    timeout, prefetch = endpoint.batch_timeout, endpoint.prefetch
-    check_batches(
-        size,
-        options.get("batch_timeout") if timeout is None else timeout,
-        options.get("prefetch") if prefetch is None else prefetch,
-    )
-    if size is None:
-        return
-    if isinstance(factory, SimpleJmsListenerContainerFactory):
-        raise ConfigurationException(
-            "batch_size: a SimpleMessageListenerContainer calls its listener with each message",
-            hint="use a DefaultJmsListenerContainerFactory",
-        )
-    given = {**options, **endpoint.properties}
-    if not batches_can_be_acknowledged(
-        transacted=bool(given.get("session_transacted") or given.get("transaction_manager")),
-        mode=given.get("session_acknowledge_mode", AcknowledgeMode.AUTO),
-    ):
-        raise ConfigurationException(
-            "batch_size: its messages would count as consumed before the handler gets them",
-            hint="make the listener's session transacted (listeners.<id>.session.transacted, "
-            "jms.listener.session.transacted), or set its acknowledge_mode to client",
-        )
-
-
-def check_subscription(endpoint: JmsListenerEndpoint, factory: Any) -> None:
-    """Refuse a named subscription that is not durable, and a durable one that cannot start.
-
-    Raises:
-        ConfigurationException: the first problem.
-    """
-    options = _options_of(factory)
-    if options is None:
-        return
-    is_topic, durable = _is_topic(endpoint, options), _is_durable(endpoint, options)
-    if endpoint.durable and not is_topic:
-        raise ConfigurationException(
-            "durable: a queue has no subscriptions", hint="write topic://NAME, or only the name"
-        )
-    if endpoint.subscription and not is_topic:
-        raise ConfigurationException(
-            f"subscription {endpoint.subscription!r}: a queue has no subscriptions",
-            hint="write topic://NAME, or use a container factory whose names mean topics "
-            "(jms.pub_sub_domain)",
-        )
-    if endpoint.subscription and not durable:
-        raise ConfigurationException(
-            f"subscription {endpoint.subscription!r}: its container factory creates "
-            "no durable subscriptions",
-            hint="set durable on this listener, or jms.subscription_durable; and jms.client_id",
-        )
-    if not is_topic or not durable:
-        return
-    if endpoint.concurrency is not None and parse_concurrency(endpoint.concurrency)[1] > 1:
-        raise ConfigurationException(
-            f"concurrency {endpoint.concurrency}: a durable subscription has one consumer",
-            hint="set 1, or share the queue Consumer.NAME.VirtualTopic.X instead",
-        )
-    if endpoint.durable or endpoint.container_factory:  # the default is checked in the settings
-        check_client_id(factory, endpoint)
-
-
-def check_client_id(factory: Any, endpoint: JmsListenerEndpoint | None = None) -> None:
-    """Refuse durable subscriptions without a client id.
-
-    Raises:
-        ConfigurationException: no client id is set.
-    """
-    options = _options_of(factory) or {}
-    durable = options.get("subscription_durable")
-    if endpoint is not None:
-        durable = _is_durable(endpoint, options)
-    if not durable or _client_id(endpoint, factory, options):
-        return
-    if getattr(factory.connection_factory, "options", None) is not None:
-        raise ConfigurationException(
-            "A durable subscription needs a client id, and none is set",
-            hint="set jms.client_id, or client_id on the container factory",
-        )
-
-
-def repeated_subscriptions(found: Iterable[tuple[JmsListenerEndpoint, Any]]) -> Iterator[str]:
-    """Yield a line for each durable subscription that two listeners have in common."""
-    seen: dict[tuple[object, ...], JmsListenerEndpoint] = {}
-    for endpoint, factory in found:
-        options = _options_of(factory)
-        if options is None or not _is_durable(endpoint, options):
-            continue
-        if not _is_topic(endpoint, options):
-            continue
-        name = endpoint.subscription or endpoint.default_subscription_name()
-        key = (_broker_of(factory), _client_id(endpoint, factory, options), name)
-        first = seen.setdefault(key, endpoint)
-        if first is not endpoint:
-            yield (
-                f"Listener {endpoint.id or endpoint.destination!r}: its durable subscription "
-                f"{name!r} is also that of listener {first.id or first.destination!r} "
-                "(give each its own subscription)"
+    def add(self, error: JMSException | ValueError, prefix: str = "") -> None:
+        """Add each problem of an error, with file, line and `prefix` before its text."""
+        source, line = _location(self._handler)
+        where = f"{source}:{line}: " if source else ""
+        for problem in error.problems if isinstance(error, ConfigurationException) else (error,):
+            reason, hint = str(problem), ""
+            if isinstance(problem, JMSException):
+                reason, hint = problem.reason, problem.hint
+            if isinstance(problem, UnknownPlaceholder) and self._is_partial:
+                continue
+            self._problems.add(
+                ConfigurationException(
+                    f"{where}{prefix}{reason}", source=source, line=line, hint=hint
+                )
             )
 
+    @contextmanager
+    def caught(self, prefix: str = "") -> Iterator[None]:
+        """Add the error that the block raises."""
+        try:
+            yield
+        except (JMSException, ValueError) as error:
+            self.add(error, prefix)
 
-def _broker_of(factory: Any) -> object:
-    uri = getattr(factory.connection_factory, "uri", None)
-    return id(factory) if uri is None else str(uri)
-
-
-def _client_id(
-    endpoint: JmsListenerEndpoint | None, factory: Any, options: dict[str, Any]
-) -> str | None:
-    own: Any = None if endpoint is None else endpoint.properties.get("client_id")
-    return own or options.get("client_id") or client_id_of(factory.connection_factory)
-
-
-def _is_durable(endpoint: JmsListenerEndpoint, options: dict[str, Any]) -> bool:
-    if endpoint.durable is not None:
-        return endpoint.durable
-    return bool(options.get("subscription_durable") or options.get("durable_subscription_name"))
-
-
-def _is_topic(endpoint: JmsListenerEndpoint, options: dict[str, Any]) -> bool:
-    kind: type[Destination] | None = named_kind(endpoint.destination)
-    if kind is None:
-        own = endpoint.properties.get("pub_sub_domain")
-        topics = endpoint.durable or (
-            any(options.get(name) for name in _TOPIC_OPTIONS) if own is None else own
-        )
-        kind = Topic if topics else Queue
-    return issubclass(kind, Topic)
+    def resolved(
+        self, mark: JmsListenerMark, resolve: Callable[[str], str]
+    ) -> dict[str, Any] | None:
+        """Return the mark's texts with placeholders replaced; None if some cannot be."""
+        texts: dict[str, Any] = {}
+        for name in _TEXTS:
+            with self.caught():
+                text = getattr(mark, name)
+                texts[name] = None if text is None else resolve(text)
+        if len(texts) < len(_TEXTS):
+            return None
+        factory = texts["container_factory"] or None
+        return {**texts, "id": texts["id"] or "", "container_factory": factory}
 
 
-def _options_of(factory: Any) -> dict[str, Any] | None:
-    options = getattr(factory, "options", None)
-    return options if isinstance(options, dict) else None
+def handler_name(handler: Callable[..., Any]) -> str:
+    """Return the module and name of a handler."""
+    return f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
+
+
+def _location(handler: Callable[..., Any]) -> tuple[str | None, int | None]:
+    """Return file and line of a function; the file relative to the current directory if inside."""
+    code = getattr(inspect.unwrap(handler), "__code__", None)
+    if code is None:
+        return None, None
+    path = os.path.relpath(code.co_filename)
+    return code.co_filename if path.startswith(os.pardir) else path, code.co_firstlineno
 
 
 _MAPPINGS: Final = ("jms", "converter", "type_id_mappings")
@@ -264,7 +146,10 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
     if len(problems.found) == known and not settings.is_incomplete:
         with problems.caught():
             container.message_converter()
-            check_client_id(container.jms_listener_container_factory())
+            factory = container.jms_listener_container_factory()
+            options = options_of(factory) or {}
+            if options.get("subscription_durable"):
+                check_client_id(factory, options)
 
 
 def add_text_problems(
@@ -281,22 +166,8 @@ def add_text_problems(
         )
     for key, check in _text_checks(destination, endpoint.concurrency, endpoint.selector).items():
         if key not in changes:
-            with found.caught(_named(endpoint)):
+            with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: "):
                 check()
-
-
-def add_container_problems(
-    endpoint: JmsListenerEndpoint, factory: Any, found: HandlerProblems
-) -> None:
-    """Add the problems that the containers of a factory, or the broker, would report later.
-
-    Without a destination, which is reported separately, there is no container to check.
-    """
-    if not endpoint.destination.strip():
-        return
-    for check in (check_kinds, check_properties, check_subscription, check_retry):
-        with found.caught(_named(endpoint)):
-            check(endpoint, factory)
 
 
 def add_unknown_overrides(settings: PyjmsSettings, ids: set[str], problems: Problems) -> None:
@@ -356,10 +227,6 @@ def _located(path: tuple[str, ...], settings: PyjmsSettings, problems: Problems)
         yield
     except (JMSException, ValueError) as error:
         problems.add(settings.problem(path, error))
-
-
-def _named(endpoint: JmsListenerEndpoint) -> str:
-    return f"Listener {endpoint.id or endpoint.destination!r}: "
 
 
 def _text_checks(

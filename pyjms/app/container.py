@@ -146,7 +146,7 @@ def _replaced(kind: type[containers.DeclarativeContainer]) -> dict[providers.Pro
         provider: name
         for base in kind.__mro__[1:]
         for name, provider in getattr(base, "providers", {}).items()
-        if own.get(name, provider) is not provider
+        if name != "__self__" and own.get(name, provider) is not provider
     }
 
 
@@ -183,8 +183,6 @@ def named_like(container: Any, wanted: Any) -> Any:
         return wanted
     return _replaced(parent).get(wanted, wanted)
 
-
-# --- Objects of the application's container for parameters of handlers, hooks and listeners.
 
 _TEMPLATE_OF = "jms_templates."
 """The prefix of a broker's name in `Provide["jms_templates.audit"]`."""

@@ -1,13 +1,10 @@
-"""Discovery of handlers and hooks: in modules, on instances, or given individually.
+"""Discovery of handlers and hooks: in modules, on instances, or given individually; and calls of
+hooks and configurers with their injected services.
 
 A module contributes the functions that it defines, not those that it imports, and not the methods
-of its classes: methods need an instance, which the application's container may provide
-(`instances`). Handlers that are not found in this way are reported.
-
-Classes whose handlers are methods of an instance that the application's container provides.
-
-Spring creates the beans that have listener methods; here the container has a provider of the class.
-The instance is requested when the application starts, not by a check.
+of its classes: methods need an instance. Spring creates the beans that have listener methods; here
+the application's container may have a provider of the class, which is requested when the
+application starts, not by a check. Handlers that are not found in this way are reported.
 """
 
 from __future__ import annotations
@@ -20,8 +17,8 @@ from typing import Any
 
 from dependency_injector import providers
 
+from pyjms.app.checks import HandlerProblems
 from pyjms.app.container import Injection
-from pyjms.app.endpoints import HandlerProblems
 from pyjms.app.lifecycle import hook_kind
 from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
@@ -262,9 +259,6 @@ def _class_of(provider: Any) -> type | None:
         return type(provider())
     supplied = getattr(provider, "cls", None)
     return supplied if inspect.isclass(supplied) else None
-
-
-# --- Calls of hooks and configurers, with their injected services.
 
 
 def hook_call(

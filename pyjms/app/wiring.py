@@ -7,27 +7,33 @@ together, in one ConfigurationException with a line for each problem.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Unpack
 
-from pyjms.app import brokers as kept_connections
-from pyjms.app import endpoints as deliveries
-from pyjms.app.brokers import EmbeddedBrokerHold
+from pyjms.app.brokers import (
+    ContainerFactories,
+    close_all,
+    hold_embedded_broker,
+    redelivery_policy_of,
+    start_pools,
+)
 from pyjms.app.checks import (
-    add_container_problems,
+    HandlerProblems,
     add_repeated_ids,
     add_settings_problems,
     add_text_problems,
     add_unknown_overrides,
     check_reply_destination,
-    repeated_subscriptions,
+    handler_name,
 )
 from pyjms.app.container import Injection
-from pyjms.app.endpoints import HandlerProblems, Schedules, resolved_schedule
 from pyjms.app.factories import spread_attempts
 from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.app.lifecycle import hook_kind
+from pyjms.app.planned_listener import PlannedListener, repeated_subscriptions
+from pyjms.app.schedules import Schedules, resolved_schedule
 from pyjms.app.targets import (
     bound_to_instance,
     configured_registrar,
@@ -41,13 +47,18 @@ from pyjms.app.targets import (
 )
 from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException
-from pyjms.jms.api import ConnectionFactory
+from pyjms.jms.api import Connection, ConnectionFactory, Session
 from pyjms.jms.destination import Destination
-from pyjms.listener.annotation import JmsListenerMark, ListenerOptions, send_to_destination
+from pyjms.listener.annotation import (
+    JmsListenerMark,
+    ListenerOptions,
+    idempotent_mark,
+    send_to_destination,
+)
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
-from pyjms.listener.handler import HandlerListener
+from pyjms.listener.handler import HandlerListener, SessionTypes
 from pyjms.listener.outages import Outages
 from pyjms.listener.properties import ErrorHandler
 from pyjms.listener.registry import (
@@ -75,11 +86,13 @@ class Wiring:
 
     def __init__(
         self,
+        targets: Iterable[object],
         container: Any,
         settings: PyjmsSettings,
         interceptors: ApplicationInterceptors,
         error_handler: ErrorHandler | None = None,
     ) -> None:
+        self.targets: list[object] = list(targets)
         self._container = container
         self._settings = settings
         self._interceptors = interceptors
@@ -90,8 +103,9 @@ class Wiring:
             self.outages, settings.lifecycle.startup_timeout, self._template_for
         )
         """The jobs of @jms_scheduled."""
-        self._factories = kept_connections.ContainerFactories(container, settings)
-        self._hold = EmbeddedBrokerHold(container)
+        self._factories = ContainerFactories(container, settings)
+        self._held: Connection | None = None
+        """Keeps the main broker of the application alive, if it is embedded."""
         self._injection = Injection(container, settings)
         self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
         """The settings and endpoints of the configurers."""
@@ -99,29 +113,25 @@ class Wiring:
         """Whether only checks that do not depend on the settings are made: they are not valid."""
         self._read_headers = SimpleJmsHeaderMapper().to_headers
 
-    def check(self, targets: Iterable[object]) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
+    def check(self) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
         """Return the endpoints and the hooks, if they and the settings are valid.
 
         Raises:
             ConfigurationException: there are problems; a line for each.
         """
-        targets = list(targets)
         problems = Problems()
-        found = self.find(targets, problems)
+        found = self.find(problems)
         problems.raise_all()
-        for hint in missing_instances(with_provided_instances(targets, self._container)):
+        for hint in missing_instances(self._provided_targets()):
             logger.warning("%s", hint)
         return found
 
-    def find(
-        self, targets: Iterable[object], problems: Problems
-    ) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
+    def find(self, problems: Problems) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
         """Return the valid endpoints and hooks; add the problems of the others and the settings.
 
         If the settings are not valid, checks that depend on them are skipped.
         """
-        targets = list(targets)
-        add_settings_problems(self._container, self._settings, problems)
+        self.find_settings_problems(problems)
         self._is_partial = self._settings.is_incomplete or bool(problems)
         self._injection.is_partial = self._is_partial
         if self._is_partial:
@@ -132,49 +142,45 @@ class Wiring:
         endpoints: list[JmsListenerEndpoint] = []
         hooks: list[Hook] = []
         with problems.caught():
-            targets = with_provided_instances(targets, self._container)
+            targets = self._provided_targets()
             endpoints = self._valid_endpoints(targets, problems)
             hooks = self._valid_hooks(targets, problems)
         return endpoints, hooks
-
-    def check_settings(self) -> None:
-        """Check the settings; raise one ConfigurationException that lists all problems."""
-        problems = Problems()
-        self.find_settings_problems(problems)
-        problems.raise_all()
 
     def find_settings_problems(self, problems: Problems) -> None:
         """Add all problems of the settings."""
         add_settings_problems(self._container, self._settings, problems)
 
-    def require_work(self, targets: Iterable[object]) -> None:
-        """Refuse targets that have neither listeners nor hooks.
+    def require_work(self) -> None:
+        """Refuse an application that has neither listeners nor hooks.
 
         Raises:
-            ConfigurationException: they have none; the text says what was searched for.
+            ConfigurationException: it has none; the text says what was searched for.
         """
-        targets = with_provided_instances(targets, self._container)
-        if not any(is_work(function) for function in functions(targets)):
+        targets = self._provided_targets()
+        has_listeners = len(self._container.listener_registry()) > 0
+        if not has_listeners and not any(map(is_work, functions(targets))):
             raise nothing_to_run(targets)
 
-    def endpoints(self, targets: Iterable[object]) -> list[JmsListenerEndpoint]:
+    def endpoints(self) -> list[JmsListenerEndpoint]:
         """Return the endpoints of all marks, with `listeners.<id>` of the YAML applied.
 
         Raises:
             ConfigurationException: handlers cannot work; a line for each.
         """
         problems = Problems()
-        targets = with_provided_instances(targets, self._container)
-        endpoints = self._valid_endpoints(targets, problems)
+        endpoints = self._valid_endpoints(self._provided_targets(), problems)
         problems.raise_all()
         return endpoints
 
+    def _provided_targets(self) -> list[object]:
+        return with_provided_instances(self.targets, self._container)
+
     def _valid_endpoints(
-        self, targets: Iterable[object], problems: Problems
+        self, targets: list[object], problems: Problems
     ) -> list[JmsListenerEndpoint]:
         endpoints: list[JmsListenerEndpoint] = []
         ids: set[str] = set()
-        targets = list(targets)
         self.registrar = configured_registrar(targets, self._injection, problems)
         self._factories.start_again(self.registrar)
         for handler, mark in (*marked(targets), *self.registrar.handlers):
@@ -189,16 +195,19 @@ class Wiring:
         for endpoint, factory in self.registrar.endpoints:
             ids.add(endpoint.id)
             endpoints.append(endpoint)
-            with problems.caught():
-                self._apply_settings(endpoint, factory, problems)
+            listener = getattr(endpoint, "message_listener", endpoint.configure)
+            found = HandlerProblems(listener, problems, is_partial=self._is_partial)
+            with found.caught():
+                self._complete(endpoint, found, endpoint.interceptors, factory)
         add_unknown_overrides(self._settings, ids, problems)
         add_repeated_ids(endpoints, problems)
         if not problems:
-            for line in repeated_subscriptions((e, self._factories.of(e)) for e in endpoints):
+            planned = [PlannedListener(each, self._factories.of(each)) for each in endpoints]
+            for line in repeated_subscriptions(planned):
                 problems.add(ConfigurationException(line))
         return endpoints
 
-    def _valid_hooks(self, targets: Iterable[object], problems: Problems) -> list[Hook]:
+    def _valid_hooks(self, targets: list[object], problems: Problems) -> list[Hook]:
         """Return the start-up and shutdown hooks: kind, name, function without arguments."""
         hooks: list[Hook] = []
         for function in functions(targets):
@@ -246,13 +255,16 @@ class Wiring:
     async def start_pools(self) -> None:
         """Allow the use of the pools, and open their first connections; failures are logged."""
         self._interceptors.add_to_templates(self._container)
-        await self._hold.begin()
-        await kept_connections.start_pools(self._container)
+        if self._held is None:
+            self._held = await hold_embedded_broker(self._container)
+        await start_pools(self._container)
 
     async def close_factories(self) -> None:
         """Close the connections kept by connection factories and container factories."""
-        await kept_connections.close_all(self._container, self._factories.used)
-        await self._hold.end()
+        await close_all(self._container, self._factories.used)
+        held, self._held = self._held, None
+        if held is not None:
+            await held.close()
 
     def describe_brokers(self, containers: Iterable[AbstractMessageListenerContainer]) -> str:
         """Return the URLs of the main broker and the containers' brokers, without credentials."""
@@ -265,11 +277,11 @@ class Wiring:
     ) -> JmsListenerEndpoint | None:
         """Return a handler's endpoint; None if its texts cannot be resolved."""
         resolve = self._settings.resolve_placeholders
-        size = deliveries.wanted_batch_size(mark, self._settings)
+        size = _batch_size(mark, self._settings)
         with found.caught():
             self._handler_listener(handler, None, size)
         with found.caught():
-            deliveries.refuse_replies(handler, size)
+            _refuse_replies(handler, size)
         with found.caught():
             reply_destination = send_to_destination(handler)
             if reply_destination is not None:
@@ -286,56 +298,52 @@ class Wiring:
             retry=mark.retry,
             unreadable_messages=mark.unreadable_messages,
             auto_startup=mark.auto_startup,
+            schedule=mark.schedule,
             handler=handler,
             make_listener=self._listener,
         )
+        self._complete(endpoint, found, mark.interceptors)
+        return endpoint
+
+    def _complete(
+        self,
+        endpoint: JmsListenerEndpoint,
+        found: HandlerProblems,
+        interceptors: Sequence[object] | None,
+        factory: Any | None = None,
+    ) -> None:
+        """Apply `listeners.<id>` to an endpoint, and check it with its container factory.
+
+        `factory` is that of an endpoint that a configurer has added.
+        """
         own = self._settings.listeners.get(endpoint.id)
         changes = {} if own is None else own.endpoint_settings()
-        interceptors = changes.pop("interceptors", mark.interceptors)
-        add_text_problems(endpoint, changes, found)
+        interceptors = changes.pop("interceptors", interceptors)
+        if isinstance(endpoint, MethodJmsListenerEndpoint):
+            add_text_problems(endpoint, changes, found)
         endpoint.override(**changes)
         with found.caught(f"Listener {endpoint.id!r}: "):
-            endpoint.schedule = resolved_schedule(mark.schedule, own, resolve)
+            resolve = self._settings.resolve_placeholders
+            endpoint.schedule = resolved_schedule(endpoint.schedule, own, resolve)
         for name, provider in ({} if own is None else own.provided()).items():
             with found.caught(f"Listener {endpoint.id!r}, {name}: "):
                 endpoint.provided[name] = self._injection.named(provider)
-        with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: "):
+        prefix = f"Listener {endpoint.id or endpoint.destination!r}: "
+        with found.caught(prefix):
             endpoint.interceptors = named_interceptors(interceptors or ())
-        if not self._is_partial:
-            factory = self._factories.of(endpoint)
-            with found.caught(f"Listener {endpoint.id or endpoint.destination!r}: retry: "):
-                endpoint.retry = deliveries.wanted_retry(endpoint, factory, own, self._settings)
-            if own is not None and own.redelivery is not None:
-                endpoint.redelivery_policy = own.redelivery.apply(
-                    kept_connections.redelivery_policy_of(factory)
-                )
-            add_container_problems(endpoint, factory, found)
-        return endpoint
-
-    def _apply_settings(
-        self, endpoint: JmsListenerEndpoint, factory: Any | None, problems: Problems
-    ) -> None:
-        """Apply `listeners.<id>` to an endpoint that a configurer has added."""
-        own = self._settings.listeners.get(endpoint.id)
-        if own is not None:
-            changes = own.endpoint_settings()
-            endpoint.interceptors = named_interceptors(changes.pop("interceptors", ()))
-            endpoint.override(**changes)
-            for name, provider in own.provided().items():
-                endpoint.provided[name] = self._injection.named(provider)
         if self._is_partial:
             return
         if factory is not None and (own is None or own.container_factory is None):
             self._factories.put(endpoint, factory)
-        made = self._factories.of(endpoint)
-        endpoint.retry = deliveries.wanted_retry(endpoint, made, own, self._settings)
+        planned = PlannedListener(endpoint, self._factories.of(endpoint))
+        with found.caught(f"{prefix}retry: "):
+            endpoint.retry = planned.retry(own, self._settings)
         if own is not None and own.redelivery is not None:
-            endpoint.redelivery_policy = own.redelivery.apply(
-                kept_connections.redelivery_policy_of(made)
-            )
-        add_container_problems(
-            endpoint, made, HandlerProblems(endpoint.configure, problems, is_partial=False)
-        )
+            policy = redelivery_policy_of(planned.factory)
+            endpoint.redelivery_policy = own.redelivery.apply(policy)
+        for check in planned.checks():
+            with found.caught(prefix):
+                check()
 
     async def add_listener(
         self,
@@ -386,13 +394,13 @@ class Wiring:
     def _handler_listener(
         self, handler: Callable[..., Any], converter: Any, size: int | None
     ) -> HandlerListener:
-        return deliveries.make_handler_listener(
+        return _make_handler_listener(
             handler,
             size,
             converter=converter or self._converter(),
             read_headers=self._read_headers,
             injector=self._injection.injector(handler),
-            session_types=deliveries.session_types(handler),
+            session_types=_session_types(handler),
             resolvers=self.registrar.argument_resolvers,
         )
 
@@ -401,3 +409,61 @@ class Wiring:
         return (
             DefaultMessageConverter() if self._is_partial else self._container.message_converter()
         )
+
+
+def _batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | None:
+    """Return the batch size of a listener, from YAML or its mark; None: it is not set."""
+    with suppress(ConfigurationException):  # reported with the mark's other texts
+        own = settings.listeners.get(settings.resolve_placeholders(mark.id or ""))
+        if own is not None and own.batch_size is not None:
+            return own.batch_size
+    return mark.batch_size
+
+
+def _make_handler_listener(
+    handler: Callable[..., Any], batch_size: int | None, **options: Any
+) -> HandlerListener:
+    """Return the listener that calls a handler: plain, idempotent, or for batches.
+
+    Raises:
+        ConfigurationException: the handler cannot be called in this way.
+    """
+    mark = idempotent_mark(handler)
+    if batch_size is not None:
+        if mark is not None:
+            raise ConfigurationException(
+                f"Handler {handler_name(handler)}: a batch has no key, so @idempotent has "
+                "no effect",
+                hint="remove @idempotent, and record the messages with pyjms.outbox.record",
+            )
+        from pyjms.listener.batches import BatchHandlerListener  # noqa: PLC0415 - few have batches
+
+        return BatchHandlerListener(handler, **options)
+    if mark is not None:
+        from pyjms.listener.idempotency import IdempotentHandlerListener  # noqa: PLC0415 - rare
+
+        return IdempotentHandlerListener(handler, mark=mark, **options)
+    return HandlerListener(handler, **options)
+
+
+def _refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:
+    """Refuse `@send_to` on a batch handler.
+
+    Raises:
+        ConfigurationException: the handler has a `@send_to`.
+    """
+    if batch_size is not None and send_to_destination(handler) is not None:
+        raise ConfigurationException(
+            f"Handler {handler_name(handler)}: a batch handler has no reply, so @send_to "
+            "has no effect",
+            hint="remove @send_to, and send with a template",
+        )
+
+
+def _session_types(handler: Callable[..., Any]) -> SessionTypes:
+    """Return the session types of a handler: a coroutine cannot use the blocking session."""
+    if inspect.iscoroutinefunction(handler):
+        return {Session: lambda session: session}
+    from pyjms.sync.session import Session as BlockingSession  # noqa: PLC0415 - not for coroutines
+
+    return {Session: lambda session: session, BlockingSession: BlockingSession.of}

@@ -178,15 +178,15 @@ def check_target(target: str | None, config: Path | None) -> Problems:
     if application is not None and target is not None:
         _check_application(application, target, problems)
     elif settings_alone is not None:
-        settings_alone.find_settings_problems(problems)
+        settings_alone.wiring.find_settings_problems(problems)
     return problems
 
 
 def _check_application(application: JmsApplication, target: str, problems: Problems) -> None:
     if not pipelines_of(target):
         with problems.caught():
-            application.require_work()
-    application.find_problems(problems)
+            application.wiring.require_work()
+    application.wiring.find(problems)
     _check_pipelines(target, application.settings, problems)
 
 

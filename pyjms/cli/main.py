@@ -359,7 +359,7 @@ def run(
             ", ".join(names),
             target,
         )
-    application.require_work()
+    application.wiring.require_work()
     if as_worker is None:
         application.run()
     else:

@@ -7,69 +7,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms.runtime.forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import lazily
 
+# fmt: off
+# isort: off
 if TYPE_CHECKING:
     from pyjms.settings.broker import (
-        ActiveMQSettings,
-        BlobTransferSettings,
-        EmbeddedSettings,
-        FailoverSettings,
-        PoolSettings,
+        ActiveMQSettings as ActiveMQSettings, BlobTransferSettings as BlobTransferSettings,
+        EmbeddedSettings as EmbeddedSettings, FailoverSettings as FailoverSettings,
+        PoolSettings as PoolSettings,
     )
-    from pyjms.settings.delivery import PrefetchSettings, RedeliverySettings
+    from pyjms.settings.delivery import (
+        PrefetchSettings as PrefetchSettings, RedeliverySettings as RedeliverySettings,
+    )
     from pyjms.settings.model import (
-        CacheSettings,
-        ConverterSettings,
-        JmsSettings,
-        ListenerOverride,
-        ListenerSettings,
-        PyjmsSettings,
-        TemplateSettings,
+        CacheSettings as CacheSettings, ConverterSettings as ConverterSettings,
+        JmsSettings as JmsSettings, ListenerOverride as ListenerOverride,
+        ListenerSettings as ListenerSettings, PyjmsSettings as PyjmsSettings,
+        TemplateSettings as TemplateSettings,
     )
-    from pyjms.settings.sources import load_settings, settings_schema
-    from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings
-    from pyjms.settings.tls import TlsSettings
+    from pyjms.settings.sources import (
+        load_settings as load_settings, settings_schema as settings_schema,
+    )
+    from pyjms.settings.spark import (
+        PipelineSettings as PipelineSettings, RestartSettings as RestartSettings,
+        SparkSettings as SparkSettings,
+    )
+    from pyjms.settings.tls import TlsSettings as TlsSettings
+# isort: on
+# fmt: on
 
-__all__ = [
-    "ActiveMQSettings",
-    "BlobTransferSettings",
-    "CacheSettings",
-    "ConverterSettings",
-    "EmbeddedSettings",
-    "FailoverSettings",
-    "JmsSettings",
-    "ListenerOverride",
-    "ListenerSettings",
-    "PipelineSettings",
-    "PoolSettings",
-    "PrefetchSettings",
-    "PyjmsSettings",
-    "RedeliverySettings",
-    "RestartSettings",
-    "SparkSettings",
-    "TemplateSettings",
-    "TlsSettings",
-    "load_settings",
-    "settings_schema",
-]
-
-__getattr__, __dir__ = names_of(
-    globals(),
-    homes_of(
-        {
-            "pyjms.settings.broker": """
-                BlobTransferSettings ActiveMQSettings EmbeddedSettings FailoverSettings
-                PoolSettings
-            """,
-            "pyjms.settings.delivery": "PrefetchSettings RedeliverySettings",
-            "pyjms.settings.model": """
-                CacheSettings ConverterSettings JmsSettings ListenerOverride ListenerSettings
-                PyjmsSettings TemplateSettings
-            """,
-            "pyjms.settings.sources": "load_settings settings_schema",
-            "pyjms.settings.spark": "PipelineSettings RestartSettings SparkSettings",
-            "pyjms.settings.tls": "TlsSettings",
-        }
-    ),
-)
+__getattr__, __dir__ = lazily(globals())

@@ -26,6 +26,7 @@ from pyjms import (
     on_startup,
     send_to,
 )
+from pyjms.configuration.document import Problems
 
 
 class Unknown:
@@ -182,8 +183,10 @@ def test_a_durable_subscription_without_a_client_id() -> None:
 def test_what_settings_alone_show(given: dict[str, Any], text: str) -> None:
     assert text in problem_of(fine, settings=given)
     assert len(problem_of(fine, settings=given).splitlines()) == 1
+    problems = Problems()
+    JmsApplication(settings=PyjmsSettings(**given)).wiring.find_settings_problems(problems)
     with pytest.raises(ConfigurationException) as raised:
-        JmsApplication(settings=PyjmsSettings(**given)).check_settings()
+        problems.raise_all()
     assert text in str(raised.value)
 
 
@@ -204,7 +207,7 @@ def module_of(*members: object, **named: object) -> ModuleType:
 
 def nothing_of(*targets: object) -> str:
     with pytest.raises(ConfigurationException) as raised:
-        JmsApplication(*targets, settings=PyjmsSettings()).require_work()
+        JmsApplication(*targets, settings=PyjmsSettings()).wiring.require_work()
     return str(raised.value)
 
 
@@ -232,9 +235,9 @@ def test_nothing_to_run_says_what_was_looked_for(caplog: pytest.LogCaptureFixtur
     module.own = Own()
     assert "JmsApplication(own)" in nothing_of(module)
     assert f"imports marked functions of {__name__}: name that" in nothing_of(module_of(fine=fine))
-    JmsApplication(module, module.own, settings=PyjmsSettings()).require_work()
+    JmsApplication(module, module.own, settings=PyjmsSettings()).wiring.require_work()
     hooks = JmsApplication(module_of(begin), settings=PyjmsSettings())
-    hooks.require_work()
+    hooks.wiring.require_work()
     hooks.check()
     assert caplog.text == ""
     JmsApplication(module_of(begin, Own), settings=PyjmsSettings()).check()

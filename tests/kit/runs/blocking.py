@@ -26,7 +26,7 @@ ALLOWED: Final = (
     ("pyjms/transport/openwire/options.py", ("_installed_factory",)),
     ("pyjms/configuration/reader.py", ("read_yaml",)),
     # where an application does not start: the current folder, to name a file below it
-    ("pyjms/app/endpoints.py", ("_location",)),
+    ("pyjms/app/checks.py", ("_location",)),
     ("pyjms/selector/parser.py", ("_lark",)),  # the grammar, once a process
     ("pyjms/support/embedded_broker.py", ("embedded_broker",)),
     # pages of indexes in local SQLite files without a sync, for the most part from its page cache

@@ -168,7 +168,7 @@ async def test_a_broker_without_a_scheduler_is_an_error_of_the_start(clock: Virt
 
 
 def made(caplog: pytest.LogCaptureFixture) -> list[str]:
-    name = "pyjms.app.endpoints"
+    name = "pyjms.app.schedules"
     return [record.getMessage() for record in caplog.records if record.name == name]
 
 
@@ -176,7 +176,7 @@ async def test_a_job_waits_for_its_broker(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     counter = Counter(clock)
-    caplog.set_level(logging.INFO, logger="pyjms.app.endpoints")
+    caplog.set_level(logging.INFO, logger="pyjms.app.schedules")
     async with application(counter):
         assert made(caplog) == []
         async with broker():
