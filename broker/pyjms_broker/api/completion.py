@@ -7,7 +7,7 @@ COMPLETED` is a fast check for it.
 
 None is not a valid result. If a method of a store or broker filter returned None, usually because
 of a missing `return`, the broker would confirm a message that is not stored yet. Callers of
-extensions therefore refuse it with `checked`. (decisions D14)
+extensions therefore refuse it with `completion_of`. (decisions D14)
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ COMPLETED: Final = Completion()
 COMPLETED.complete()
 
 
-def checked(result: object, extension: object, operation: str) -> Completion:
+def completion_of(result: object, extension: object, operation: str) -> Completion:
     """Return `result`, which a store or a filter chain returned from `operation`.
 
     Hot paths call this function only if `result` is not `COMPLETED`.

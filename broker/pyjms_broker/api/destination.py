@@ -239,7 +239,7 @@ class RegionDestination(BrokerDestination):
         """Return a new reference to a message that a store returned for this destination."""
 
     @abstractmethod
-    def recreated(self) -> RegionDestination:
+    def recreate(self) -> RegionDestination:
         """Return the destination of this name, which is created again if this one was removed."""
 
     @abstractmethod
@@ -292,7 +292,7 @@ class RegionDestination(BrokerDestination):
         """Do the same for a dead-lettered message, once its dead letter is stored."""
 
     @abstractmethod
-    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+    def on_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         """Count a message as consumed, and report it to the chain if the policy enables it.
 
         A queue removes the message. (activemq-broker Q4)
@@ -300,10 +300,10 @@ class RegionDestination(BrokerDestination):
 
     @abstractmethod
     def undo_consumed(self, reference: MessageReference) -> None:
-        """Undo `consumed` after the store failed to record it; a queue redelivers the message."""
+        """Undo `on_consumed`, which the store failed to record; a queue redelivers the message."""
 
     @abstractmethod
-    def expired(
+    def on_expired(
         self,
         context: ConnectionContext,
         reference: MessageReference,
@@ -327,7 +327,7 @@ class RegionDestination(BrokerDestination):
         """
 
     @abstractmethod
-    def poisoned(
+    def on_poisoned(
         self,
         context: ConnectionContext,
         reference: MessageReference,

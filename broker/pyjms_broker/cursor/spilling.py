@@ -539,7 +539,7 @@ class StoreSource:
                 raise
             del page[len(references) :]  # the next read begins with the failing one
         self._count = max(0, self._count - len(page))
-        self._passed(page)
+        self._advance_past(page)
         return references
 
     def first_paged_out(self, limit: int) -> list[StoredMessage]:
@@ -565,7 +565,7 @@ class StoreSource:
     def clear(self) -> None:
         self._count = 0
 
-    def _passed(self, page: list[StoredMessage]) -> None:
+    def _advance_past(self, page: list[StoredMessage]) -> None:
         self.paged_to = page[-1].position
         self.mark_visible(self.paged_to)
 
@@ -604,7 +604,7 @@ class PrioritizedStoreSource(StoreSource):
     def count_above(self, priority: int) -> int:
         return min(self._count, sum(self._by_priority[priority + 1 :]))
 
-    def _passed(self, page: list[StoredMessage]) -> None:
+    def _advance_past(self, page: list[StoredMessage]) -> None:
         counts = self._by_priority
         for stored in page:
             level = level_of(stored.message.priority)

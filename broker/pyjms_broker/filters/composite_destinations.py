@@ -114,7 +114,7 @@ class _WaitingSend:
             await create_in_turns(root, self._context, destinations)
             sent = self._send()
         except Exception as error:
-            self._failed(error)
+            self._fail(error)
             return
         self.is_admitted = True
         self._end_waiting()
@@ -125,7 +125,7 @@ class _WaitingSend:
     def abort(self, error: Exception) -> None:
         """Stop waiting, and fail with `error`."""
         self._task.cancel()
-        self._failed(error)
+        self._fail(error)
 
     def transaction_rolled_back(self) -> None:
         """Stop waiting, because of a rollback. A required response is an error response."""
@@ -134,7 +134,7 @@ class _WaitingSend:
         error = JMSException("The transaction was rolled back while destinations were created")
         self.completion.complete(error if self.message.response_required else None)
 
-    def _failed(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         self._end_waiting()
         self.completion.complete(error)
         if self.transaction is not None:

@@ -74,7 +74,8 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms_broker.api.broker import Broker, BrokerFilter
-from pyjms_broker.api.completion import COMPLETED, Completion, checked
+from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
 from pyjms_broker.store.api import RecoveredTransaction, TransactionStore
@@ -252,7 +253,7 @@ class BaseTransaction(Transaction):
         self.state = TransactionState.COMMITTING
         return self._run_in_store(
             lambda: checked(self._store.commit(self.xid, prepared), self._store, "commit"),
-            self._committed,
+            self._on_committed,
             "COMMIT",
         )
 
@@ -287,7 +288,7 @@ class BaseTransaction(Transaction):
                 synchronization.committing(stored)  # its callbacks are called after `when_stored`
         return result
 
-    def _committed(self) -> None:
+    def _on_committed(self) -> None:
         self._finish()
         synchronizations, self._synchronizations = self._synchronizations, []
         for synchronization in synchronizations:
@@ -373,7 +374,7 @@ class XATransaction(BaseTransaction):
         self._was_prepared = False
 
     @classmethod
-    def recovered(
+    def recover(
         cls,
         xid: XATransactionId,
         store: TransactionStore,
@@ -384,7 +385,7 @@ class XATransaction(BaseTransaction):
         transaction = cls(xid, store, on_finished, None)
         for synchronization in work:
             transaction.add(synchronization)
-        transaction._prepared()
+        transaction._on_prepared()
         return transaction
 
     def rolled_back_error(self, text: str, code: int) -> JMSException:
@@ -410,7 +411,7 @@ class XATransaction(BaseTransaction):
         self.state = TransactionState.PREPARING
         result = self._run_in_store(
             lambda: checked(self._store.prepare(self.xid), self._store, "prepare"),
-            self._prepared,
+            self._on_prepared,
             "PREPARE",
         )
         return XA_OK if result is COMPLETED else result
@@ -437,7 +438,7 @@ class XATransaction(BaseTransaction):
         self.state = TransactionState.PREPARED  # other branches may already be committed
         return xa_exception(f"STORE {name} FAILED: Transaction stays prepared", XAER_RMFAIL)
 
-    def _prepared(self) -> None:
+    def _on_prepared(self) -> None:
         self.state = TransactionState.PREPARED
         self._was_prepared = True
 
@@ -516,7 +517,7 @@ class TransactionBroker(BrokerFilter):
         await self.next.start()
         for recovered in self._store.recovered():
             work = () if self._recovered_work is None else self._recovered_work(recovered)
-            self._xa[recovered.xid] = XATransaction.recovered(
+            self._xa[recovered.xid] = XATransaction.recover(
                 recovered.xid, self._store, self._forget_xa, work
             )
             logger.warning(

@@ -17,7 +17,8 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion, checked
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.names import is_internal

@@ -64,7 +64,8 @@ from pyjms_broker.network.ends import BridgeEnd
 from pyjms_broker.network.networks import Demand, NetworkHost
 from pyjms_broker.network.remotes import Remote
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
-from pyjms_broker.region.bridge_filter import appended, may_pass
+from pyjms_broker.region.bridge_filter import may_pass
+from pyjms_broker.region.bridge_filter import path_with as appended
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 

@@ -40,7 +40,8 @@ from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.ends import BridgeEnd
 from pyjms_broker.network.networks import Demand, DurableKey, NetworkHost
 from pyjms_broker.policy.wildcard import matches
-from pyjms_broker.region.bridge_filter import appended, is_too_long
+from pyjms_broker.region.bridge_filter import is_too_long
+from pyjms_broker.region.bridge_filter import path_with as appended
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 

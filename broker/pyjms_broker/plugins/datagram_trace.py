@@ -86,7 +86,7 @@ class UDPTraceBrokerPlugin:
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""
-        calls = {call: _tracing(call, command_of) for call, command_of in _CALLS.items()}
+        calls = {call: _tracing_call(call, command_of) for call, command_of in _CALLS.items()}
         installed: Broker = type("TracingBroker", (DatagramTraceBroker,), calls)(broker, self)
         return installed
 
@@ -193,7 +193,7 @@ class DatagramTraceBroker(BrokerFilter):
 _Traced = Callable[..., Command | None]
 
 
-def _tracing(call: str, command_of: _Traced) -> Callable[..., Any]:
+def _tracing_call(call: str, command_of: _Traced) -> Callable[..., Any]:
     """Return a method that sends a command and passes the call on."""
 
     def trace_and_pass_on(self: DatagramTraceBroker, *arguments: Any, **named: Any) -> Any:

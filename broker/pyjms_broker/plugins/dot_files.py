@@ -173,7 +173,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
         self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
     ) -> None:
         if info.consumer_id is not None:
-            self._removed(self._consumers.pop(info.consumer_id, None))
+            self._on_removal(self._consumers.pop(info.consumer_id, None))
         self.next.remove_consumer(context, info, last_delivered_sequence_id)
 
     def add_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
@@ -185,7 +185,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
 
     def remove_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         if info.producer_id is not None:
-            self._removed(self._producers.pop(info.producer_id, None))
+            self._on_removal(self._producers.pop(info.producer_id, None))
         self.next.remove_producer(context, info)
 
     def send(self, exchange: ProducerExchange, message: commands.ActiveMQMessage) -> Completion:
@@ -197,7 +197,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
                 self.file.change()
         return self.next.send(exchange, message)
 
-    def _removed(self, former: object) -> None:
+    def _on_removal(self, former: object) -> None:
         if former is not None and self._redraws:
             self.file.change()
 
@@ -207,16 +207,16 @@ class ConnectionDotFileBroker(_DotFileBroker):
         clients = {who for who, _ in (*sent, *self._consumers.values())}
         named = {to for _, to in (*sent, *self._consumers.values())}
         yield 'digraph "ActiveMQ Connections" {'
-        yield f"label={_quoted(f'Broker: {self.broker_name}')};"
+        yield f"label={_quote(f'Broker: {self.broker_name}')};"
         yield _STYLE
         for who in sorted(clients):
-            label = _quoted(f"Client: {who}")
-            yield f"{_quoted(f'client {who}')} [fillcolor=green, label={label}];"
+            label = _quote(f"Client: {who}")
+            yield f"{_quote(f'client {who}')} [fillcolor=green, label={label}];"
         for to in sorted(named, key=str):
-            yield f"{_quoted(str(to))} [fillcolor={_COLOURS[type(to)]}];"
-        arrows = {f"{_quoted(f'client {who}')} -> {_quoted(str(to))};" for who, to in sent}
+            yield f"{_quote(str(to))} [fillcolor={_COLOURS[type(to)]}];"
+        arrows = {f"{_quote(f'client {who}')} -> {_quote(str(to))};" for who, to in sent}
         arrows |= {
-            f"{_quoted(str(of))} -> {_quoted(f'client {who}')};"
+            f"{_quote(str(of))} -> {_quote(f'client {who}')};"
             for who, of in self._consumers.values()
         }
         yield from sorted(arrows)
@@ -250,11 +250,11 @@ class DestinationDotFileBroker(_DotFileBroker):
                 continue
             colour = _COLOURS[type(each)]
             above, root = "", f"{type(each).__name__}s"
-            nodes[root] = f"{_quoted(root)} [fillcolor={colour}, shape=box];"
+            nodes[root] = f"{_quote(root)} [fillcolor={colour}, shape=box];"
             for part in each.physical_name.split("."):
                 below = f"{above}.{part}" if above else f"{each.PREFIX}{part}"
-                nodes[below] = f"{_quoted(below)} [fillcolor={colour}, label={_quoted(part)}];"
-                arrows[f"{_quoted(above or root)} -> {_quoted(below)};"] = None
+                nodes[below] = f"{_quote(below)} [fillcolor={colour}, label={_quote(part)}];"
+                arrows[f"{_quote(above or root)} -> {_quote(below)};"] = None
                 above = below
         yield from nodes.values()
         yield from arrows
@@ -265,7 +265,7 @@ def _client(context: ConnectionContext) -> str:
     return context.client_id or str(context.connection_id)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote untrusted text as a string of the DOT language."""
     shown = "".join(each if each.isprintable() else "?" for each in text)
     return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'

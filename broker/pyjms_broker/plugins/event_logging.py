@@ -51,7 +51,7 @@ class LoggingBrokerPlugin:
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""
         enabled = {
-            event.call: _logged(event)
+            event.call: _logging_call(event)
             for event in _EVENTS
             if self.log_all or any(getattr(self, switch) for switch in event.switches)
         }
@@ -93,7 +93,7 @@ class _Event(NamedTuple):
     """Returns the values for `text` from the arguments of the call."""
 
 
-def _logged(event: _Event) -> Callable[..., Any]:
+def _logging_call(event: _Event) -> Callable[..., Any]:
     """Return a method that logs the event and passes the call on."""
     call, text, values = event.call, event.text, event.values
 

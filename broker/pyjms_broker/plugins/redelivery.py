@@ -24,7 +24,8 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker, BrokerFilter
-from pyjms_broker.api.completion import COMPLETED, all_of, checked
+from pyjms_broker.api.completion import COMPLETED, all_of
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import MessageReference, copy_command
 from pyjms_broker.api.subscription import Subscription

@@ -109,7 +109,7 @@ class BaseDestination(RegionDestination):
         if not message_id.broker_sequence_id:
             message_id.broker_sequence_id = self.broker.next_sequence_id()
         if reference.expiration and reference.is_expired():
-            self.expired(context, reference, None)
+            self.on_expired(context, reference, None)
             return reference.dead_letter  # the sender's response waits until it is stored
         if self._reports_full and self.memory.is_full:
             self._report_full(exchange)
@@ -157,7 +157,7 @@ class BaseDestination(RegionDestination):
     def stop(self) -> None:
         """Stop dispatching and all background tasks."""
 
-    def recreated(self) -> RegionDestination:
+    def recreate(self) -> RegionDestination:
         return self.broker.region_destination(self.destination)
 
     def committing(self, stored: Completion) -> None:
@@ -199,7 +199,7 @@ class BaseDestination(RegionDestination):
             "%s: message %s is already stored; the duplicate is dropped", self, reference.message_id
         )
 
-    def expired(
+    def on_expired(
         self,
         context: ConnectionContext,
         reference: MessageReference,
@@ -208,7 +208,7 @@ class BaseDestination(RegionDestination):
         self.statistics.expired += 1
         self.broker.root.message_expired(context, reference, subscription)
 
-    def poisoned(
+    def on_poisoned(
         self,
         context: ConnectionContext,
         reference: MessageReference,
@@ -289,7 +289,7 @@ class BaseDestination(RegionDestination):
         if policy.advisory_for_fast_producers and exchange.info is not None:
             root.fast_producer(context, exchange.info, self)
 
-    def changed(self) -> None:
+    def notify_watchers(self) -> None:
         """Notify the watchers."""
         for watcher in tuple(self.watchers):
             watcher(self)

@@ -31,7 +31,7 @@ BrokerPath: TypeAlias = Sequence[BrokerId | None] | None
 """A path as in commands; None: no broker was passed."""
 
 
-def appended(path: BrokerPath, broker: BrokerId) -> list[BrokerId | None]:
+def path_with(path: BrokerPath, broker: BrokerId) -> list[BrokerId | None]:
     """Return a new path that ends with `broker`."""
     return [*(path or ()), broker]
 

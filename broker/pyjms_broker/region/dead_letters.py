@@ -25,7 +25,8 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.completion import COMPLETED, Completion, all_of, checked
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.message import MessageReference, OperationContext, Position, copy_command
 from pyjms_broker.api.subscription import Subscription

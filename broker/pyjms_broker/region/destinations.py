@@ -172,7 +172,7 @@ class DestinationTable:
         """Return the destination with its filters, where messages enter."""
         return self._entry_points.get(destination)
 
-    def used(self, destination: Destination) -> None:
+    def mark_used(self, destination: Destination) -> None:
         """Record that a consumer or producer of the destination was added or removed."""
         self.idle_marks.pop(destination, None)
 

@@ -576,7 +576,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.dispatch(reference, self._redelivery_counter(reference))
 
     def _expire(self, reference: MessageReference) -> None:
-        reference.destination.expired(self.context, reference, self)
+        reference.destination.on_expired(self.context, reference, self)
         self.store_acknowledgement(NO_TRANSACTION, reference, is_dead_letter=True)
 
     def expire_messages(self, limit: int) -> None:
@@ -602,7 +602,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def settle(self, reference: MessageReference) -> None:
         self._release(reference)
-        reference.destination.consumed(self.context, reference)
+        reference.destination.on_consumed(self.context, reference)
 
     def unsettle(self, reference: MessageReference) -> None:
         if reference.destination not in self._topics:

@@ -237,6 +237,6 @@ class FlowControlledSend:
                 hint="send again: the destination is created again",
             )
         if reference.is_expired():
-            destination.expired(self._context, reference, None)
+            destination.on_expired(self._context, reference, None)
             return reference.dead_letter
         return destination.accept(self._exchange, reference)

@@ -186,7 +186,7 @@ class GroupAssignment:
 
     def release(self, group_id: str) -> None:
         """Remove the owner of a group, if any. Source: ActiveMQ Queue.removeMessageGroup."""
-        self._lost(self.groups.remove(group_id))
+        self._uncount_group(self.groups.remove(group_id))
 
     def release_all(self) -> None:
         """Remove the owners of all groups."""
@@ -220,10 +220,10 @@ class GroupAssignment:
     def _assign(self, group_id: str, candidate: Candidate, reference: MessageReference) -> None:
         loser = self.groups.put(group_id, candidate.subscription)
         candidate.assigned_groups += 1
-        self._lost(loser)
+        self._uncount_group(loser)
         _set_first_for_consumer(reference, is_first=True)
 
-    def _lost(self, owner: Subscription | None) -> None:
+    def _uncount_group(self, owner: Subscription | None) -> None:
         """Decrease the group count of a consumer, if it is still one of the queue's."""
         losing = None if owner is None else self._ring.candidates.get(owner)
         if losing is not None:

@@ -178,22 +178,22 @@ class PrefetchSubscription(AbstractSubscription):
             return COMPLETED
         kind = ack.ack_type
         if kind == _STANDARD:
-            return self._standard(exchange, ack)
+            return self._ack_standard(exchange, ack)
         if kind == _DELIVERED:
-            self._delivered(ack)
+            self._ack_delivered(ack)
             return COMPLETED
         if kind == _POISON:
-            return self._poison(exchange, ack)
+            return self._ack_poison(exchange, ack)
         if kind == _INDIVIDUAL:
-            return self._individual(exchange, ack)
+            return self._ack_individual(exchange, ack)
         if kind == _EXPIRED:
-            return self._expired(exchange, ack)
+            return self._ack_expired(exchange, ack)
         if kind == _REDELIVERED:
             self._find(ack)
             return COMPLETED
         raise JMSException(f"Invalid acknowledgment: {ack}")
 
-    def _standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+    def _ack_standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         transaction = exchange.transaction
         last = ack.last_message_id
         if (
@@ -212,10 +212,10 @@ class PrefetchSubscription(AbstractSubscription):
             return self._complete_in_transaction(transaction, ack, references)
         return self._complete(_context_of(ack), references)
 
-    def _individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+    def _ack_individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         reference = self._find(ack)
         if reference in self._transacted:
-            raise _unmatched(ack, "it was acknowledged before in an open transaction")
+            raise _mismatch(ack, "it was acknowledged before in an open transaction")
         if exchange.transaction is None:
             return self._complete(_context_of(ack), [reference])
         self._extend(1)
@@ -223,23 +223,23 @@ class PrefetchSubscription(AbstractSubscription):
         self.window_freed()
         return stored
 
-    def _delivered(self, ack: MessageAck) -> None:
+    def _ack_delivered(self, ack: MessageAck) -> None:
         self._find(ack)
         self._extend(ack.message_count)
         self.window_freed()
 
-    def _poison(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+    def _ack_poison(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         if exchange.transaction is not None:
             raise JMSException(f"Poison ack cannot be transacted: {ack}")
         references = [r for r in self._range(ack) if r not in self._transacted]
         for reference in references:
-            reference.destination.poisoned(exchange.context, reference, self, ack.poison_cause)
+            reference.destination.on_poisoned(exchange.context, reference, self, ack.poison_cause)
         return self._complete(_context_of(ack), references, are_dead_letters=True)
 
-    def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+    def _ack_expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         references = self._counted_range(ack, exchange.transaction)
         for reference in references:
-            reference.destination.expired(exchange.context, reference, self)
+            reference.destination.on_expired(exchange.context, reference, self)
         return self._complete(_context_of(ack), references, are_dead_letters=True)
 
     # the messages that an acknowledgement names
@@ -267,7 +267,7 @@ class PrefetchSubscription(AbstractSubscription):
         most = references if transaction is None else whole
         if len(references) <= ack.message_count <= len(most):
             return references
-        error = _unmatched(
+        error = _mismatch(
             ack,
             f"Expected message count ({ack.message_count}) differs from count in "
             f"dispatched-list ({len(references)})",
@@ -290,7 +290,7 @@ class PrefetchSubscription(AbstractSubscription):
             if _is_last(reference, ack):
                 return found
         missing, end = (ack.last_message_id, "end") if inside else (first, "start")
-        raise _unmatched(
+        raise _mismatch(
             ack, f"Could not find Message-ID {missing} in dispatched-list ({end} of ack)"
         )
 
@@ -410,5 +410,5 @@ def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
     )
 
 
-def _unmatched(ack: MessageAck, reason: str) -> JMSException:
+def _mismatch(ack: MessageAck, reason: str) -> JMSException:
     return JMSException(f"Unmatched acknowledge: {ack}; {reason}")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 from pyjms.jms.destination import Destination
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import MessageId
-from pyjms_broker.api.completion import COMPLETED, Completion, checked
+from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import (
     NO_TRANSACTION,
@@ -281,7 +282,7 @@ class QueueReader(Protocol):
     """Whether a lease is active, during which every message is stored, becomes visible only
     once it is stored, and is removed only by the reader."""
 
-    def arrived(self, reference: MessageReference) -> None:
+    def on_arrival(self, reference: MessageReference) -> None:
         """Record a message that has become visible, in the order of the arrival numbers."""
 
     def keeps(self, reference: MessageReference) -> bool:
@@ -372,7 +373,9 @@ class Queue(BaseDestination):
                 self._discard(reference)
                 raise
         if transaction is not None:
-            transaction.add(TransactedSend(transaction, reference, self._committed, self._discard))
+            transaction.add(
+                TransactedSend(transaction, reference, self._on_committed, self._discard)
+            )
             return stored
         # messages numbered by the store wait for those with lower numbers
         must_wait = stored is not COMPLETED and (
@@ -404,7 +407,7 @@ class Queue(BaseDestination):
             self.dispatcher.remove(in_memory)
             self.drop(in_memory)
 
-    def _committed(self, reference: MessageReference) -> None:
+    def _on_committed(self, reference: MessageReference) -> None:
         if reference.position is None and reference.persistent and self.store is not None:
             self._drop_duplicate(reference)
         else:
@@ -435,15 +438,15 @@ class Queue(BaseDestination):
             self.contents.add(reference)
         else:
             self.references[reference] = None
-        self.dispatcher.arrived(reference)
+        self.dispatcher.on_arrival(reference)
         if self.reader is not None:
-            self.reader.arrived(reference)
+            self.reader.on_arrival(reference)
         if self.reports_arrivals:
             self.report_delivered(reference)
             if not self.consumers:
                 self.report_no_consumer(reference)
         if self.watchers:
-            self.changed()
+            self.notify_watchers()
 
     def _discard(self, reference: MessageReference, _error: Exception | None = None) -> None:
         self.memory.decrease(reference.size)
@@ -464,7 +467,7 @@ class Queue(BaseDestination):
         reference.acked = False
         if not reference.dropped:
             self.contents.mark_visible(reference)
-            self.dispatcher.arrived(reference)
+            self.dispatcher.on_arrival(reference)
 
     def count_dispatch(self, reference: MessageReference, owner: Subscription) -> None:
         """Set the owner of the message, and count the message as dispatched."""
@@ -494,7 +497,7 @@ class Queue(BaseDestination):
     def _dead_letter_ordering(self, key: SubscriptionKey | None) -> DeadLetterOrdering | None:
         return None if self.store is None else self.contents.dead_letter_ordering
 
-    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+    def on_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.drop(reference)
         if self.reports_consumed:
             self.report_consumed(context, reference)
@@ -516,7 +519,7 @@ class Queue(BaseDestination):
             del self.references[reference]
         self.memory.decrease(reference.size)
         if self.watchers:
-            self.changed()
+            self.notify_watchers()
 
     def undo_consumed(self, reference: MessageReference) -> None:
         if self.disposed or not reference.dropped:
@@ -529,7 +532,7 @@ class Queue(BaseDestination):
         self.contents.add(reference)
         self.dispatcher.redeliver([reference], at_head=False)
         if self.watchers:
-            self.changed()
+            self.notify_watchers()
 
     def requeue(self, references: list[MessageReference]) -> None:
         """Return messages of a consumer that left, to be dispatched before all others."""
@@ -620,7 +623,7 @@ class Queue(BaseDestination):
         self.statistics.dequeues += 1
         self.statistics.messages -= 1
         if self.watchers:
-            self.changed()
+            self.notify_watchers()
         return True
 
     def purge(self, context: ConnectionContext) -> int:
@@ -643,7 +646,7 @@ class Queue(BaseDestination):
 
     def count_expired(self, reference: MessageReference) -> None:
         """Count a message as expired and dead-letter it, without removing it from the store."""
-        self.expired(self.broker.context, reference, None)
+        self.on_expired(self.broker.context, reference, None)
         self.forget_duplicate(reference)
 
     def expire_messages(self) -> None:

@@ -328,7 +328,7 @@ class QueueDispatcher:
         """The number of messages that are not dispatched."""
         return len(self.cursor) + len(self.fresh) + len(self.waiting) + len(self.redelivered)
 
-    def arrived(self, reference: MessageReference) -> None:
+    def on_arrival(self, reference: MessageReference) -> None:
         """Dispatch a new message, or add it to the waiting ones."""
         if (
             not self._is_open

@@ -113,7 +113,7 @@ class QueueSubscription(PrefetchSubscription):
             queue.dispatcher.window_freed(candidate)
 
     def settle(self, reference: MessageReference) -> None:
-        reference.destination.consumed(self.context, reference)
+        reference.destination.on_consumed(self.context, reference)
         if self.info.network_subscription:  # another broker may send the message back
             cast("Queue", reference.destination).forget_duplicate(reference)
 
@@ -148,7 +148,7 @@ class QueueBrowserSubscription(AbstractSubscription):
         """Iterate over the messages of a queue, yielding None for those that do not match."""
         matching = self._matching(queue)
         limit = self.policy.max_browse_page_size
-        return matching if limit is None else _limited(matching, limit)
+        return matching if limit is None else _limit(matching, limit)
 
     def _matching(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
         for reference in queue.messages():  # mypyc evaluates a generator expression eagerly
@@ -232,7 +232,7 @@ class QueueBrowserSubscription(AbstractSubscription):
         return COMPLETED
 
 
-def _limited(
+def _limit(
     messages: Iterator[MessageReference | None], limit: int
 ) -> Iterator[MessageReference | None]:
     for reference in messages:

@@ -236,13 +236,13 @@ class RegionBroker(InnermostBroker):
         if to is None or to.is_composite or is_reserved(context, to):
             return
         self._entry_point(context, to).statistics.producers += 1
-        self._table.used(to)
+        self._table.mark_used(to)
 
     def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         destination = None if info.destination is None else self._table.get(info.destination)
         if destination is not None and not is_reserved(context, destination.destination):
             destination.statistics.producers -= 1
-            self._table.used(destination.destination)
+            self._table.mark_used(destination.destination)
 
     # destinations
     def destinations(self) -> dict[Destination, BrokerDestination]:
@@ -257,10 +257,10 @@ class RegionBroker(InnermostBroker):
         return self.root.add_destination(self.context, destination).base
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
-        self.root.add_destination(context, _named(context, info), True)
+        self.root.add_destination(context, _destination_of(context, info), True)
 
     def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
-        self.root.remove_destination(context, _named(context, info), info.timeout / 1000)
+        self.root.remove_destination(context, _destination_of(context, info), info.timeout / 1000)
 
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
@@ -476,7 +476,7 @@ class RegionBroker(InnermostBroker):
             found.is_dead_letter_queue = True
 
 
-def _named(context: ConnectionContext, info: DestinationInfo) -> Destination:
+def _destination_of(context: ConnectionContext, info: DestinationInfo) -> Destination:
     if info.destination is None:
         raise InvalidDestinationException("A DestinationInfo has no destination")
     check_access(context, info.destination)

@@ -124,7 +124,7 @@ class SubscriptionRegistry:
                 if entry_point.destination.is_topic == destination.is_topic
             ]
             for entry_point in matching:
-                self._table.used(entry_point.destination)
+                self._table.mark_used(entry_point.destination)
                 entry_point.add_subscription(context, subscription)
             if isinstance(subscription, QueueBrowserSubscription):
                 subscription.begin(matching)
@@ -170,7 +170,7 @@ class SubscriptionRegistry:
         self, context: ConnectionContext, subscription: Subscription, last_delivered: int
     ) -> None:
         for destination in tuple(subscription.destinations):
-            self._table.used(destination.destination)
+            self._table.mark_used(destination.destination)
             for entry_point in self._table.matching(destination.destination):
                 entry_point.remove_subscription(context, subscription, last_delivered)
         subscription.close()

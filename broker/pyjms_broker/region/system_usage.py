@@ -75,7 +75,7 @@ class DiskUsage:
         """Set the limit in bytes (0: none), and admit the sends that now have space."""
         self.limit = limit
         self.is_promised = is_promised
-        self.changed()
+        self.admit_waiting()
 
     def is_full(self, high_water_mark: int = 100) -> bool:
         """Return whether sends must wait: at that percentage of the limit, or for a busy store.
@@ -119,7 +119,7 @@ class DiskUsage:
 
         return withdraw
 
-    def changed(self) -> None:
+    def admit_waiting(self) -> None:
         """Call the waiting callbacks for which there is space now, oldest first."""
         for request in tuple(self._waiting):
             if not self.is_full(request[1]) and request in self._waiting:
@@ -135,7 +135,7 @@ class DiskUsage:
         while self._waiting:
             await _clock.sleep(POLLING_TIME)
             try:
-                self.changed()
+                self.admit_waiting()
                 self._reclaim()
             except Exception:  # otherwise the other sends would wait forever
                 logger.exception("%s: admitting a waiting send failed", self.name)
@@ -214,11 +214,11 @@ class SystemUsage:
     def watch(self, store: PersistenceAdapter, temp_store: TempStore | None) -> None:
         """Measure these stores, and listen to their states, from now on."""
         self.store.store = store
-        store.on_state = _chained(store.on_state, self.store)
+        store.on_state = _chain_listener(store.on_state, self.store)
         if temp_store is not None:
             self.temp.store = temp_store
-            temp_store.on_state = _chained(temp_store.on_state, self.temp)
-            temp_store.on_space = self.temp.changed
+            temp_store.on_state = _chain_listener(temp_store.on_state, self.temp)
+            temp_store.on_space = self.temp.admit_waiting
 
     async def close(self) -> None:
         """Stop polling all stores."""
@@ -229,11 +229,11 @@ class SystemUsage:
         await self.job_scheduler.close()
 
 
-def _chained(other: _OnState | None, usage: DiskUsage) -> _OnState:
+def _chain_listener(other: _OnState | None, usage: DiskUsage) -> _OnState:
     def on_state(state: StoreState, error: Exception | None) -> None:
         if other is not None:
             other(state, error)
-        usage.changed()
+        usage.admit_waiting()
 
     return on_state
 

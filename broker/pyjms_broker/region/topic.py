@@ -15,7 +15,8 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import Command, DataStructure
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.completion import COMPLETED, Completion, all_of, checked
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference, copy_command
 from pyjms_broker.api.subscription import Subscription
@@ -257,7 +258,7 @@ class Topic(BaseDestination):
         subscription = None if self.store is None or key is None else self._durable(key)
         return None if subscription is None else subscription.dead_letter_ordering(self)
 
-    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+    def on_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.statistics.dequeues += 1
         if self.reports_consumed:
             self.report_consumed(context, reference)
@@ -497,11 +498,11 @@ class AdvisoryTopic(Topic):
             if not subscriber.matches(reference):
                 continue
             if subscriber.pending_count or subscriber.is_full():
-                self._dropped()
+                self._count_dropped()
             else:
                 subscriber.add(reference)
 
-    def _dropped(self) -> None:
+    def _count_dropped(self) -> None:
         self.dropped_count += 1
         now = _clock.now()
         if now >= self._next_log:

@@ -189,7 +189,7 @@ class TopicSubscription(AbstractSubscription):
 
     def _expire(self, reference: MessageReference) -> None:
         self.expired_count += 1
-        reference.destination.expired(self.context, reference, self)
+        reference.destination.on_expired(self.context, reference, self)
         reference.decrement_reference_count()
 
     def _dispatch(self, reference: MessageReference) -> None:
@@ -222,7 +222,7 @@ class TopicSubscription(AbstractSubscription):
         if kind in _CONSUMES:
             transaction = exchange.transaction
             if transaction is None:
-                self.acknowledged(ack)
+                self.count_consumed(ack)
             else:
                 self._acknowledge_in_transaction(transaction, ack)
         elif kind == AckType.DELIVERED:
@@ -231,7 +231,7 @@ class TopicSubscription(AbstractSubscription):
                 self.window_freed()
         elif kind == AckType.EXPIRED:
             self.expired_count += ack.message_count
-            self.acknowledged(ack)
+            self.count_consumed(ack)
         elif kind != AckType.REDELIVERED:
             raise JMSException(f"Invalid acknowledgment: {ack}")
         return COMPLETED
@@ -246,7 +246,7 @@ class TopicSubscription(AbstractSubscription):
         """Handle the end of a transaction that has acknowledged `count` messages."""
         self._transacted_count -= count
 
-    def acknowledged(self, ack: MessageAck) -> None:
+    def count_consumed(self, ack: MessageAck) -> None:
         """Count messages as consumed and fill the window."""
         count = max(0, min(ack.message_count, self.in_flight))
         self.dequeue_count += count
@@ -273,7 +273,7 @@ class _Acknowledgement(Synchronization):
 
     def after_commit(self) -> None:
         self._subscription.transaction_ended(self._count)
-        self._subscription.acknowledged(self._ack)
+        self._subscription.count_consumed(self._ack)
 
     def after_rollback(self) -> None:
         self._subscription.transaction_ended(self._count)

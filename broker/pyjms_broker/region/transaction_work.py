@@ -52,7 +52,7 @@ class PendingSend(Synchronization):
             self._send_again(destination)
 
     def _send_again(self, removed: RegionDestination) -> None:
-        destination = removed.recreated()
+        destination = removed.recreate()
         exchange = ProducerExchange(ConnectionContext(), transaction=self.transaction)
         destination.accept(exchange, destination.reference_to(self.reference.message))
 

@@ -184,7 +184,7 @@ class BrokerStores:
         def job_store_state(state: StoreState, error: Exception | None) -> None:
             if state is StoreState.FAILED:
                 on_state(state, error)
-            usage.changed()
+            usage.admit_waiting()
 
         store.on_state = job_store_state
         self.job_store = usage.store = store

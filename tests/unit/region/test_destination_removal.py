@@ -54,7 +54,7 @@ class Stage:
         transactions = self.store.transaction_store()
         (found,) = transactions.recovered()
         work = recovered_work(self.broker.region, found)
-        return XATransaction.recovered(found.xid, transactions, lambda _: None, work)
+        return XATransaction.recover(found.xid, transactions, lambda _: None, work)
 
     def assert_agreement(self, destination: Any, *texts: Any) -> None:
         """Assert that both have exactly these messages, or that neither has the destination."""

@@ -49,7 +49,8 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import COMPLETED, Completion, checked
+from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ConnectionState, connection_of

@@ -77,7 +77,8 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.commands.messages import message_size
-from pyjms_broker.api.completion import COMPLETED, Completion, checked
+from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.connector.openwire.throwables import (

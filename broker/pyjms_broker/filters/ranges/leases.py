@@ -68,7 +68,8 @@ from pyjms.selector import Selector, selector_or_none
 from pyjms.wire.openwire.commands import MessageId
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion, checked, wait_for
+from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import Access, ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference, Position, StoredMessage
 from pyjms_broker.filters.ranges.filter import PROGRESS_RECORDS, RANGES
@@ -266,7 +267,7 @@ class QueueReading:
         self._changed = anyio.Event()
 
     # called by the queue
-    def arrived(self, reference: MessageReference) -> None:
+    def on_arrival(self, reference: MessageReference) -> None:
         if not self.is_leased:
             return
         if reference.position is None:  # unstored, sent in a transaction begun before the lease

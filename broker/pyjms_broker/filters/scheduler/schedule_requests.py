@@ -31,7 +31,8 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import COMPLETED, Completion, checked
+from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.message import MessageReference, copy_for_destination
 from pyjms_broker.filters.scheduler.job_dispatcher import DEAD_LETTERS, JobDispatcher
@@ -153,10 +154,10 @@ class ScheduleRequests:
                 len(pending),
             )
         for reference in pending:
-            self.arrived(reference)
+            self.on_arrival(reference)
 
     # the interface of the queue's reader
-    def arrived(self, reference: MessageReference) -> None:
+    def on_arrival(self, reference: MessageReference) -> None:
         """Turn a request into a job; if the store fails, it stays until the next start."""
         message = reference.message
         try:

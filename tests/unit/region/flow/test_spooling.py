@@ -260,7 +260,7 @@ async def test_without_flow_control_memory_never_blocks_but_disks_do(
     assert not waiting.done
     assert sorted(drain(client, client.consume(Q)), key=int) == texts(1, 200)
     paged.bytes = 0
-    usage.store.changed()
+    usage.store.admit_waiting()
     assert waiting.done
     await broker.region.stop()
 
@@ -280,7 +280,7 @@ async def test_the_high_water_mark_of_a_policy(
     assert (usage.store.percent, usage.store.used) == (80, 800)
     assert not waiting.done
     paged.bytes = 799
-    usage.store.changed()
+    usage.store.admit_waiting()
     assert waiting.done
     await broker.region.stop()
 
@@ -299,7 +299,7 @@ async def test_a_send_may_wait_for_memory_and_then_for_the_store(
     client.ack(consumer)
     assert not waiting.done
     paged.bytes = 0
-    usage.store.changed()
+    usage.store.admit_waiting()
     assert waiting.done
     assert client.received(consumer) == ["1", "2"]
     await broker.region.stop()
@@ -318,10 +318,10 @@ async def test_a_topic_needs_the_store_for_durable_subscriptions_only(
     assert client.received(consumer) == []
     client.close(consumer)
     client.unsubscribe("s")
-    usage.store.changed()
+    usage.store.admit_waiting()
     assert not waiting.done  # it waits for the store that it needed when it came
     paged.bytes = 0
-    usage.store.changed()
+    usage.store.admit_waiting()
     assert waiting.done
     assert sender.send(T, "3", persistent=True) is COMPLETED
     await broker.region.stop()
@@ -338,7 +338,7 @@ async def test_a_closed_connection_ends_its_waits(
     broker.region.remove_connection(client.context, ConnectionInfo(), None)
     assert str(waiting.error) == "Connection closed, send aborted."
     paged.bytes = 0
-    usage.store.changed()
+    usage.store.admit_waiting()
     assert broker.texts(Q) == []
     await anyio.lowlevel.checkpoint()
     await broker.region.stop()
@@ -415,7 +415,7 @@ async def test_a_partition_of_the_store_has_its_own_limit(
     for name in (orders, Q):
         assert not client.send(name, "5", persistent=True).done
     paged.bytes = 0
-    usage.store.changed()
+    usage.store.admit_waiting()
     assert broker.texts(orders) == ["1", "2", "5"]
     paged.change(StoreState.SUSPENDED)
     suspended = client.send(orders, "6", persistent=True)

@@ -145,7 +145,7 @@ async def test_a_full_temp_store_stops_only_senders_that_need_it(
     assert broker.topic(OTHER).statistics.blocked_sends == 0
     assert broker.topic(OTHER).statistics.enqueues == 1
     assert drain(client, slow)[: sent - 1] == texts(1, sent - 1)
-    broker.region.system_usage.temp.changed()
+    broker.region.system_usage.temp.admit_waiting()
     assert drain(client, slow, sent - 1) == texts(1, sent)
 
 
@@ -206,7 +206,7 @@ async def test_a_temp_store_that_takes_nothing_stops_the_topic(
     client.send(T, "waits")
     assert broker.topic(T).statistics.blocked_sends == 1
     temp_store.state = StoreState.RUNNING
-    broker.region.system_usage.temp.changed()
+    broker.region.system_usage.temp.admit_waiting()
     assert broker.topic(T).statistics.enqueues == 51
 
 
