@@ -14,8 +14,7 @@ Invariants:
   contiguous in the broker's dispatch order; if the client may deliver in another order (priority
   sorting, non-blocking redelivery), each message is acknowledged individually instead.
 
-There is one class per rule, chosen once per consumer by `choose_ledger` (`deferred_ledgers` has
-those that wait for the application):
+There is one class per rule, chosen once per consumer by `choose_ledger`:
 
     =============================  =========================================================
     AutoAckLedger                  AUTO, and DUPS_OK on queues: every message after its delivery;
@@ -35,11 +34,9 @@ consumer that acknowledges late, or a transaction larger than the prefetch, woul
 The rule is fixed for the life of a consumer, so it is a class, whereas ActiveMQ evaluates a chain
 of conditions on the mode for every message. (activemq-broker A3 to A8; openwire-encoding 12)
 
-Calls of AUTO listeners during which the connection is lost, and the redelivered message.
-
-The acknowledgement is lost with the broker, so the next broker dispatches the message again,
-perhaps before the listener has returned. The handling of this copy depends on how the listener
-ends:
+Loss of the broker. The acknowledgement of a message that an AUTO listener is handling is lost with
+the broker, so the next broker dispatches the message again, perhaps before the listener has
+returned. The handling of this copy depends on how the listener ends:
 
     the listener    the copy
     --------------  ------------------------------------------------------------
@@ -47,25 +44,18 @@ ends:
     has returned    is acknowledged: its message was handled
     has raised      is delivered as the message's redelivery
 
-Messages that a transaction has received from a broker that was lost before the commit.
-
-The transaction's acknowledgements are lost with the broker. The next broker may dispatch the
-messages again, to this consumer or to another one, or not at all, because the lost broker had
-committed the transaction. The transaction can be committed only if all of them are dispatched
-again to this consumer. (activemq-edges F5)
-
-The ledgers whose acknowledgements wait for the application, and the choice of a ledger.
-
-See `ack_ledger` for the rules and their invariants. (activemq-broker A5, A6; activemq-edges F5)
+A transaction's acknowledgements are lost as well. The next broker may dispatch its messages again,
+to this consumer or to another one, or not at all, because the lost broker had committed the
+transaction. The transaction can be committed only if all of them are dispatched again to this
+consumer; until then they are stale. (activemq-edges F5)
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TypeAlias, TypedDict, Unpack
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from pyjms.client.interfaces import ClientSession
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
 from pyjms.runtime import clock as _clock
@@ -78,65 +68,18 @@ from pyjms.wire.openwire.commands import (
     Throwable,
 )
 
+if TYPE_CHECKING:
+    from pyjms.client.session import ActiveMQSession
+
 __all__ = [
     "AckDetails",
     "AckLedger",
     "AutoAckLedger",
     "DeferredAckLedger",
     "IndividualAckLedger",
-    "LedgerChoice",
     "choose_ledger",
     "message_id",
 ]
-
-
-class InterruptedCall:
-    """The interrupted call of one consumer, whose listener has one call at a time."""
-
-    def __init__(self) -> None:
-        self._running: MessageDispatch | None = None
-        self._handled: MessageId | None = None
-        self._copy: MessageDispatch | None = None
-
-    def interrupt(self, delivered: list[MessageDispatch]) -> None:
-        """Record the loss of the connection; `delivered`: the message of a call in progress."""
-        self._running = delivered[-1] if delivered else self._running
-        self._copy = None
-
-    def keep(self, dispatch: MessageDispatch) -> bool:
-        """Keep a copy that arrives during the call; return whether `dispatch` is one."""
-        if self._running is None or _id(dispatch) != _id(self._running):
-            return False
-        self._copy = dispatch
-        return True
-
-    def is_handled(self, dispatch: MessageDispatch) -> bool:
-        """Return whether it is a copy of the last message handled; True at most once."""
-        handled = self._handled is not None and _id(dispatch) == self._handled
-        if handled:
-            self._handled = None
-        return handled
-
-    def end(self) -> MessageDispatch | None:
-        """Record that the listener has returned; return the copy, which is handled as well."""
-        running, self._running = self._running, None
-        copy, self._copy = self._copy, None
-        if running is not None and copy is None:
-            self._handled = _id(running)
-        return copy
-
-    def fail(self) -> tuple[list[MessageDispatch], list[MessageDispatch]]:
-        """Record that the listener has raised; return the message to expect, and its copy."""
-        running, self._running = self._running, None
-        copy, self._copy = self._copy, None
-        if copy is not None:
-            return [], [copy]
-        return ([] if running is None else [running]), []
-
-
-def _id(dispatch: MessageDispatch) -> MessageId | None:
-    return None if dispatch.message is None else dispatch.message.message_id
-
 
 _OPTIMIZED_SHARE = 0.65  # of the prefetch
 _LAZY_SHARE = 0.5
@@ -161,7 +104,7 @@ class AckLedger(ABC):
     redelivers_on_error = True
     """Whether a message is redelivered if the listener raises; False: the next message follows."""
 
-    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
         self._session = session
         self._info = info
         self.delivered: list[MessageDispatch] = []
@@ -214,7 +157,7 @@ class AckLedger(ABC):
         popped, self.delivered = self.delivered, []
         return popped
 
-    def interrupted(self) -> list[MessageDispatch]:
+    def on_interruption(self) -> list[MessageDispatch]:
         """Record the loss of the broker: its dispatches can no longer be acknowledged.
 
         Returns the messages that are to be delivered again when the next broker dispatches them.
@@ -293,12 +236,14 @@ class AutoAckLedger(AckLedger):
 
     has_ranges: bool = True
 
-    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
         self._first: MessageDispatch | None = None
         self._last: MessageDispatch | None = None
         self._count = 0
-        self._call = InterruptedCall()
+        self._interrupted: MessageDispatch | None = None  # in delivery when the broker was lost
+        self._copy: MessageDispatch | None = None  # of it
+        self._handled: MessageId | None = None  # interrupted, and then handled
         self._copies: list[MessageDispatch] = []
         if session.reorders or not session.connection.options.send_acks_async:
             self.has_ranges = False
@@ -306,7 +251,7 @@ class AutoAckLedger(AckLedger):
     def after_delivery(self, dispatch: MessageDispatch) -> None:
         # It may be settled already, by a recover() or close(), or the broker may be lost.
         if not self.delivered:
-            self._end_call()
+            self._end_interrupted()
             return
         self.delivered.clear()
         if self._last is None and not self.has_more:
@@ -350,31 +295,44 @@ class AutoAckLedger(AckLedger):
         self.send_range()
         super().send_ack(kind, dispatches, **details)
 
-    def interrupted(self) -> list[MessageDispatch]:
+    def on_interruption(self) -> list[MessageDispatch]:
         self._first = self._last = None
-        self._call.interrupt(self.delivered)
-        return super().interrupted()
+        if self.delivered:
+            self._interrupted = self.delivered[-1]
+        self._copy = None
+        return super().on_interruption()
 
     def takes_copy(self, dispatch: MessageDispatch) -> bool:
-        if self._call.keep(dispatch):
+        copied = message_id(dispatch)
+        if self._interrupted is not None and copied == message_id(self._interrupted):
+            self._copy = dispatch
             return True
-        if not self._call.is_handled(dispatch):
+        if self._handled is None or copied != self._handled:
             return False
+        self._handled = None
         self.send_ack(_STANDARD, [dispatch])
         return True
 
     def pop_stale(self) -> list[MessageDispatch]:
-        stale, self._copies = self._call.fail()
-        return stale
+        interrupted, self._interrupted = self._interrupted, None
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            self._copies = [copy]
+            return []
+        self._copies = []
+        return [] if interrupted is None else [interrupted]
 
     def pop_copies(self) -> list[MessageDispatch]:
         copies, self._copies = self._copies, []
         return copies
 
-    def _end_call(self) -> None:
-        copy = self._call.end()
+    def _end_interrupted(self) -> None:
+        interrupted, self._interrupted = self._interrupted, None
+        copy, self._copy = self._copy, None
         if copy is not None:
             self.send_ack(_STANDARD, [copy])
+        elif interrupted is not None:
+            self._handled = message_id(interrupted)
 
     def flush(self) -> None:
         if self.delivered:
@@ -391,7 +349,7 @@ class OptimizedAckLedger(AutoAckLedger):
     (activemq-broker A7)
     """
 
-    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
         self._deferred: list[MessageDispatch] = []
         self._last_ack = _clock.now()
@@ -402,7 +360,7 @@ class OptimizedAckLedger(AutoAckLedger):
 
     def after_delivery(self, dispatch: MessageDispatch) -> None:
         if not self.delivered:
-            self._end_call()
+            self._end_interrupted()
             return
         if dispatch.redelivery_counter or self._session.reorders:
             self.send_deferred()
@@ -428,9 +386,9 @@ class OptimizedAckLedger(AutoAckLedger):
         self.send_deferred()
         return super().pop_delivered()
 
-    def interrupted(self) -> list[MessageDispatch]:
+    def on_interruption(self) -> list[MessageDispatch]:
         self._deferred.clear()
-        return super().interrupted()
+        return super().on_interruption()
 
     def start_timer(self, tasks: OwnedTasks) -> None:
         if self._interval > 0:
@@ -469,54 +427,6 @@ def message_id(dispatch: MessageDispatch) -> MessageId | None:
     return dispatch.message.message_id
 
 
-class InterruptedDeliveries:
-    """The interrupted deliveries of one consumer in its open transaction."""
-
-    def __init__(self) -> None:
-        self._stale: set[MessageId | None] = set()
-        self.happened: bool = False
-        """Whether the transaction was interrupted."""
-
-    @property
-    def stale_count(self) -> int:
-        """The number of messages that have not been dispatched again."""
-        return len(self._stale)
-
-    def interrupt(self, delivered: Iterable[MessageDispatch]) -> None:
-        """Expect the delivered messages to be dispatched again."""
-        self._stale.update(map(message_id, delivered))
-        self.happened = bool(self._stale)
-
-    def came_again(self, delivered: MessageId | None) -> bool:
-        """Record that a message was dispatched again; return whether it was expected."""
-        expected = delivered in self._stale
-        self._stale.discard(delivered)
-        return expected
-
-    def acknowledgeable(self, delivered: Iterable[MessageDispatch]) -> list[MessageDispatch]:
-        """Return the messages that the present broker has dispatched."""
-        return [dispatch for dispatch in delivered if message_id(dispatch) not in self._stale]
-
-    def split(
-        self, delivered: Iterable[MessageDispatch]
-    ) -> tuple[list[MessageDispatch], list[MessageDispatch]]:
-        """Return the messages not dispatched again, and the rest; stop expecting the former."""
-        stale, self._stale = self._stale, set()
-        split: tuple[list[MessageDispatch], list[MessageDispatch]] = ([], [])
-        for dispatch in delivered:
-            split[message_id(dispatch) not in stale].append(dispatch)
-        return split
-
-    def clear(self) -> None:
-        """Reset the state for the next transaction."""
-        self._stale.clear()
-        self.happened = False
-
-
-LedgerChoice: TypeAlias = "staticmethod[[ClientSession, ConsumerInfo], AckLedger]"
-"""The type of a consumer class's function that chooses the ledger."""
-
-
 class DeferredAckLedger(AckLedger):
     """CLIENT and TRANSACTED: one range, when the application acknowledges or commits.
 
@@ -524,11 +434,12 @@ class DeferredAckLedger(AckLedger):
     (activemq-broker A5, A6)
     """
 
-    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
         self.redelivers_on_error = False
         self._delivered_acks = 0  # the length of the prefix of `delivered` with a DELIVERED ack
-        self._interruptions = InterruptedDeliveries()
+        self._stale: set[MessageId | None] = set()
+        self._was_interrupted = False
 
     def before_delivery(self, dispatch: MessageDispatch) -> None:
         if self._session.transacted:
@@ -546,9 +457,10 @@ class DeferredAckLedger(AckLedger):
         """Do nothing: messages that the application has not acknowledged are redelivered."""
 
     def acknowledge_in_transaction(self) -> None:
-        if self._interruptions.happened:  # the new broker's order may differ
-            for dispatch in self._interruptions.acknowledgeable(self.delivered):
-                self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
+        if self._was_interrupted:  # the new broker's order may differ
+            for dispatch in self.delivered:
+                if message_id(dispatch) not in self._stale:
+                    self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
         elif self.delivered:
             self.send_ack(_STANDARD, self.delivered, in_transaction=True)
 
@@ -557,16 +469,17 @@ class DeferredAckLedger(AckLedger):
             self.send_ack(_STANDARD, self.pop_delivered())
 
     def settle(self) -> None:
-        super().settle()
+        self.delivered = []
         self._delivered_acks = 0
-        self._interruptions.clear()
+        self._stale.clear()
+        self._was_interrupted = False
 
     def pop_delivered(self) -> list[MessageDispatch]:
-        self._delivered_acks = 0
-        self._interruptions.clear()
-        return super().pop_delivered()
+        delivered = self.delivered
+        self.settle()
+        return delivered
 
-    def interrupted(self) -> list[MessageDispatch]:
+    def on_interruption(self) -> list[MessageDispatch]:
         """Record the loss of the broker.
 
         Messages that were delivered in a transaction stay part of it and must be dispatched again
@@ -577,7 +490,8 @@ class DeferredAckLedger(AckLedger):
         if not self._session.transacted:
             return self.pop_delivered()
         self._delivered_acks = len(self.delivered)
-        self._interruptions.interrupt(self.delivered)
+        self._stale.update(map(message_id, self.delivered))
+        self._was_interrupted = bool(self._stale)
         return []
 
     @property
@@ -586,19 +500,23 @@ class DeferredAckLedger(AckLedger):
 
     @property
     def stale_count(self) -> int:
-        return self._interruptions.stale_count
+        return len(self._stale)
 
     def acknowledge_again(self, dispatch: MessageDispatch) -> None:
         super().acknowledge_again(dispatch)
-        self._came_again(dispatch)
+        self._note_redelivery(dispatch)
 
     def pop_stale(self) -> list[MessageDispatch]:
-        stale, self.delivered[:] = self._interruptions.split(self.delivered)
+        ids, self._stale = self._stale, set()
+        stale = [dispatch for dispatch in self.delivered if message_id(dispatch) in ids]
+        self.delivered[:] = [d for d in self.delivered if message_id(d) not in ids]
         return stale
 
-    def _came_again(self, dispatch: MessageDispatch) -> None:
-        if self._interruptions.came_again(message_id(dispatch)):
-            self._session.transaction.redelivered()
+    def _note_redelivery(self, dispatch: MessageDispatch) -> None:
+        redelivered = message_id(dispatch)
+        if redelivered in self._stale:
+            self._stale.discard(redelivered)
+            self._session.transaction.on_redelivery()
 
 
 class IndividualAckLedger(DeferredAckLedger):
@@ -608,7 +526,7 @@ class IndividualAckLedger(DeferredAckLedger):
     (activemq-broker A5, A6)
     """
 
-    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
         self.redelivers_on_error: bool = session.acknowledge_mode == AcknowledgeMode.INDIVIDUAL
 
@@ -631,7 +549,7 @@ class IndividualAckLedger(DeferredAckLedger):
     def acknowledge_again(self, dispatch: MessageDispatch) -> None:
         if self._session.transacted:
             self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
-        self._came_again(dispatch)
+        self._note_redelivery(dispatch)
 
     @property
     def acknowledger_of_one(self) -> Callable[[MessageDispatch], None]:
@@ -647,7 +565,7 @@ class IndividualAckLedger(DeferredAckLedger):
                 return
 
 
-def choose_ledger(session: ClientSession, info: ConsumerInfo) -> AckLedger:
+def choose_ledger(session: ActiveMQSession, info: ConsumerInfo) -> AckLedger:
     """Return the ledger of a new consumer; see the table of this module."""
     if info.browser:
         return AutoAckLedger(session, info)

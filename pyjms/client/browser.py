@@ -1,60 +1,27 @@
 """The queue browser: each iteration scans the queue once, from its start.
 
 (JMS 1.1, section 4.4.9; activemq-broker Q31)
-
-The receiving side: consumers, their prefetch buffers, acknowledgement and redelivery.
-
-    transport -> connection -> consumer.dispatch() -> [duplicate audit] -> prefetch buffer
-        prefetch buffer -> next_dispatch() -> receive()                    -> application
-                                           -> dispatcher -> deliver_one()  -> listener
-
-Arrival. `dispatch` runs on the loop while a socket is read, and must not wait. It checks for a
-duplicate, appends to the buffer and wakes a waiting `receive` or the session's dispatcher.
-
-Delivery. Only `next_dispatch` takes messages from the buffer. It skips expired messages (EXPIRED
-ack) and those that were redelivered too often (POISON ack), so both rules apply to `receive` and
-listener alike. The ledger (`ack_ledger`) then decides when the message is acknowledged, and
-`redelivery` what happens after a rollback.
-
-Invariants:
-- A buffered message is received without a wait, a cancel scope or a task switch, except that
-  every 256th call lets other tasks run.
-- Cancelling `receive` loses nothing: there is no await between removing a message from the buffer
-  and returning it.
-- Messages are delivered only while the session is started and the consumer neither paused by a
-  redelivery nor closed. The consumer has one flag for that, updated when one of the three changes,
-  because it is read for every message.
-
-Life cycle of a consumer:
-
-    state       entered by                    receive()                 arriving messages
-    ----------  ----------------------------  ------------------------  -----------------
-    open        creation                      waits                     are buffered
-    closed      close()                       returns None or raises    are dropped
-    disposed    session closed or failed      returns None, or raises   are dropped
-                                              the failure
-
-A closed consumer whose messages are not settled stays with its session, unknown to the
-application, until they are: commit and acknowledge still cover them. (activemq-broker X7)
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyjms.client.consumer import ActiveMQMessageConsumer
-from pyjms.client.interfaces import ClientSession
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.client.messages import command_of
 from pyjms.errors import IllegalStateException
 from pyjms.jms import api
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.transport.openwire import ReconnectingTransport
-from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
-__all__ = ["ActiveMQMessageConsumer", "ActiveMQQueueBrowser", "BrowsingConsumer"]
+if TYPE_CHECKING:
+    from pyjms.client.session import ActiveMQSession
+
+__all__ = ["ActiveMQQueueBrowser"]
 
 _SHOWN_DEPTH: Final = 100_000
 _SHOWN_PRODUCERS: Final = 1000
@@ -68,27 +35,28 @@ class BrowsingConsumer(ActiveMQMessageConsumer):
     already returned are skipped.
     """
 
-    _is_complete = False
+    is_measured: ClassVar[bool] = False
 
-    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
+        self._is_complete = False
         reconnects = isinstance(session.connection.transport, ReconnectingTransport)
         self._shown = MessageAudit(_SHOWN_DEPTH, _SHOWN_PRODUCERS) if reconnects else None
 
-    def interrupted(self) -> None:
-        super().interrupted()
+    def on_interruption(self) -> None:
+        super().on_interruption()
         self._is_complete = False
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
         if dispatch.message is None:
             self._is_complete = True
-            self.receivers.wake()
+            self.wake_receivers()
         else:
             super().dispatch(dispatch)
 
     def update_flow(self) -> None:
         super().update_flow()
-        self.receivers.wake()
+        self.wake_receivers()
 
     async def browse_next(self) -> Message | None:
         """Return the next message; None at the end, or when the connection is stopped."""
@@ -100,31 +68,19 @@ class BrowsingConsumer(ActiveMQMessageConsumer):
                 ):
                     return message
                 continue
-            if self._is_complete or not self.session.is_started or self.is_closed:
+            if self._is_complete or not self.session.is_started or self._is_closed:
                 self.raise_failure()
                 return None
-            await self.receivers.wait(None)
-
-
-OpenConsumer = Callable[[], Awaitable[BrowsingConsumer]]
+            await self.wait_for_arrival(None)
 
 
 class ActiveMQQueueBrowser(api.QueueBrowser):
     """Iterates over the messages in a queue; over none while the connection is not started."""
 
-    def __init__(
-        self,
-        session: ClientSession,
-        queue: Destination,
-        selector: str | None,
-        open_consumer: OpenConsumer,
-        on_close: Callable[[ActiveMQQueueBrowser], None],
-    ) -> None:
+    def __init__(self, session: ActiveMQSession, queue: Destination, selector: str | None) -> None:
         self._session = session
         self._queue = queue
         self._selector = selector
-        self._open_consumer = open_consumer
-        self._on_close = on_close
         self._scans: set[_Scan] = set()
         self._is_closed = False
 
@@ -141,7 +97,7 @@ class ActiveMQQueueBrowser(api.QueueBrowser):
 
     def __aiter__(self) -> AsyncIterator[Message]:
         self._check_open()
-        scan = _Scan(self._session, self._open_consumer)
+        scan = _Scan(self._session, self._queue, self._selector)
         self._scans.add(scan)
         return scan
 
@@ -151,7 +107,7 @@ class ActiveMQQueueBrowser(api.QueueBrowser):
             for scan in self._scans:
                 await scan.close()
             self._scans.clear()
-            self._on_close(self)
+            self._session.remove_browser(self)
 
     def dispose(self) -> None:
         """Mark the browser as closed; the session closes the consumers."""
@@ -167,9 +123,10 @@ class ActiveMQQueueBrowser(api.QueueBrowser):
 class _Scan(AsyncIterator[Message]):
     """One iteration: a browsing consumer, which is closed after the last message."""
 
-    def __init__(self, session: ClientSession, open_consumer: OpenConsumer) -> None:
+    def __init__(self, session: ActiveMQSession, queue: Destination, selector: str | None) -> None:
         self._session = session
-        self._open_consumer = open_consumer
+        self._queue = queue
+        self._selector = selector
         self._consumer: BrowsingConsumer | None = None
         self._is_over = False
 
@@ -178,7 +135,9 @@ class _Scan(AsyncIterator[Message]):
             await self.close()
             raise StopAsyncIteration
         if self._consumer is None:
-            self._consumer = await self._open_consumer()
+            self._consumer = await self._session.open_consumer(
+                self._queue, self._selector, BrowsingConsumer, browser=True
+            )
         message = await self._consumer.browse_next()
         if message is None:
             await self.close()

@@ -20,11 +20,10 @@ from collections import deque
 from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from anyio.lowlevel import checkpoint
 
-from pyjms.client.interfaces import ClientConnection, ListenerDispatch
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import AsyncCallback, CompletionListener
 from pyjms.jms.message import Message
@@ -32,9 +31,12 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import Waiters
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId, Response, SessionId
+from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId, Response
 
-__all__ = ["SendCompletions", "checked_listener"]
+if TYPE_CHECKING:
+    from pyjms.client.session import ActiveMQSession
+
+__all__ = ["SendCompletions", "completion_listener_of"]
 
 logger: Final = get_logger(__name__)
 
@@ -79,13 +81,12 @@ class SendCompletions:
     """The asynchronous sends of one session. Belongs to its loop."""
 
     is_queued = False
+    takes_turns = False
 
-    def __init__(
-        self, connection: ClientConnection, session_id: SessionId, dispatcher: ListenerDispatch
-    ) -> None:
-        self.listener_name: str = f"the completion listener of session {session_id}"
-        self._connection = connection
-        self._dispatcher = dispatcher
+    def __init__(self, session: ActiveMQSession) -> None:
+        self.listener_name: str = f"the completion listener of session {session.session_id}"
+        self._connection = session.connection
+        self._dispatcher = session.dispatcher
         self.outstanding: deque[_Send] = deque()
         """In the order of the sends; a send stays here until its callback has returned."""
         self._messages: set[int] = set()  # the id() of each message
@@ -232,9 +233,6 @@ def _as_jms(error: Exception) -> JMSException:
     return wrapped
 
 
-# --- The callbacks of asynchronous sends: JMS's CompletionListener and ActiveMQ's AsyncCallback.
-
-
 class _CallbackListener:
     """An AsyncCallback as a completion listener."""
 
@@ -250,7 +248,7 @@ class _CallbackListener:
         return self._callback.on_exception(error)
 
 
-def checked_listener(
+def completion_listener_of(
     listener: CompletionListener | None, callback: AsyncCallback | None
 ) -> CompletionListener:
     """Return the completion listener of a send; a callback is wrapped in one.

@@ -5,7 +5,7 @@ State. `is_started` follows start() and stop(); the rest is one life cycle:
     state      entered by                     a call raises                  the broker
     --------   ----------------------------   ----------------------------   ------------------
     OPEN       creation                                                      knows it after the
-                                                                             handshake
+                                                                             registration
     FAILED     the transport failed           ConnectionFailedException      sees it disconnect
     INHERITED  a fork, in the child process   IllegalStateException          serves the parent
     CLOSED     close(), from any state        ConnectionClosedException      was told, if it
@@ -14,52 +14,39 @@ State. `is_started` follows start() and stop(); the rest is one life cycle:
 On failure every session is disposed at once, so that no receive or send waits for ever; close()
 later awaits the tasks of the sessions.
 
+Registration. Creating a connection only opens the transport. ConnectionInfo is sent with the first
+session, `start` or `set_client_id`, so that the application can set a client id after creation.
+Concurrent callers wait for its outcome; after a failure the next use tries again. It runs in a
+separate task: if a caller is cancelled, the broker may already have the command, and would refuse
+to register the connection again. (JMS 1.1, section 4.3.2; activemq-edges N6)
+
+Interruptions of a transport that reconnects. Messages that the lost broker has dispatched and the
+application has not consumed will be dispatched again, so they are dropped and no longer count as
+received. The effect on messages that were delivered but not settled depends on the mode: see
+`AckLedger.on_interruption`. (activemq-edges F2)
+
 Everything belongs to the loop on which it was created; no method may be called from another
-thread. (JMS 1.1, section 4.3; activemq-edges N6, N7, N11, N12; openwire-encoding 11 and 15)
-
-The registration of a connection with the broker: once, on first use, under one client id.
-
-Creating a connection only opens the transport. ConnectionInfo is sent with the first session,
-`start` or `set_client_id`, so that the application can set a client id after creation.
-
-    state         request in flight   concurrent callers        after a failure
-    -----------   -----------------   -----------------------   -------------------
-    NEW           no                  the first one registers   NEW: next use retries
-    IN_PROGRESS   yes                 wait for its outcome      NEW
-    COMPLETE      no                  return at once
-
-The registration runs in a separate task: if a caller is cancelled, the broker may already have the
-command, and would refuse to register the connection again.
-
-(JMS 1.1, section 4.3.2; activemq-edges N6; openwire-encoding 11)
-
-Interruptions of a transport that reconnects: their effects on a connection and its objects.
-
-Messages that the lost broker has dispatched and the application has not consumed will be dispatched
-again, so they are dropped and no longer count as received. The effect on messages that were
-delivered but not settled depends on the mode: see `AckLedger.interrupted`. (activemq-edges F2)
+thread. (JMS 1.1, section 4.3; activemq-edges N7, N11, N12; openwire-encoding 11 and 15)
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from enum import Enum
-from operator import attrgetter
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final, Unpack
 
 import anyio
 
-from pyjms.client.browser import ActiveMQMessageConsumer
-from pyjms.client.connection_consumers import ConsumingConnection
+from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.dispatcher import ListenerTurns
 from pyjms.client.duplicates import ConnectionAudit
-from pyjms.client.interfaces import ClientConnection, DispatchTarget, WindowedProducer
-from pyjms.client.listener_turns import ListenerTurns
-from pyjms.client.options import ClientOptions, RedeliveryPolicy
-from pyjms.client.refusals import RefusalLog
+from pyjms.client.options import ClientOptions
+from pyjms.client.policies import RedeliveryPolicy
+from pyjms.client.producer import ActiveMQMessageProducer
+from pyjms.client.redelivery import RefusalLog
 from pyjms.client.session import ActiveMQSession
 from pyjms.client.tasks import OwnedTasks
-from pyjms.client.temporary_destinations import AdvisoryConsumer, TemporaryDestinations
+from pyjms.client.temporary_destinations import TemporaryDestinations
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConnectionClosedException,
@@ -68,13 +55,19 @@ from pyjms.errors import (
     InvalidClientIDException,
     JMSException,
 )
-from pyjms.jms.api import ExceptionListener, MessageTransformer
+from pyjms.jms.api import (
+    ConnectionConsumer,
+    ExceptionListener,
+    MessageTransformer,
+    ServerSessionPool,
+)
+from pyjms.jms.api.connection import ConsumerDetails
 from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.domain import QueueConnection, TopicConnection
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.management import JMSConnectionStats
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherited_error, inherits
-from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire import (
     InterruptionListener,
@@ -105,263 +98,14 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 
-__all__ = ["ActiveMQConnection", "session_mode"]
-
-
-class _State(Enum):
-    NEW = "new"
-    IN_PROGRESS = "in progress"
-    COMPLETE = "complete"
-
-
-class ConnectionHandshake:
-    """Registers one connection with the broker, and unregisters it."""
-
-    def __init__(
-        self,
-        connection: ClientConnection,
-        temporaries: TemporaryDestinations,
-        generate_client_id: Callable[[], str],
-        credentials: tuple[str | None, str | None],
-        check_open: Callable[[], None],
-        spawn: Callable[..., object],
-    ) -> None:
-        self._connection = connection
-        self._temporaries = temporaries
-        self._generate_client_id = generate_client_id
-        self._credentials = credentials
-        self._check_open = check_open
-        self._spawn = spawn
-        self.registered_client_id = connection.options.client_id
-        """The client id; None until it is set, or generated on first use."""
-        self.has_own_client_id: bool = self.registered_client_id is not None
-        """Whether the application set the client id, as durable subscriptions require."""
-        self._state = _State.NEW
-        self._outcome = anyio.Event()
-        self._advisories: AdvisoryConsumer | None = None
-
-    async def set_client_id(self, client_id: str) -> None:
-        """Register under a client id set by the application.
-
-        Raises:
-            IllegalStateException: a client id was set before, or the connection was used.
-            InvalidClientIDException: it is empty, or in use by another connection.
-        """
-        if self.has_own_client_id:
-            raise IllegalStateException(
-                "The clientID has already been set",
-                hint=f"it is {self.registered_client_id!r}; open another connection for another "
-                "client id",
-            )
-        if self._state is _State.COMPLETE:
-            raise IllegalStateException(
-                "Setting clientID on a used Connection is not allowed",
-                hint="set it before everything else, or give it to the factory",
-            )
-        if not isinstance(client_id, str) or not client_id.strip():
-            raise InvalidClientIDException(
-                f"Invalid client id: {client_id!r}", hint="it must be a string that is not empty"
-            )
-        self.registered_client_id = client_id
-        self.has_own_client_id = True
-        await self.ensure()
-
-    async def ensure(self) -> None:
-        """Register the connection if it is not registered; concurrent callers wait for that.
-
-        Cancelling ends the wait; the registration continues.
-
-        Raises:
-            JMSException: the broker refused the registration; the next use tries again.
-        """
-        while self._state is not _State.COMPLETE:
-            if self._state is _State.IN_PROGRESS:
-                await self._outcome.wait()
-                self._check_open()
-                continue
-            self._state = _State.IN_PROGRESS
-            self._outcome = anyio.Event()
-            failures: list[JMSException] = []
-            self._spawn(self._run, failures)
-            await self._outcome.wait()
-            if failures:
-                raise failures[0]
-            self._check_open()
-
-    async def _run(self, failures: list[JMSException]) -> None:
-        """Register the connection; append a failure to `failures`."""
-        try:
-            await self._register()
-            self._state = _State.COMPLETE
-        except JMSException as error:
-            failures.append(error)
-        finally:
-            if self._state is not _State.COMPLETE:
-                self._state = _State.NEW
-            self._outcome.set()
-
-    async def unregister(self, last_delivered_sequence_id: int) -> None:
-        """Remove the connection; waits for the response at most `close_timeout` seconds."""
-        connection = self._connection
-        if self._state is not _State.COMPLETE:
-            return
-        if self._advisories is not None:
-            connection.oneway(RemoveInfo(self._advisories.consumer_id))
-        await connection.request(
-            RemoveInfo(connection.connection_id, last_delivered_sequence_id),
-            connection.options.close_timeout,
-        )
-        connection.oneway(ShutdownInfo())
-
-    async def _register(self) -> None:
-        connection = self._connection
-        if self.registered_client_id is None:
-            self.registered_client_id = self._generate_client_id()
-        user_name, password = self._credentials
-        await connection.request(
-            ConnectionInfo(
-                connection.connection_id,
-                self.registered_client_id,
-                password,
-                user_name,
-                manageable=True,
-                client_master=True,
-                fault_tolerant=isinstance(connection.transport, ReconnectingTransport),
-            ),
-            connection.options.connect_response_timeout,
-        )
-        if connection.options.watch_topic_advisories:
-            self._advisories = AdvisoryConsumer(connection, self._temporaries)
-            connection.add_consumer(self._advisories)
-            await connection.request(self._advisories.info)
-            self._temporaries.are_watched = True
-
-
-# --- Commands from a broker other than messages and responses. (openwire-encoding 15)
-
-
-class _Connection(Protocol):
-    """The part of a connection that these commands affect."""
-
-    consumers: dict[ConsumerId, DispatchTarget]
-    producers: dict[ProducerId, WindowedProducer]
-    optimizes_acks: bool
-
-
-class BrokerCommands:
-    """Handles these commands for one connection."""
-
-    def __init__(
-        self,
-        connection: _Connection,
-        report: Callable[[JMSException], None],
-        spawn: Callable[..., object],
-    ) -> None:
-        self._connection = connection
-        self._report = report
-        self._spawn = spawn
-        self.handlers: Mapping[type[Command], Callable[[Any], None]] = {
-            ProducerAck: self._on_producer_ack,
-            ConnectionErrorCommand: self._on_connection_error,
-            ConsumerControl: self._on_consumer_control,
-            ConnectionControl: self._on_connection_control,
-            BrokerInfo: self._on_broker_info,
-        }
-        """The handlers by command type; other commands are ignored."""
-        self.broker_id: BrokerId | None = None
-        """The id of the present broker; None before BrokerInfo has been received."""
-
-    def _on_producer_ack(self, ack: ProducerAck) -> None:
-        producer = self._connection.producers.get(ack.producer_id)  # type: ignore[arg-type]
-        if producer is not None:
-            producer.on_producer_ack(ack.size)
-
-    def _on_connection_error(self, command: ConnectionErrorCommand) -> None:
-        self._report(from_throwable(command.exception))
-
-    def _on_consumer_control(self, control: ConsumerControl) -> None:
-        consumer = self._connection.consumers.get(control.consumer_id)  # type: ignore[arg-type]
-        if not isinstance(consumer, ActiveMQMessageConsumer):
-            return
-        if control.close:
-            # The broker removes the consumer within a second. If the application still has its
-            # messages, it ends later: then a RemoveInfo would be an error, also after a failover.
-            consumer.is_removed_by_broker = bool(consumer.ledger.delivered)
-            self._spawn(consumer.close)
-        else:
-            consumer.info.prefetch_size = control.prefetch
-
-    def _on_connection_control(self, control: ConnectionControl) -> None:
-        self._on_fault_tolerance(control.fault_tolerant)
-
-    def _on_broker_info(self, info: BrokerInfo) -> None:
-        self.broker_id = info.broker_id
-        self._on_fault_tolerance(info.fault_tolerant_configuration)
-
-    def _on_fault_tolerance(self, shares_store: bool) -> None:
-        if shares_store:
-            self._connection.optimizes_acks = False
-
-
-class _InterruptionsConnection(Protocol):
-    """The part of a connection that interruptions affect."""
-
-    consumers: dict[ConsumerId, DispatchTarget]
-    producers: dict[ProducerId, WindowedProducer]
-
-
-class Interruptions(InterruptionListeners):
-    """The interruptions of one connection, and the application's listeners to them."""
-
-    def __init__(self, connection: _InterruptionsConnection) -> None:
-        super().__init__()
-        self._connection = connection
-
-    def transport_interrupted(self, error: Exception) -> None:
-        """Drop the messages that will be dispatched again; then call the listeners."""
-        for consumer in list(self._connection.consumers.values()):
-            consumer.interrupted()
-        for producer in list(self._connection.producers.values()):
-            producer.interrupted()
-        super().transport_interrupted(error)
-
-
-# --- Validation of the acknowledge modes of new sessions.
-
-
-def session_mode(transacted: bool, value: AcknowledgeMode | int) -> AcknowledgeMode:
-    """Return the mode of a new session.
-
-    Raises:
-        JMSException: the session is not transacted, and `value` is not a mode for such sessions.
-    """
-    if transacted:
-        return AcknowledgeMode.TRANSACTED
-    if value == AcknowledgeMode.TRANSACTED:
-        raise JMSException(
-            "acknowledgeMode SESSION_TRANSACTED cannot be used for an non-transacted Session",
-            hint="create_session(transacted=True)",
-        )
-    try:
-        return AcknowledgeMode(value)
-    except ValueError:
-        raise JMSException(
-            f"invalid acknowledgeMode: {value}. Valid values are AUTO (1), CLIENT (2),"
-            " DUPS_OK (3) and INDIVIDUAL (4)"
-        ) from None
-
+__all__ = ["ActiveMQConnection"]
 
 logger: Final = get_logger(__name__)
 
-
-class _ConnectionState(Enum):
-    OPEN = "open"
-    FAILED = "failed"
-    INHERITED = "inherited"
-    CLOSED = "closed"
+_OPEN, _FAILED, _INHERITED, _CLOSED = "open", "failed", "inherited", "closed"
 
 
-class ActiveMQConnection(ConsumingConnection):
+class ActiveMQConnection(QueueConnection, TopicConnection):
     """A connection over a started transport, created by `ConnectionFactory.create_connection`."""
 
     _session_class: type[ActiveMQSession] = ActiveMQSession
@@ -388,60 +132,90 @@ class ActiveMQConnection(ConsumingConnection):
             if options.check_for_duplicates
             else None
         )
+        """The duplicate audit; None if `check_for_duplicates` is off."""
         self.optimizes_acks: bool = options.optimize_acknowledge
         """Turned off for good if the broker shares its store: then acks must not be deferred."""
         self.stats: JMSConnectionStats | None = (
             JMSConnectionStats(connection_id) if options.stats_enabled else None
         )
         """The statistics of the connection; None if `stats_enabled` is off."""
-        self.is_started: bool = False
-        self.failure: Exception | None = None
-        temporaries = TemporaryDestinations(self, self._has_consumer_of)
-        self.create_temporary: Final = temporaries.create
-        self.delete_temporary: Final = temporaries.delete
-        self.check_sendable: Final = temporaries.check_sendable
-        self.check_consumable: Final = temporaries.check_consumable
-        self._tasks = OwnedTasks(self.connection_id, self.fail)
-        self._handshake = ConnectionHandshake(
-            self,
-            temporaries,
-            generate_client_id,
-            (user_name, password),
-            self.check_open,
-            self._tasks.spawn,
+        self.listener_turns: ListenerTurns | None = (
+            None if options.always_session_async else ListenerTurns()
         )
-        self._state = _ConnectionState.OPEN
+        """The turns of its listeners; None: those of different sessions run at the same time."""
+        self.is_started: bool = False
+        self._state = _OPEN
         self._is_inherited = False
-        self.consumers: dict[ConsumerId, DispatchTarget] = {}
-        self.producers: dict[ProducerId, WindowedProducer] = {}
+        self.failure: Exception | None = None
+        """Why the connection failed; None: it has not."""
+        self.refusals: RefusalLog = RefusalLog()
+        """The log of messages that its consumers refuse."""
+        self.broker_id: BrokerId | None = None
+        """The id of the present broker; None before BrokerInfo has been received."""
+
+        self.registered_client_id: str | None = options.client_id
+        """The client id; None until it is set, or generated on first use."""
+        self.has_own_client_id: bool = options.client_id is not None
+        """Whether the application set the client id, as durable subscriptions require."""
+        self._generate_client_id = generate_client_id
+        self._credentials = (user_name, password)
+        self._is_registered = False
+        self._registration: anyio.Event | None = None  # set when the one in progress has ended
+
         self._sessions: list[ActiveMQSession] = []
         self._failed_sessions: list[ActiveMQSession] = []
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
-        self.refusals: RefusalLog = RefusalLog()
-        self.listener_turns: ListenerTurns = ListenerTurns()
+        self.consumers: dict[ConsumerId, ActiveMQMessageConsumer | TemporaryDestinations] = {}
+        self.producers: dict[ProducerId, ActiveMQMessageProducer] = {}
+        self.temporaries: TemporaryDestinations = TemporaryDestinations(self)
+        self.shared_subscriptions: dict[str, set[Queue]] = {}
+        """The queues of the shared durable subscriptions used here, by their names."""
+        self.distribution: ActiveMQSession | None = None
+        """The session of connection consumers; None: there are none."""
+        self._tasks = OwnedTasks(self.connection_id, self.fail)
         self._closer: BackgroundTask | None = None
         self._warned: set[str] = set()
-        report = self._report_if_open
-        self.broker_commands: BrokerCommands = BrokerCommands(self, report, self._tasks.spawn)
-        self._handlers = self.broker_commands.handlers
-        self.shared_subscriptions: dict[str, set[Queue]] = {}
-        self._interruptions = Interruptions(self)
+        self._handlers: dict[type[Command], Callable[[Any], None]] = {
+            ProducerAck: self._on_producer_ack,
+            ConnectionErrorCommand: self._on_connection_error,
+            ConsumerControl: self._on_consumer_control,
+            ConnectionControl: self._on_connection_control,
+            BrokerInfo: self._on_broker_info,
+        }
+        self._interruptions = InterruptionListeners()
         transport.listener = self
         if isinstance(transport, ReconnectingTransport):
-            transport.interruptions = self._interruptions
+            transport.interruptions = self
         inherits(self)
 
-    # --- for the application
+    # For the application.
 
     @property
     def client_id(self) -> str | None:
         self.check_open()
-        return self._handshake.registered_client_id
+        return self.registered_client_id
 
     async def set_client_id(self, client_id: str) -> None:
         self.check_open()
-        await self._handshake.set_client_id(client_id)
+        if self.has_own_client_id:
+            raise IllegalStateException(
+                "The clientID has already been set",
+                hint=f"it is {self.registered_client_id!r}; open another connection for another "
+                "client id",
+            )
+        if self._is_registered:
+            raise IllegalStateException(
+                "Setting clientID on a used Connection is not allowed",
+                hint="set it before everything else, or give it to the factory",
+            )
+        if not isinstance(client_id, str) or not client_id.strip():
+            raise InvalidClientIDException(
+                f"Invalid client id: {client_id!r}", hint="it must be a string that is not empty"
+            )
+        self.registered_client_id = client_id
+        self.has_own_client_id = True
+        await self._register()
 
     @property
     def metadata(self) -> ConnectionMetaData:
@@ -459,17 +233,18 @@ class ActiveMQConnection(ConsumingConnection):
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> ActiveMQSession:
         self.check_open()
-        mode = session_mode(transacted, acknowledge_mode)
-        await self._handshake.ensure()
+        mode = _session_mode(transacted, acknowledge_mode)
+        if not self._is_registered:
+            await self._register()
         session_id = SessionId(self.connection_id.value, next(self._session_numbers))
-        session = self._session_class(self, session_id, mode, self._session_closed)
+        session = self._session_class(self, session_id, mode)
         self._sessions.append(session)
         self.oneway(SessionInfo(session_id))
         return session
 
     async def start(self) -> None:
         self.check_open()
-        await self._handshake.ensure()
+        await self._register()
         self.check_open()
         self.is_started = True
         for session in self._sessions:
@@ -487,17 +262,15 @@ class ActiveMQConnection(ConsumingConnection):
         sessions = [*self._sessions, *self._failed_sessions]
         for session in sessions:
             session.completions.check("close()")
-        if self._state in {_ConnectionState.CLOSED, _ConnectionState.INHERITED}:
-            self._state = (
-                _ConnectionState.CLOSED
-            )  # an inherited connection is closed by the parent process
+        if self._state in {_CLOSED, _INHERITED}:
+            self._state = _CLOSED  # an inherited connection is closed by the parent process
             return
-        self._state = _ConnectionState.CLOSED
+        self._state = _CLOSED
         self.is_started = False
         try:
             last = await self._dispose(sessions)
             if self.failure is None:
-                await self._handshake.unregister(last)
+                await self._unregister(last)
         except JMSException as error:
             logger.debug("Closing %s without the broker: %s", self.connection_id, error)
         finally:
@@ -515,40 +288,113 @@ class ActiveMQConnection(ConsumingConnection):
         """Remove `listener`. ActiveMQ: removeTransportListener."""
         self._interruptions.remove(listener)
 
-    # --- for sessions, consumers and producers: see ClientConnection
+    async def _distribute(
+        self, pool: ServerSessionPool, max_messages: int, **consumer: Unpack[ConsumerDetails]
+    ) -> ConnectionConsumer:
+        from pyjms.client.connection_consumers import open_connection_consumer  # noqa: PLC0415
+
+        return await open_connection_consumer(self, pool, max_messages, **consumer)
+
+    # The registration with the broker.
+
+    async def _register(self) -> None:
+        """Register the connection if it is not registered; concurrent callers wait for that.
+
+        Cancelling ends the wait; the registration continues.
+
+        Raises:
+            JMSException: the broker refused the registration; the next use tries again.
+        """
+        while not self._is_registered:
+            failures: list[JMSException] = []
+            outcome = self._registration
+            if outcome is None:
+                outcome = self._registration = anyio.Event()
+                self._tasks.spawn(self._run_registration, outcome, failures)
+            await outcome.wait()
+            if failures:
+                raise failures[0]
+            self.check_open()
+
+    async def _run_registration(self, outcome: anyio.Event, failures: list[JMSException]) -> None:
+        """Register the connection; append a failure to `failures`."""
+        try:
+            await self._send_connection_info()
+            self._is_registered = True
+        except JMSException as error:
+            failures.append(error)
+        finally:
+            self._registration = None
+            outcome.set()
+
+    async def _send_connection_info(self) -> None:
+        if self.registered_client_id is None:
+            self.registered_client_id = self._generate_client_id()
+        user_name, password = self._credentials
+        await self.request(
+            ConnectionInfo(
+                self.connection_id,
+                self.registered_client_id,
+                password,
+                user_name,
+                manageable=True,
+                client_master=True,
+                fault_tolerant=isinstance(self.transport, ReconnectingTransport),
+            ),
+            self.options.connect_response_timeout,
+        )
+        if self.options.watch_topic_advisories:
+            await self.temporaries.watch()
+
+    async def _unregister(self, last_delivered_sequence_id: int) -> None:
+        """Remove the connection; waits for the response at most `close_timeout` seconds."""
+        if not self._is_registered:
+            return
+        if self.temporaries.are_watched:
+            self.oneway(RemoveInfo(self.temporaries.consumer_id))
+        await self.request(
+            RemoveInfo(self.connection_id, last_delivered_sequence_id), self.options.close_timeout
+        )
+        self.oneway(ShutdownInfo())
+
+    # For sessions, consumers and producers.
 
     async def request(self, command: Command, timeout: float | None = None) -> Response:
+        """Send `command` and wait for its response, at most `timeout` seconds."""
         return await self.transport.request(command, timeout)
 
     def oneway_if_open(self, command: Command) -> None:
+        """Queue `command` unless the transport has failed."""
         try:
             self.oneway(command)
         except ConnectionFailedException as error:
             logger.debug("%s not sent: %s", type(command).__name__, error)
 
     def next_transaction_id(self) -> LocalTransactionId:
+        """Return the id of a new local transaction."""
         return LocalTransactionId(next(self._transaction_numbers), self.connection_id)
 
-    registered_client_id: Final = DelegatedAttribute[str | None](
-        attrgetter("_handshake"), read_only=True
-    )
-    has_own_client_id: Final = DelegatedAttribute[bool](attrgetter("_handshake"), read_only=True)
-
-    def add_consumer(self, consumer: DispatchTarget) -> None:
-        self.consumers[consumer.consumer_id] = consumer
+    def remove_session(self, session: ActiveMQSession) -> None:
+        """Forget a session that is closed."""
+        if session in self._sessions:
+            self._sessions.remove(session)
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
+        """Stop routing dispatches to a consumer, and drop its duplicate audit."""
         self.consumers.pop(consumer_id, None)
         if self.audit is not None:
             self.audit.remove(consumer_id)
 
-    def add_producer(self, producer: WindowedProducer) -> None:
-        self.producers[producer.producer_id] = producer
-
-    def remove_producer(self, producer_id: ProducerId) -> None:
-        self.producers.pop(producer_id, None)
+    def has_consumer_of(self, destination: Destination) -> bool:
+        """Return whether a consumer of this connection consumes from `destination`."""
+        return any(
+            consumer.destination == destination
+            for session in self._sessions
+            for consumer in session.consumers
+        )
 
     def consumers_holding(self, message_id: MessageId | None) -> list[ConsumerId]:
+        """Return the consumers whose open transactions have received this message."""
         return [
             consumer.consumer_id
             for consumer in self.consumers.values()
@@ -558,6 +404,7 @@ class ActiveMQConnection(ConsumingConnection):
         ]
 
     def report(self, error: JMSException) -> None:
+        """Pass an error that no caller would see to the exception listener, or log it."""
         listener = self.exception_listener
         if listener is None:
             logger.warning("Connection %s: %s", self.connection_id, error)
@@ -568,11 +415,13 @@ class ActiveMQConnection(ConsumingConnection):
             logger.exception("The exception listener of %s failed", self.connection_id)
 
     def warn_once(self, text: str) -> None:
+        """Log a warning, unless this connection has logged it before."""
         if text not in self._warned:
             self._warned.add(text)
             logger.warning("Connection %s: %s", self.connection_id, text)
 
     def failed_error(self) -> JMSException:
+        """Return a new exception with the reason why the connection has failed."""
         failure = self.failure
         if self._is_inherited:
             return inherited_error("This JMS connection")
@@ -588,27 +437,25 @@ class ActiveMQConnection(ConsumingConnection):
             ConnectionFailedException: the transport has failed.
             IllegalStateException: it was opened before this process was forked.
         """
-        if self._state is _ConnectionState.CLOSED:
+        if self._state == _CLOSED:
             raise ConnectionClosedException
-        if self._state is not _ConnectionState.OPEN:
+        if self._state != _OPEN:
             raise self.failed_error()
 
     def on_fork(self) -> None:
         """Refuse every use in a child process: the connection belongs to the parent process."""
-        if self._state is _ConnectionState.CLOSED:
+        if self._state == _CLOSED:
             return
-        self._state = _ConnectionState.INHERITED
+        self._state = _INHERITED
         self._is_inherited = True
         failure = self.failed_error()
         for session in self._sessions:
-            session.is_closed = True
-            session.failure = failure
-            session.resources.mark_failed(failure)
+            session.mark_failed(failure)
 
-    # --- for the transport
+    # For the transport.
 
     def on_command(self, command: Command) -> None:
-        """Route a command of the broker to its recipient."""
+        """Route a command of the broker to its recipient; commands of other kinds are ignored."""
         if type(command) is MessageDispatch:
             consumer = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
             if consumer is not None:
@@ -618,38 +465,67 @@ class ActiveMQConnection(ConsumingConnection):
         if handler is not None:
             handler(command)
 
+    def _on_producer_ack(self, ack: ProducerAck) -> None:
+        producer = self.producers.get(ack.producer_id)  # type: ignore[arg-type]
+        if producer is not None:
+            producer.on_producer_ack(ack.size)
+
+    def _on_connection_error(self, command: ConnectionErrorCommand) -> None:
+        if self._state != _CLOSED:
+            self.report(from_throwable(command.exception))
+
+    def _on_consumer_control(self, control: ConsumerControl) -> None:
+        consumer = self.consumers.get(control.consumer_id)  # type: ignore[arg-type]
+        if not isinstance(consumer, ActiveMQMessageConsumer):
+            return
+        if control.close:
+            # The broker removes the consumer within a second. If the application still has its
+            # messages, it ends later: then a RemoveInfo would be an error, also after a failover.
+            consumer.is_removed_by_broker = bool(consumer.ledger.delivered)
+            self._tasks.spawn(consumer.close)
+        else:
+            consumer.info.prefetch_size = control.prefetch
+
+    def _on_connection_control(self, control: ConnectionControl) -> None:
+        if control.fault_tolerant:
+            self.optimizes_acks = False
+
+    def _on_broker_info(self, info: BrokerInfo) -> None:
+        self.broker_id = info.broker_id
+        if info.fault_tolerant_configuration:
+            self.optimizes_acks = False
+
+    def transport_interrupted(self, error: Exception) -> None:
+        """Drop the messages that will be dispatched again; then call the listeners."""
+        for consumer in list(self.consumers.values()):
+            consumer.on_interruption()
+        for producer in list(self.producers.values()):
+            producer.on_interruption()
+        self._interruptions.transport_interrupted(error)
+
+    def transport_resumed(self) -> None:
+        """Call the listeners: the transport has found a broker."""
+        self._interruptions.transport_resumed()
+
     def fail(self, error: JMSException) -> None:
-        if self._state is _ConnectionState.OPEN:
+        """Fail the connection and close its transport, after an error that it cannot survive."""
+        if self._state == _OPEN:
             self.on_exception(error)
             self._closer = spawn(self.transport.stop, name=f"pyjms close {self.connection_id}")
 
     def on_exception(self, error: Exception) -> None:
         """Fail the connection and everything created on it: the transport has failed."""
-        if self._state is not _ConnectionState.OPEN:
+        if self._state != _OPEN:
             return
-        self._state = _ConnectionState.FAILED
+        self._state = _FAILED
         self.failure = error
         failure = self.failed_error()
         self._failed_sessions, self._sessions = self._sessions, []
         for session in self._failed_sessions:
             session.dispose(failure)
-        if isinstance(error, JMSException):
-            self.report(error)
-        else:
-            self.report(failure)
+        self.report(error if isinstance(error, JMSException) else failure)
 
-    # --- internals
-
-    def _report_if_open(self, error: JMSException) -> None:
-        if self._state is not _ConnectionState.CLOSED:
-            self.report(error)
-
-    def _has_consumer_of(self, destination: Destination) -> bool:
-        return any(session.resources.consumes(destination) for session in self._sessions)
-
-    def _session_closed(self, session: ActiveMQSession) -> None:
-        if session in self._sessions:
-            self._sessions.remove(session)
+    # The end.
 
     async def _dispose(self, sessions: list[ActiveMQSession]) -> int:
         """Dispose sessions after their listeners have returned; return the last sequence id."""
@@ -658,7 +534,7 @@ class ActiveMQConnection(ConsumingConnection):
             session.is_started = False
         for session in sessions:
             await session.finish()
-            await session.shared.close()
+            await session.end_shared_subscriptions()
         delivered = [session.dispose(session.failure) for session in sessions]
         return max([-1, *delivered])
 
@@ -676,3 +552,25 @@ class ActiveMQConnection(ConsumingConnection):
         self.consumers.clear()
         if self.stats is not None:
             self.stats.closed()
+
+
+def _session_mode(transacted: bool, value: AcknowledgeMode | int) -> AcknowledgeMode:
+    """Return the mode of a new session.
+
+    Raises:
+        JMSException: the session is not transacted, and `value` is not a mode for such sessions.
+    """
+    if transacted:
+        return AcknowledgeMode.TRANSACTED
+    if value == AcknowledgeMode.TRANSACTED:
+        raise JMSException(
+            "acknowledgeMode SESSION_TRANSACTED cannot be used for an non-transacted Session",
+            hint="create_session(transacted=True)",
+        )
+    try:
+        return AcknowledgeMode(value)
+    except ValueError:
+        raise JMSException(
+            f"invalid acknowledgeMode: {value}. Valid values are AUTO (1), CLIENT (2),"
+            " DUPS_OK (3) and INDIVIDUAL (4)"
+        ) from None

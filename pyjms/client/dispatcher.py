@@ -32,17 +32,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import TYPE_CHECKING, Protocol
 
+import anyio
 from anyio.lowlevel import checkpoint
 
-from pyjms.client.interfaces import ListenerTarget
 from pyjms.client.tasks import background_failure
 from pyjms.errors import JMSException
 from pyjms.runtime.clock import Waiters, now
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Waiter, spawn
-from pyjms.wire.openwire.commands import SessionId
 
-__all__ = ["ListenerDispatcher"]
+if TYPE_CHECKING:
+    from pyjms.client.session import ActiveMQSession
+
+__all__ = ["ListenerDispatcher", "ListenerTarget", "ListenerTurns"]
 
 _BURST_SECONDS = 0.001  # after which other tasks run
 _CLOCK_INTERVAL = 32  # deliveries between two looks at the clock
@@ -51,18 +54,31 @@ _LONGEST_BURST = 16 * _CLOCK_INTERVAL  # deliveries, whatever the clock says
 _current: ContextVar[ListenerDispatcher | None] = ContextVar("pyjms_listener", default=None)
 
 
+class ListenerTarget(Protocol):
+    """What a dispatcher calls: a consumer's listener, completion listeners, announcements."""
+
+    is_queued: bool
+    """Set while the dispatcher has it in its queue."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether its calls are made in turn with those of other sessions; see ListenerTurns."""
+
+    @property
+    def listener_name(self) -> str:
+        """The description of the listener in messages about failures."""
+
+    async def deliver_one(self) -> bool:
+        """Make one call; return whether more calls are due."""
+
+
 class ListenerDispatcher:
     """Delivers buffered messages to the listeners of one session."""
 
-    def __init__(
-        self,
-        session_id: SessionId,
-        send_now: Callable[[], object],
-        fail: Callable[[JMSException], None],
-    ) -> None:
-        self._name = f"ActiveMQ Session Task-{session_id}"
-        self._fail = fail
-        self._send_now = send_now
+    def __init__(self, session: ActiveMQSession) -> None:
+        self._name = f"ActiveMQ Session Task-{session.session_id}"
+        self._connection = session.connection
+        self._turns = session.connection.listener_turns
         self._queue: deque[ListenerTarget] = deque()
         self._sleeper: Waiter | None = None
         self._running: ListenerTarget | None = None
@@ -79,7 +95,7 @@ class ListenerDispatcher:
         consumer.is_queued = True
         self._queue.append(consumer)
         if self._task is None:
-            self._task = spawn(self._run, name=self._name, on_error=self._failed)
+            self._task = spawn(self._run, name=self._name, on_error=self._on_failure)
         self._wake_task()
 
     @property
@@ -138,12 +154,17 @@ class ListenerDispatcher:
                     self._is_timed = True
                     loop.call_next(self._end_in_next_pass)
                 try:
-                    more = await consumer.deliver_one()
+                    if self._turns is None or not consumer.takes_turns:
+                        more = await consumer.deliver_one()
+                    else:
+                        more = await self._turns.deliver_one(consumer)
                 except Exception as error:
                     what = f"The delivery to {consumer.listener_name}"
                     raise background_failure(what, error) from error
                 finally:
-                    self._finished()
+                    self._running = None
+                    if self._idle.event is not None:
+                        self._idle.wake()
                 if more and not consumer.is_queued and not self._stopped:
                     consumer.is_queued = True
                     queue.append(consumer)
@@ -153,7 +174,7 @@ class ListenerDispatcher:
                     await checkpoint()
                     left, burst_end = _LONGEST_BURST, now() + _BURST_SECONDS
             self._end_burst()
-            self._send_now()
+            self._connection.send_now()
             if not self._stopped:
                 self._sleeper = Waiter()
                 await self._sleeper.wait()
@@ -169,10 +190,10 @@ class ListenerDispatcher:
         try:
             self._end_burst()
         except JMSException as error:
-            self._failed(error)
+            self._on_failure(error)
 
-    def _failed(self, error: BaseException) -> None:
-        self._fail(
+    def _on_failure(self, error: BaseException) -> None:
+        self._connection.fail(
             error
             if isinstance(error, JMSException)
             else background_failure(f"The task {self._name}", error)
@@ -182,7 +203,67 @@ class ListenerDispatcher:
         if self._sleeper is not None:
             self._sleeper.wake()
 
-    def _finished(self) -> None:
-        self._running = None
-        if self._idle.event is not None:
-            self._idle.wake()
+
+class _Wait:
+    """A consumer that waits for its turn."""
+
+    __slots__ = ("consumer", "event", "is_granted")
+
+    def __init__(self, consumer: ListenerTarget) -> None:
+        self.consumer = consumer
+        self.event = anyio.Event()
+        self.is_granted = False
+
+
+class ListenerTurns:
+    """Turns: one listener of a connection runs at a time, in the order in which they ask.
+
+    With `jms.alwaysSessionAsync=false`, the single reading thread of an ActiveMQ connection calls
+    the listeners of all its sessions. Here only the listeners wait for each other: a listener may
+    wait for a response from the broker, which in ActiveMQ would never arrive. (activemq-edges N19)
+    """
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: deque[_Wait] = deque()
+
+    async def deliver_one(self, consumer: ListenerTarget) -> bool:
+        """Make one call of `consumer` in its turn; return whether more calls are due."""
+        if not await self._take(consumer):
+            return False
+        try:
+            return await consumer.deliver_one()
+        finally:
+            self._give_back()
+
+    async def _take(self, consumer: ListenerTarget) -> bool:
+        """Wait for a turn; return False if it was withdrawn meanwhile. Cancellable."""
+        if not self._is_taken:
+            self._is_taken = True
+            return True
+        wait = _Wait(consumer)
+        self._waiting.append(wait)
+        try:
+            await wait.event.wait()
+        except BaseException:
+            if wait.is_granted:
+                self._give_back()
+            elif wait in self._waiting:
+                self._waiting.remove(wait)
+            raise
+        return wait.is_granted
+
+    def _give_back(self) -> None:
+        """End a turn; the next waiting consumer gets it."""
+        if not self._waiting:
+            self._is_taken = False
+            return
+        wait = self._waiting.popleft()
+        wait.is_granted = True
+        wait.event.set()
+
+    def withdraw(self, consumer: ListenerTarget) -> None:
+        """Cancel the waits of `consumer`."""
+        for wait in [wait for wait in self._waiting if wait.consumer is consumer]:
+            self._waiting.remove(wait)
+            wait.event.set()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from functools import cache, partial
-from typing import Any, ClassVar, Final, cast
+from functools import partial
+from typing import Any, Final, cast
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, ProtocolViolation
@@ -43,7 +43,6 @@ __all__ = [
     "command_of",
     "delay_delivery",
     "from_command",
-    "limited_source",
     "parse_message_id",
     "to_command",
 ]
@@ -55,13 +54,14 @@ _NON_PERSISTENT: Final = DeliveryMode.NON_PERSISTENT
 class CommandSource:
     """The command of a received message; decodes properties and body on demand."""
 
-    __slots__ = ("command",)
+    __slots__ = ("_max_inflated_size", "command")
 
-    max_inflated_size: ClassVar[int] = MAX_INFLATED_SIZE
-    """The most bytes to which a compressed body may inflate."""
-
-    def __init__(self, command: commands.ActiveMQMessage) -> None:
+    def __init__(
+        self, command: commands.ActiveMQMessage, max_inflated_size: int = MAX_INFLATED_SIZE
+    ) -> None:
+        """Decode `command`, whose body inflates to at most `max_inflated_size` bytes."""
         self.command: commands.ActiveMQMessage = command
+        self._max_inflated_size = max_inflated_size
 
     def decode_properties(self) -> dict[str, object]:
         """Return the application's properties.
@@ -94,7 +94,7 @@ class CommandSource:
             if command.compressed:
                 is_sized = command.TYPE == commands.ActiveMQBytesMessage.TYPE
                 inflated = inflate_sized if is_sized else inflate
-                content = inflated(content, self.max_inflated_size)
+                content = inflated(content, self._max_inflated_size)
             return decode(content)
         except ProtocolViolation as error:
             raise MessageFormatException(f"Damaged message body: {error}") from error
@@ -116,13 +116,6 @@ class ReroutedSource(CommandSource):
         values = super().decode_properties()
         values.pop(ORIGINAL_EXPIRATION, None)
         return values
-
-
-@cache
-def limited_source(limit: int, *, is_rerouted: bool) -> type[CommandSource]:
-    """Return the class of sources whose bodies inflate to at most `limit` bytes."""
-    kind = ReroutedSource if is_rerouted else CommandSource
-    return type(f"Limited{kind.__name__}", (kind,), {"__slots__": (), "max_inflated_size": limit})
 
 
 def from_command(

@@ -9,19 +9,18 @@ after every 256 KiB. (JMS 1.1, section 4.6; activemq-edges N2 to N5)
 from __future__ import annotations
 
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
 from anyio.lowlevel import checkpoint
 
-from pyjms.client.completions import checked_listener
+from pyjms.client.completions import completion_listener_of
 from pyjms.client.destination_options import (
     PRODUCER_OPTIONS,
     check_destination,
     set_destination_options,
 )
-from pyjms.client.interfaces import ClientConnection, ClientSession
 from pyjms.client.messages import delay_delivery, to_command
-from pyjms.client.transformers import transformed
+from pyjms.client.transformers import transform_sent
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
 from pyjms.jms import api
@@ -29,48 +28,18 @@ from pyjms.jms.api import AsyncCallback, CompletionListener, MessageTransformer,
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
-from pyjms.management import JMSProducerStats, JMSSessionStats
+from pyjms.management import JMSProducerStats
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import FOR_EVER, Waiters, check_seconds
-from pyjms.runtime.forwarding import Checked
 from pyjms.transport.options import camel_case
 from pyjms.wire.openwire.commands import MessageId, ProducerId, ProducerInfo
 from pyjms.wire.openwire.commands.messages import message_size
 
-__all__ = ["ActiveMQMessageProducer", "ProducerWindow", "new_producer"]
+if TYPE_CHECKING:
+    from pyjms.client.connection import ActiveMQConnection
+    from pyjms.client.session import ActiveMQSession
 
-# --- The producer window: a limit on bytes sent before the broker acknowledges. (activemq-edges N4)
-
-
-class ProducerWindow:
-    """Bytes sent asynchronously and not acknowledged by a ProducerAck. (activemq-edges N4)"""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.usage: int = 0
-        self._space = Waiters()
-
-    async def wait_for_space(self) -> None:
-        """Wait while the window is full. If it is cancelled, nothing is sent."""
-        if self.usage >= self.size > 0:
-            await self._space.wait_while(lambda: self.usage >= self.size > 0)
-
-    def increase(self, size: int) -> None:
-        """Count `size` bytes as sent."""
-        self.usage += size
-
-    def decrease(self, size: int) -> None:
-        """Count `size` bytes as acknowledged."""
-        self.usage = max(0, self.usage - size)
-        if self.usage < self.size:
-            self.open()
-
-    def open(self) -> None:
-        """Wake all waiting sends: the window no longer applies."""
-        self._space.wake()
-
-
-V = TypeVar("V")
+__all__ = ["ActiveMQMessageProducer", "ProducerWindow"]
 
 _YIELD_BYTES = 256 * 1024  # of asynchronous sending between two checkpoints
 
@@ -80,53 +49,14 @@ _PERSISTENT = DeliveryMode.PERSISTENT
 _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 
-class _Default(Checked[V]):
-    """A default of sends, which can be set while the producer is open."""
-
-    def _write(self, instance: object, value: V) -> None:
-        assert isinstance(instance, ActiveMQMessageProducer)
-        instance.check_open()
-        super()._write(instance, value)
-
-
-def _known_mode(name: str, value: DeliveryMode) -> DeliveryMode:
-    del name
-    if value not in tuple(DeliveryMode):
-        raise _unknown_mode(value)
-    return DeliveryMode(value)
-
-
-def _in_range(name: str, value: int) -> int:
-    if not 0 <= value <= 9:
-        raise IllegalStateException(f"default {name} must be a value between 0 and 9: {value}")
-    return value
-
-
-def _not_negative(name: str, value: float) -> float:
-    check_seconds(name, value, least=None)
-    if value < 0:
-        raise IllegalStateException(f"cannot set a negative {camel_case(name)}: {value}")
-    return value
-
-
-def _limit(name: str, value: float | None) -> float | None:
-    if value is not None:
-        check_seconds(name, value, otherwise=FOR_EVER)
-    return value or None
-
-
 class ActiveMQMessageProducer(api.MessageProducer):
     """Sends messages to one destination, or to the one given with a send. Created by a session."""
 
-    stats: JMSProducerStats | None = None
-    """The statistics of its sends; None if `stats_enabled` is off."""
-
     def __init__(
-        self, session: ClientSession, producer_id: ProducerId, destination: Destination | None
+        self, session: ActiveMQSession, producer_id: ProducerId, destination: Destination | None
     ) -> None:
         options = session.connection.options
         self.session = session
-        self._use = session.use
         self.producer_id = producer_id
         self.info: ProducerInfo = ProducerInfo(
             producer_id, destination, window_size=options.producer_window_size
@@ -149,6 +79,11 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self._delay = 0  # milliseconds
         self._send_timeout = options.send_timeout
         self._destination = destination
+        self.stats: JMSProducerStats | None = None
+        """The statistics of its sends; None if `stats_enabled` is off."""
+        if session.stats is not None:
+            name = None if destination is None else destination.physical_name
+            self.stats = session.stats.add_producer(str(producer_id), name)
         self._sequence = 0
         self._unyielded = 0
         self._is_closed = False
@@ -159,32 +94,56 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self.check_open()
         return self._destination
 
-    delivery_mode = _Default[DeliveryMode](
-        _known_mode,
+    @property
+    def delivery_mode(self) -> DeliveryMode:
         """The default delivery mode of sends.
 
         Raises:
             IllegalStateException: on setting, the producer is closed or the mode unknown.
-        """,
-    )
-    priority = _Default[int](
-        _in_range,
+        """
+        return self._delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, value: DeliveryMode) -> None:
+        self.check_open()
+        if value not in tuple(DeliveryMode):
+            raise _unknown_mode(value)
+        self._delivery_mode = DeliveryMode(value)
+
+    @property
+    def priority(self) -> int:
         """The default priority of sends, 0 to 9.
 
         Raises:
             IllegalStateException: on setting, the producer is closed or the value out of range.
-        """,
-    )
-    time_to_live = _Default[float](
-        _not_negative,
+        """
+        return self._priority
+
+    @priority.setter
+    def priority(self, value: int) -> None:
+        self.check_open()
+        if not 0 <= value <= 9:
+            raise IllegalStateException(
+                f"default priority must be a value between 0 and 9: {value}"
+            )
+        self._priority = value
+
+    @property
+    def time_to_live(self) -> float:
         """The default time to live of sends in seconds; 0: messages never expire.
 
         Raises:
             IllegalStateException: on setting, the producer is closed or the value negative.
-        """,
-    )
-    send_timeout = _Default[float | None](
-        _limit,
+        """
+        return self._time_to_live
+
+    @time_to_live.setter
+    def time_to_live(self, value: float) -> None:
+        self.check_open()
+        self._time_to_live = _not_negative("time_to_live", value)
+
+    @property
+    def send_timeout(self) -> float | None:
         """Seconds that a send waits for the broker's response; None: no limit.
 
         With a limit every send waits for a response. The default is the connection factory's
@@ -195,8 +154,15 @@ class ActiveMQMessageProducer(api.MessageProducer):
             IllegalStateException: on setting, the producer is closed.
             TypeError: on setting, the value is not a number.
             ValueError: on setting, the value is negative or not finite.
-        """,
-    )
+        """
+        return self._send_timeout
+
+    @send_timeout.setter
+    def send_timeout(self, value: float | None) -> None:
+        self.check_open()
+        if value is not None:
+            check_seconds("send_timeout", value, otherwise=FOR_EVER)
+        self._send_timeout = value or None
 
     @property
     def delivery_delay(self) -> float:
@@ -226,23 +192,26 @@ class ActiveMQMessageProducer(api.MessageProducer):
         completion_listener: CompletionListener | None = None,
     ) -> None:
         """Send `message`; see `MessageProducer.send`."""
-        if self._is_closed or self._use.thread != get_ident() or self._use.ending is not None:
+        session = self.session
+        if self._is_closed or session.thread != get_ident() or session.ending is not None:
             self._check_usable()
         if to_send is not None or not isinstance(message, Message):
             message, destination = destination_first(message, to_send, destination)
         if callback is not None or completion_listener is not None:
-            completion_listener = checked_listener(completion_listener, callback)
-            self.session.completions.check_sendable(message)
+            completion_listener = completion_listener_of(completion_listener, callback)
+            session.completions.check_sendable(message)
         target = self._target(destination)
         if self.transformer is not None:
-            message = self._transformed(message, completion_listener)
+            message = transform_sent(self.transformer, self, message)
+            if completion_listener is not None:
+                session.completions.check_sendable(message)
         if isinstance(message, BlobMessage):
-            await self._upload(message)
+            await message.upload()
+            self._check_usable()  # again, because the upload may have taken long
         window = self.window
         if window is not None:
             await window.wait_for_space()
             self.check_open()
-        session = self.session
         mode = self._delivery_mode if delivery_mode is None else delivery_mode
         if not isinstance(mode, int):  # the text "persistent" must not mean NON_PERSISTENT
             raise _unknown_mode(mode)
@@ -276,32 +245,33 @@ class ActiveMQMessageProducer(api.MessageProducer):
             message.read_only_body = message.read_only_properties = True
         if completion_listener is not None:
             await session.completions.send(command, message, completion_listener)
-            return
-        if (
+        elif (
             self._send_timeout is not None
             or options.always_sync_send
             or (persistent and not options.use_async_send and not session.transacted)
         ):
             await connection.transport.request(command, self._send_timeout)
-            return
-        size = message_size(command)
-        connection.oneway(command)
-        if not session.dispatcher.is_busy:  # otherwise it is sent with the acknowledgement
-            connection.send_now()
-        if window is not None:
-            window.increase(size)
-        self._unyielded += size
-        if connection.transport.congested:
-            self._unyielded = 0
-            try:
-                await connection.transport.drained()
-            except BaseException:  # a send that raises must not be executed later
-                if connection.transport.withdraw(command) and window is not None:
-                    window.decrease(size)
-                raise
-        elif self._unyielded > _YIELD_BYTES:
-            self._unyielded = 0
-            await checkpoint()
+        else:
+            size = message_size(command)
+            connection.oneway(command)
+            if not session.dispatcher.is_busy:  # otherwise it is sent with the acknowledgement
+                connection.send_now()
+            if window is not None:
+                window.increase(size)
+            self._unyielded += size
+            if connection.transport.congested:
+                self._unyielded = 0
+                try:
+                    await connection.transport.drained()
+                except BaseException:  # a send that raises must not be executed later
+                    if connection.transport.withdraw(command) and window is not None:
+                        window.decrease(size)
+                    raise
+            elif self._unyielded > _YIELD_BYTES:
+                self._unyielded = 0
+                await checkpoint()
+        if self.stats is not None:
+            self.stats.on_message()
 
     async def close(self) -> None:
         completions = self.session.completions
@@ -311,7 +281,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self._is_closed = True
         await completions.finish(self.producer_id)
         self.dispose()
-        self.session.producer_closed(self.producer_id)
+        self.session.remove_producer(self.producer_id)
 
     def dispose(self, failure: JMSException | None = None) -> None:
         """Close it without telling the broker; sends that wait for the window fail."""
@@ -320,6 +290,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
         if self.window is not None:
             self.window.size = 0
             self.window.open()
+        if self.stats is not None:
+            self.stats.closed()
 
     def mark_failed(self, failure: JMSException) -> None:
         """Make every further call raise the connection's failure."""
@@ -331,21 +303,10 @@ class ActiveMQMessageProducer(api.MessageProducer):
         if self.window is not None:
             self.window.decrease(size)
 
-    def interrupted(self) -> None:
+    def on_interruption(self) -> None:
         """Expect no further acknowledgement of messages that were sent to the lost broker."""
         if self.window is not None:
             self.window.decrease(self.window.usage)
-
-    async def _upload(self, message: BlobMessage) -> None:
-        await message.upload()
-        self._check_usable()  # again, because the upload may have taken long
-
-    def _transformed(self, message: Message, listener: CompletionListener | None) -> Message:
-        assert self.transformer is not None
-        message = transformed(self.transformer, self.session, self, message)
-        if listener is not None:
-            self.session.completions.check_sendable(message)
-        return message
 
     def _target(self, destination: Destination | None) -> Destination:
         own = self._destination
@@ -364,7 +325,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
                     hint="to give a destination with each send, create a producer without one",
                 )
         if target.is_temporary:
-            self.session.connection.check_sendable(target)
+            self.session.connection.temporaries.check_sendable(target)
         return target
 
     def _stamp(
@@ -393,7 +354,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     def _check_usable(self) -> None:
         self.check_open()
-        self._use.check("send()")
+        self.session.check_use("send()")
 
     def check_open(self) -> None:
         """Raise if the producer is closed or its connection has failed."""
@@ -401,6 +362,13 @@ class ActiveMQMessageProducer(api.MessageProducer):
             raise self.session.connection.failed_error()
         if self._is_closed:
             raise IllegalStateException("The producer is closed")
+
+
+def _not_negative(name: str, value: float) -> float:
+    check_seconds(name, value, least=None)
+    if value < 0:
+        raise IllegalStateException(f"cannot set a negative {camel_case(name)}: {value}")
+    return value
 
 
 def _milliseconds(delivery_delay: float) -> int:
@@ -415,7 +383,7 @@ def _unknown_mode(value: object) -> IllegalStateException:
     )
 
 
-def _window(connection: ClientConnection, info: ProducerInfo) -> ProducerWindow | None:
+def _window(connection: ActiveMQConnection, info: ProducerInfo) -> ProducerWindow | None:
     """Return the producer's window; None if it has none, or the broker cannot acknowledge."""
     if info.window_size <= 0:
         return None
@@ -430,37 +398,32 @@ def _window(connection: ClientConnection, info: ProducerInfo) -> ProducerWindow 
     return ProducerWindow(info.window_size)
 
 
-# --- Producers with statistics, which `jms.statsEnabled` turns on; without it, they cost nothing.
+class ProducerWindow:
+    """A limit on the bytes sent asynchronously and not acknowledged by a ProducerAck.
 
+    (activemq-edges N4)
+    """
 
-class MeasuredProducer(ActiveMQMessageProducer):
-    """A producer that counts what it has sent."""
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.usage: int = 0
+        self._space = Waiters()
 
-    def __init__(
-        self,
-        session: ClientSession,
-        producer_id: ProducerId,
-        destination: Destination | None,
-        stats: JMSSessionStats,
-    ) -> None:
-        super().__init__(session, producer_id, destination)
-        name = None if destination is None else destination.physical_name
-        self._measured = stats.add_producer(str(producer_id), name)
-        self.stats: JMSProducerStats | None = self._measured
+    async def wait_for_space(self) -> None:
+        """Wait while the window is full. If it is cancelled, nothing is sent."""
+        if self.usage >= self.size > 0:
+            await self._space.wait_while(lambda: self.usage >= self.size > 0)
 
-    async def send(self, *args: Any, **options: Any) -> None:
-        await super().send(*args, **options)
-        self._measured.on_message()
+    def increase(self, size: int) -> None:
+        """Count `size` bytes as sent."""
+        self.usage += size
 
-    def dispose(self, failure: JMSException | None = None) -> None:
-        super().dispose(failure)
-        self._measured.closed()
+    def decrease(self, size: int) -> None:
+        """Count `size` bytes as acknowledged."""
+        self.usage = max(0, self.usage - size)
+        if self.usage < self.size:
+            self.open()
 
-
-def new_producer(
-    session: ClientSession, producer_id: ProducerId, destination: Destination | None
-) -> ActiveMQMessageProducer:
-    """Return a producer, with statistics if its session has statistics."""
-    if session.stats is None:
-        return ActiveMQMessageProducer(session, producer_id, destination)
-    return MeasuredProducer(session, producer_id, destination, session.stats)
+    def open(self) -> None:
+        """Wake all waiting sends: the window no longer applies."""
+        self._space.wake()

@@ -37,51 +37,39 @@ purpose (its redelivery plug-in) are exempt. (activemq-broker R5)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from pyjms.client.acknowledgement import AckLedger
-from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import from_command
-from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import PoisonMessageException, Retry
+from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask
-from pyjms.runtime.logging import error_text, one_line, shortened
-from pyjms.wire.openwire.commands import ConsumerId, MessageDispatch, Throwable
+from pyjms.runtime.logging import error_text, get_logger, one_line, shortened
+from pyjms.wire.openwire.commands import MessageDispatch, Throwable
 
-__all__ = ["Redeliverer", "is_poison"]
+if TYPE_CHECKING:
+    from pyjms.client.consumer import ActiveMQMessageConsumer
+
+__all__ = ["Redeliverer", "RefusalLog", "is_poison"]
+
+logger: Final = get_logger(__name__)
 
 _BROKER_DELAY = "redeliveryDelay"  # the broker's redelivery plug-in sets this property
 
 _LONGEST_TEXT: Final = 2048
 """Maximum characters of an error's text in a dead letter."""
-
-
-class _Consumer(Protocol):
-    """The consumer as used by redelivery."""
-
-    session: ClientSession
-    consumer_id: ConsumerId
-    redelivery_policy: RedeliveryPolicy
-    is_closed: bool
-
-    @property
-    def ledger(self) -> AckLedger: ...
-    def forget(self, dispatch: MessageDispatch) -> None:
-        """Remove `dispatch` from the duplicate audit."""
-
-    def requeue(self, dispatches: list[MessageDispatch]) -> None:
-        """Return messages to the front of the buffer."""
-
-    def pause(self, paused: bool) -> None:
-        """Stop or resume delivery from the buffer."""
+_WINDOW: Final = 2.0
+"""Seconds in which refusals count as one burst."""
+_LINES: Final = 3
+"""The number of refusals of a burst that are logged separately."""
 
 
 class Redeliverer:
     """The redelivery of one consumer."""
 
-    def __init__(self, consumer: _Consumer) -> None:
+    def __init__(self, consumer: ActiveMQMessageConsumer) -> None:
         self._consumer = consumer
         self._delay: float | None = None
         self._timers: list[BackgroundTask] = []
@@ -112,8 +100,13 @@ class Redeliverer:
         redeliveries = failed[-1].redelivery_counter - 1
         if consumer.redelivery_policy.is_exceeded(redeliveries + 1):
             self._delay = None
-            when = f"after delivery {redeliveries + 1}"
-            self._poison(failed, _exceeded(consumer, redeliveries + 1, cause), when, cause)
+            reason = "null" if cause is None else _text_of(cause)
+            text = (
+                f"Delivery[{redeliveries + 1}] exceeds redelivery policy limit:"
+                f"{consumer.redelivery_policy}, cause:{reason}"
+            )
+            refusal = Throwable("java.lang.Throwable", text, (), cause)
+            self._poison(failed, refusal, f"after delivery {redeliveries + 1}", cause)
             return
         if redeliveries > 0:
             consumer.ledger.acknowledge_redelivered(failed)
@@ -143,7 +136,12 @@ class Redeliverer:
     def refuse(self, dispatch: MessageDispatch) -> None:
         """Refuse a message on arrival, because other consumers failed to handle it too often."""
         when = f"before delivery {dispatch.redelivery_counter + 1}"
-        self._poison([dispatch], _exceeded_on_arrival(self._consumer, dispatch), when, None)
+        consumer = self._consumer
+        text = (
+            f"Dispatch[{dispatch.redelivery_counter}] to {consumer.consumer_id}"
+            f" exceeds redelivery policy limit:{consumer.redelivery_policy}"
+        )
+        self._poison([dispatch], Throwable("java.lang.Throwable", text), when, None)
 
     def close(self) -> None:
         """Cancel all pending redeliveries."""
@@ -214,24 +212,6 @@ def _is_delayed_by_broker(dispatch: MessageDispatch) -> bool:
     return _BROKER_DELAY in from_command(dispatch.message).properties
 
 
-def _exceeded_on_arrival(consumer: _Consumer, dispatch: MessageDispatch) -> Throwable:
-    return Throwable(
-        "java.lang.Throwable",
-        f"Dispatch[{dispatch.redelivery_counter}] to {consumer.consumer_id}"
-        f" exceeds redelivery policy limit:{consumer.redelivery_policy}",
-    )
-
-
-def _exceeded(consumer: _Consumer, deliveries: int, cause: Throwable | None) -> Throwable:
-    return Throwable(
-        "java.lang.Throwable",
-        f"Delivery[{deliveries}] exceeds redelivery policy limit:{consumer.redelivery_policy},"
-        f" cause:{'null' if cause is None else _text_of(cause)}",
-        (),
-        cause,
-    )
-
-
 def _text_of(cause: Throwable) -> str:
     return f"{cause.class_name}: {cause.message}" if cause.message else f"{cause.class_name}"
 
@@ -266,3 +246,53 @@ def _as_throwable(error: BaseException) -> Throwable:
     if kind.__module__ != "builtins":
         name = f"{kind.__module__}.{name}"
     return Throwable(name, shortened(error_text(error), _LONGEST_TEXT))
+
+
+class RefusalLog:
+    """Logs the messages that the consumers of one connection refuse. Use it on the loop.
+
+    Each of the first in a burst gets a line, the others a summary.
+    """
+
+    def __init__(self) -> None:
+        self._began = float("-inf")
+        self._lines = 0
+        self._others: Counter[str] = Counter()
+
+    def report(
+        self,
+        text: str,
+        message_id: str,
+        destination: Destination,
+        spawn: Callable[..., object],
+    ) -> None:
+        """Log `text` as a warning, or count the refusal for the summary at the end of the burst.
+
+        The log record has `message_id` and the `destination`'s name as attributes. `spawn` starts
+        the background task that logs the summary; if the task is cancelled, it logs it at once.
+        """
+        now = _clock.now()
+        if not self._others and now - self._began > _WINDOW:
+            self._began, self._lines = now, 0
+        self._lines += 1
+        attributes = {"message_id": message_id, "destination": destination.physical_name}
+        if self._lines <= _LINES:
+            logger.warning("%s", text, extra=attributes)
+            return
+        logger.debug("%s", text, extra=attributes)
+        first = not self._others
+        self._others[str(destination)] += 1
+        if first:
+            spawn(self._sum_up)
+
+    async def _sum_up(self) -> None:
+        try:
+            await _clock.sleep(self._began + _WINDOW - _clock.now())
+        finally:
+            others, self._others = self._others, Counter()
+            logger.warning(
+                "%d more messages were refused in %.0f s and become dead letters: %s",
+                others.total(),
+                max(_clock.now() - self._began, 1.0),
+                ", ".join(f"{count} of {name}" for name, count in others.most_common()),
+            )

@@ -3,8 +3,8 @@
 Only the connection that created a temporary destination may consume from it. Every connection may
 send to it while it exists. With `watch_topic_advisories`, a connection knows which temporary
 destinations exist: it consumes the broker's advisories on their creation and removal, so that
-sending to a deleted one fails at once and no message is lost silently. The advisory consumer is
-`<connection>:-1:1` and acknowledges in one range at 75 % of its prefetch.
+sending to a deleted one fails at once and no message is lost silently. The consumer of the
+advisories is `<connection>:-1:1` and acknowledges in one range at 75 % of its prefetch.
 
 (JMS 1.1, section 4.4.3; activemq-broker D13; openwire-encoding 9 and 17)
 """
@@ -12,10 +12,8 @@ sending to a deleted one fails at once and no message is lost silently. The advi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyjms.client.interfaces import ClientConnection
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import (
     ADVISORY_PREFIX,
@@ -33,7 +31,10 @@ from pyjms.wire.openwire.commands import (
     MessageDispatch,
 )
 
-__all__ = ["AdvisoryConsumer", "TemporaryDestinations"]
+if TYPE_CHECKING:
+    from pyjms.client.connection import ActiveMQConnection
+
+__all__ = ["TemporaryDestinations"]
 
 _ADD, _REMOVE = 0, 1
 
@@ -46,16 +47,17 @@ _T = TypeVar("_T", TemporaryQueue, TemporaryTopic)
 
 
 class TemporaryDestinations:
-    """The existing temporary destinations known to one connection."""
+    """The existing temporary destinations known to one connection; consumes the advisories."""
 
-    def __init__(
-        self, connection: ClientConnection, has_consumer_of: Callable[[Destination], bool]
-    ) -> None:
+    def __init__(self, connection: ActiveMQConnection) -> None:
         self._connection = connection
-        self._has_consumer_of = has_consumer_of
         self._numbers = itertools.count(1)
         self._existing: set[Destination] = set()
-        self.are_watched = False
+        self.consumer_id: ConsumerId = ConsumerId(
+            connection.connection_id.value, _IMPLICIT_SESSION, 1
+        )
+        self._unacknowledged = 0
+        self.are_watched: bool = False
         """Whether advisories report all destinations: then an unknown one does not exist."""
 
     async def create(self, kind: type[_T]) -> _T:
@@ -75,7 +77,7 @@ class TemporaryDestinations:
         """
         self._check_own(destination, "delete")
         connection = self._connection
-        if self._has_consumer_of(destination):
+        if connection.has_consumer_of(destination):
             raise JMSException(
                 f"A consumer is consuming from the temporary destination {destination}",
                 hint="close the consumer first",
@@ -109,16 +111,6 @@ class TemporaryDestinations:
                     hint="create another one with the session",
                 )
 
-    def on_advisory(self, info: DestinationInfo) -> None:
-        """Record a creation or removal that an advisory reports."""
-        destination = info.destination
-        if destination is None or not destination.is_temporary:
-            return
-        if info.operation_type == _ADD:
-            self._existing.add(destination)
-        else:
-            self._existing.discard(destination)
-
     def _check_own(self, destination: Destination, verb: str) -> None:
         if not destination.physical_name.startswith(f"{self._connection.connection_id.value}:"):
             raise InvalidDestinationException(
@@ -126,36 +118,37 @@ class TemporaryDestinations:
                 hint="use the connection that created it; other connections may only send to it",
             )
 
-
-class AdvisoryConsumer:
-    """Consumes the advisories on temporary destinations."""
-
-    def __init__(self, connection: ClientConnection, temporaries: TemporaryDestinations) -> None:
-        self._connection = connection
-        self._temporaries = temporaries
-        self._unacknowledged = 0
-        self.consumer_id: ConsumerId = ConsumerId(
-            connection.connection_id.value, _IMPLICIT_SESSION, 1
+    async def watch(self) -> None:
+        """Consume the advisories."""
+        self._connection.consumers[self.consumer_id] = self
+        await self._connection.request(
+            ConsumerInfo(
+                consumer_id=self.consumer_id,
+                destination=Topic(_ADVISORY_TOPICS),
+                prefetch_size=_PREFETCH,
+                no_local=True,
+                dispatch_async=True,
+            )
         )
-        self.info: ConsumerInfo = ConsumerInfo(
-            consumer_id=self.consumer_id,
-            destination=Topic(_ADVISORY_TOPICS),
-            prefetch_size=_PREFETCH,
-            no_local=True,
-            dispatch_async=True,
-        )
+        self.are_watched = True
 
-    def interrupted(self) -> None:
+    def on_interruption(self) -> None:
         """Discard pending acknowledgements of the lost broker's messages."""
         self._unacknowledged = 0
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        """Accept an advisory."""
+        """Accept an advisory: record the creation or removal that it reports."""
         message = dispatch.message
         if message is None:
             return
-        if isinstance(message.data_structure, DestinationInfo):
-            self._temporaries.on_advisory(message.data_structure)
+        info = message.data_structure
+        if isinstance(info, DestinationInfo):
+            destination = info.destination
+            if destination is not None and destination.is_temporary:
+                if info.operation_type == _ADD:
+                    self._existing.add(destination)
+                else:
+                    self._existing.discard(destination)
         self._unacknowledged += 1
         if self._unacknowledged >= _ACK_SHARE * _PREFETCH:
             self._connection.oneway(

@@ -22,7 +22,9 @@ Before either end the consumers acknowledge, in the transaction, what was delive
 
 Synchronizations are called before the end, when they may still work in the transaction, and after
 it: `after_commit` if messages are settled, otherwise `after_rollback`; the latter also if the
-connection is lost or closed before the end, since the broker then rolls back.
+connection is lost or closed before the end, since the broker then rolls back. Each `before_end` is
+called once, even if a cancelled commit is repeated. The callbacks after the end are not cancelled:
+the outcome is decided, and each synchronization must be informed of it.
 
 With a failover transport the broker may be lost during a transaction. Messages that the lost broker
 delivered must be delivered again by the next broker, to the same consumers; otherwise a commit
@@ -31,21 +33,16 @@ rolls back, after waiting for `consumer_failover_redelivery_wait_period`. (activ
 `id` is cleared before the request, so that work that starts during a commit belongs to the next
 transaction. (openwire-encoding 13; activemq-broker X1, X3, X7)
 
-The synchronizations of one transaction, called at its end.
-
-Each `before_end` is called once, even if a cancelled commit is repeated. The callbacks after the
-end are not cancelled: the outcome is decided, and each synchronization must be informed of it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import anyio
 
-from pyjms.client.interfaces import ClientConnection
 from pyjms.errors import (
     ConnectionFailedException,
     IllegalStateException,
@@ -62,6 +59,9 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
+
+if TYPE_CHECKING:
+    from pyjms.client.session import ActiveMQSession
 
 __all__ = [
     "LocalTransaction",
@@ -134,25 +134,6 @@ async def _call(functions: Sequence[Callable[[], Awaitable[None] | None]]) -> No
             logger.exception("A synchronization failed after the end of its transaction")
 
 
-class TransactionParticipants(Protocol):
-    """The consumers whose deliveries a transaction covers."""
-
-    def acknowledge_in_transaction(self) -> None:
-        """Acknowledge the delivered messages, because the transaction is about to end."""
-
-    def stale_count(self) -> int:
-        """The number of deliveries by a lost broker that the present one has not repeated."""
-
-    def settle(self) -> None:
-        """Settle the delivered messages after a commit."""
-
-    def settle_in_doubt(self) -> None:
-        """Settle the delivered messages, but accept redeliveries, which mean a rollback."""
-
-    def roll_back(self) -> None:
-        """Redeliver the delivered messages after a rollback."""
-
-
 class SessionTransaction(ABC):
     """The transactions of a session."""
 
@@ -189,7 +170,7 @@ class SessionTransaction(ABC):
     def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
         """Set a listener that is called when local transactions begin and end."""
 
-    def redelivered(self) -> None:  # noqa: B027 - only local transactions wait for it
+    def on_redelivery(self) -> None:  # noqa: B027 - only local transactions wait for it
         """Record that a message delivered by a lost broker was delivered again."""
 
 
@@ -224,9 +205,9 @@ class LocalTransaction(SessionTransaction):
 
     id: LocalTransactionId | None = None
 
-    def __init__(self, connection: ClientConnection, participants: TransactionParticipants) -> None:
-        self._connection = connection
-        self._participants = participants
+    def __init__(self, session: ActiveMQSession) -> None:
+        self._session = session
+        self._connection = session.connection
         self._listener: LocalTransactionEventListener | None = None
         self._synchronizations = Synchronizations()
         self._redelivery = anyio.Event()
@@ -264,7 +245,7 @@ class LocalTransaction(SessionTransaction):
         except Exception:
             await self._roll_back()
             raise
-        if self._participants.stale_count():
+        if self._session.stale_count():
             await self._wait_for_redelivery()
         if self.id is None:
             raise TransactionRolledBackException("The session was closed before the commit")
@@ -272,23 +253,23 @@ class LocalTransaction(SessionTransaction):
         try:
             await self._end(TransactionType.COMMIT_ONE_PHASE)
         except anyio.get_cancelled_exc_class():
-            self._participants.settle_in_doubt()
-            await self._committed(synchronizations)
+            self._session.settle_in_doubt()
+            await self._tell_commit(synchronizations)
             raise
         except (ConnectionFailedException, RequestTimeoutException):
-            await self._rolled_back(synchronizations)
+            await self._tell_rollback(synchronizations)
             raise
         except JMSException as error:
             logger.debug("Commit failed and was rolled back: %s", error)  # raised below as well
-            self._participants.roll_back()
-            await self._rolled_back(synchronizations)
+            self._session.redeliver_unsettled()
+            await self._tell_rollback(synchronizations)
             if isinstance(error, TransactionRolledBackException):
                 raise
             refusal = TransactionRolledBackException(error.reason or str(error))
             refusal.linked_exception = error
             raise refusal from error
-        self._participants.settle()
-        await self._committed(synchronizations)
+        self._session.settle()
+        await self._tell_commit(synchronizations)
 
     async def rollback(self) -> None:
         """Roll back: sends are dropped and messages redelivered, whatever the broker responds.
@@ -312,7 +293,7 @@ class LocalTransaction(SessionTransaction):
     def abandon(self) -> Sequence[Synchronization]:
         return self._synchronizations.detach()
 
-    def redelivered(self) -> None:
+    def on_redelivery(self) -> None:
         self._redelivery.set()
 
     async def _wait_for_redelivery(self) -> None:
@@ -321,12 +302,12 @@ class LocalTransaction(SessionTransaction):
         Raises:
             TransactionRolledBackException: not all messages were redelivered in time.
         """
-        participants = self._participants
+        session = self._session
         with _clock.timeout(self._connection.options.consumer_failover_redelivery_wait_period):
-            while participants.stale_count():
+            while session.stale_count():
                 self._redelivery = anyio.Event()
                 await self._redelivery.wait()
-        missing, transaction_id = participants.stale_count(), self.id
+        missing, transaction_id = session.stale_count(), self.id
         if missing:
             await self._roll_back()
             raise TransactionRolledBackException(
@@ -349,25 +330,25 @@ class LocalTransaction(SessionTransaction):
         try:
             await self._end(TransactionType.ROLLBACK)
         finally:
-            self._participants.roll_back()
-            await self._rolled_back(synchronizations)
+            self._session.redeliver_unsettled()
+            await self._tell_rollback(synchronizations)
 
     def _detach(self) -> Sequence[Synchronization]:
         """Acknowledge the delivered messages, and return the synchronizations to call."""
-        self._participants.acknowledge_in_transaction()
+        self._session.acknowledge_in_transaction()
         return self._synchronizations.detach()
 
     async def _end(self, how: TransactionType) -> None:
         transaction_id, self.id = self.id, None
         await self._connection.request(self._info(transaction_id, how))
 
-    async def _committed(self, synchronizations: Sequence[Synchronization]) -> None:
+    async def _tell_commit(self, synchronizations: Sequence[Synchronization]) -> None:
         if self._listener is not None:
             _notify(self._listener.commit_event)
         if synchronizations:
             await after_commit(synchronizations)
 
-    async def _rolled_back(self, synchronizations: Sequence[Synchronization]) -> None:
+    async def _tell_rollback(self, synchronizations: Sequence[Synchronization]) -> None:
         if self._listener is not None:
             _notify(self._listener.rollback_event)
         if synchronizations:

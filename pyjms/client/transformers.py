@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING
 
-from pyjms.client.interfaces import ClientSession
-from pyjms.jms.api import MessageConsumer, MessageProducer, MessageTransformer, Session
+from pyjms.jms.api import MessageTransformer
 from pyjms.jms.message import Message
 
-__all__ = ["transformed"]
+if TYPE_CHECKING:
+    from pyjms.client.consumer import ActiveMQMessageConsumer
+    from pyjms.client.producer import ActiveMQMessageProducer
+
+__all__ = ["transform_received", "transform_sent"]
 
 
-def transformed(
-    transformer: MessageTransformer,
-    session: ClientSession,
-    user: MessageProducer | MessageConsumer,
-    message: Message,
+def transform_sent(
+    transformer: MessageTransformer, producer: ActiveMQMessageProducer, message: Message
 ) -> Message:
-    """Return what a transformer makes of a message that `user` sends or delivers.
-
-    It is `message` itself if the transformer returns None. A message that is delivered instead is
-    acknowledged like the original.
+    """Return the message to send: `message` itself if the transformer returns None.
 
     Raises:
-        TypeError: the transformer returned anything else.
+        TypeError: the transformer returned anything else than a message.
     """
-    caller = cast("Session", session)
-    if isinstance(user, MessageProducer):
-        sent = transformer.producer_transform(caller, user, message)
-        return message if sent is None else _checked(transformer, "producer_transform", sent)
-    delivered = transformer.consumer_transform(caller, user, message)
-    if delivered is None or delivered is message:
+    result = transformer.producer_transform(producer.session, producer, message)
+    return message if result is None else _check(transformer, "producer_transform", result)
+
+
+def transform_received(
+    transformer: MessageTransformer, consumer: ActiveMQMessageConsumer, message: Message
+) -> Message:
+    """Return the message to deliver: `message` itself if the transformer returns None.
+
+    A message that is delivered instead is acknowledged like the original.
+
+    Raises:
+        TypeError: the transformer returned anything else than a message.
+    """
+    result = transformer.consumer_transform(consumer.session, consumer, message)
+    if result is None or result is message:
         return message
-    replacement = _checked(transformer, "consumer_transform", delivered)
+    replacement = _check(transformer, "consumer_transform", result)
     replacement.acknowledger = message.acknowledger
     replacement.provider_delivery = message.provider_delivery
     return replacement
 
 
-def _checked(transformer: MessageTransformer, method: str, result: object) -> Message:
+def _check(transformer: MessageTransformer, method: str, result: object) -> Message:
     if isinstance(result, Message):
         return result
     close = getattr(result, "close", None)  # a coroutine that is never awaited warns otherwise

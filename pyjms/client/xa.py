@@ -1,87 +1,86 @@
-"""The XA connection factory of the coroutine API.
+"""XA: connections and sessions whose work belongs to branches of distributed transactions.
 
-XA: sessions whose work belongs to branches of distributed transactions.
+The session's consumers receive in a branch, or outside of branches if the factory has an
+`xa_ack_mode`. `pyjms.client.xa_branches` has the branches and the work in them; the resource, the
+interface for a transaction manager, is implemented here by requests to the broker: BEGIN, END,
+PREPARE, COMMIT, ROLLBACK, RECOVER and FORGET with the branch's id.
 
-    factory -> connection -> session -> consumer, resource -> transaction -> ledger -> branches
+No call of the resource changes the state of a branch here before the broker's response is known.
+That makes every wait cancellable: the branch is then in the state before or after the call, and a
+repeated call, a rollback or a recovery determines which.
 
-    branches     the branches of the loop, and their known states
-    ledger       the messages that a consumer has received in each branch
-    transaction  the work of a session in branches
-    manager      requests to the broker, and the codes of its errors
-    resource     the interface for the transaction manager
-    consumer     receives in a branch, or outside of branches if the session has an `xa_ack_mode`
-    session, connection, factory   the XA session, connection and connection factory
+    error                                       code of the XAException
+    -----------------------------------------   ---------------------------------------------
+    XAException of the broker                   the exception's; XAER_RMERR if it has none
+    TransactionRolledBackException              XA_RBROLLBACK
+    any other, for example connection lost      XAER_RMFAIL, as in ActiveMQ's client
 
-As everywhere in `pyjms.client`, imports go to the right only. The broker only gets BEGIN, END,
-PREPARE, COMMIT, ROLLBACK, RECOVER and FORGET with the branch's id. (openwire-encoding 13;
-activemq-broker X5, X6; activemq-edges N20)
+(JTA: XAResource; ActiveMQ: TransactionContext; openwire-encoding 13; activemq-broker X5, X6;
+activemq-edges N20)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
 
-from pyjms.client.acknowledgement import LedgerChoice
-from pyjms.client.browser import ActiveMQMessageConsumer
+import anyio
+
+from pyjms.client.acknowledgement import AckLedger
 from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.interfaces import ClientConnection
 from pyjms.client.options import read_option
 from pyjms.client.session import ActiveMQSession
 from pyjms.client.xa_branches import (
-    ActiveMQXAResource,
-    BranchConnection,
+    Branch,
     BranchTransaction,
-    ResourceManager,
     choose_branch_ledger,
     table_of_this_loop,
 )
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import JMSException
-from pyjms.jms.xa import XAConnection, XASession
-from pyjms.wire.openwire.commands import BrokerInfo, MessageDispatch
+from pyjms.errors import JMSException, TransactionRolledBackException, XAException
+from pyjms.jms.xa import XAConnection, XAResource, XASession, Xid
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.openwire.commands import (
+    BrokerInfo,
+    DataArrayResponse,
+    IntegerResponse,
+    MessageDispatch,
+    Response,
+    TransactionInfo,
+    TransactionType,
+    XATransactionId,
+)
 
 if TYPE_CHECKING:
     from pyjms.client.keywords import ConnectionFactoryKeywords
 
 __all__ = ["ActiveMQXAConnection", "ActiveMQXASession", "XAConnectionFactory"]
 
-# --- The consumer of an XA session, which delivers only in branches or by the session's mode.
+logger: Final = get_logger(__name__)
 
 
 class BranchMessageConsumer(ActiveMQMessageConsumer):
     """Delivers messages only if its session may receive: in a branch, or by its own mode."""
 
-    choose_ledger: ClassVar[LedgerChoice] = staticmethod(choose_branch_ledger)
+    session: ActiveMQXASession
 
-    @property
-    def _branches(self) -> BranchTransaction:
-        transaction = self.session.transaction
-        assert isinstance(transaction, BranchTransaction)
-        return transaction
+    def _new_ledger(self) -> AckLedger:
+        return choose_branch_ledger(self.session, self.info)
 
     def next_dispatch(self) -> MessageDispatch | None:
         """Return the next message; raise if a message waits, but may not be received now."""
         if self.buffered:
-            self._branches.check_work()
+            self.session.transaction.check_work()
         return super().next_dispatch()
 
     async def deliver_one(self) -> bool:
         """Deliver the next message; keep and report a message that may not be received now."""
-        refusal = self._branches.refusal()
+        refusal = self.session.transaction.refusal()
         if self.buffered and refusal is not None:
             self.session.connection.report(refusal)
             return False
         return await super().deliver_one()
-
-
-# --- The XA session, whose work belongs to branches.
-
-
-class BranchingConnection(ClientConnection, BranchConnection, Protocol):
-    """The XA connection as used by its sessions."""
-
-    manager: ResourceManager
 
 
 class ActiveMQXASession(ActiveMQSession, XASession):
@@ -89,15 +88,12 @@ class ActiveMQXASession(ActiveMQSession, XASession):
 
     consumer_class: type[ActiveMQMessageConsumer] = BranchMessageConsumer
     takes_chunks = False
-    connection: BranchingConnection
+    connection: ActiveMQXAConnection
     transaction: BranchTransaction
 
-    def new_transaction(self, mode: AcknowledgeMode) -> BranchTransaction:
-        connection = self.connection
-        transaction = BranchTransaction(
-            connection, self.resources, works_outside=mode != AcknowledgeMode.TRANSACTED
-        )
-        self._resource = ActiveMQXAResource(connection.manager, connection.branches, transaction)
+    def _new_transaction(self) -> BranchTransaction:
+        transaction = BranchTransaction(self)
+        self._resource = ActiveMQXAResource(self.connection, transaction)
         return transaction
 
     @property
@@ -115,7 +111,7 @@ class ActiveMQXASession(ActiveMQSession, XASession):
             await super().finish_close()
             return
         self.transaction.close_later(super().finish_close)
-        for consumer in list(self.resources.consumers):
+        for consumer in list(self.consumers):
             await consumer.close()
 
     def dispose(self, failure: JMSException | None = None) -> int:
@@ -124,24 +120,22 @@ class ActiveMQXASession(ActiveMQSession, XASession):
         return super().dispose(failure)
 
 
-# --- The XA connection, whose sessions work in branches.
-
-
 class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
-    """A connection whose sessions are all XA sessions, created by `XAConnectionFactory`."""
+    """A connection whose sessions are all XA sessions, created by `XAConnectionFactory`.
+
+    For transaction managers, its broker is a resource manager.
+    """
 
     _session_class = ActiveMQXASession
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.branches: Final = table_of_this_loop()
-        self.manager: ResourceManager = ResourceManager(self)
+        """The branches in which its sessions work."""
         self.xa_ack_mode = AcknowledgeMode.TRANSACTED
         self.url = ""
         """The broker's URL, as given to the factory."""
-        self._on_any_broker_info = self._handlers[BrokerInfo]
-        self._handlers = {**self._handlers, BrokerInfo: self._on_broker_info}
-        self.add_transport_listener(self)
+        self._broker_known = anyio.Event()  # or the connection has failed
 
     async def create_xa_session(self) -> ActiveMQXASession:
         return await self.create_session()
@@ -158,33 +152,76 @@ class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
         assert isinstance(session, ActiveMQXASession)
         return session
 
-    def is_at_broker_of(self, other: BranchConnection) -> bool:
-        if not isinstance(other, ActiveMQXAConnection):
-            return False
-        broker_id = self.manager.broker_id
+    def is_at_broker_of(self, other: ActiveMQXAConnection) -> bool:
+        """Return whether both connections are to the same broker, as far as it is known."""
         return self.url == other.url or (
-            broker_id is not None and broker_id == other.manager.broker_id
+            self.broker_id is not None and self.broker_id == other.broker_id
         )
+
+    async def begin_branch(self, branch_id: XATransactionId) -> None:
+        """Begin a branch, or join it; waits only while the transport is congested or reconnects.
+
+        Raises:
+            XAException: the connection is closed or has failed.
+        """
+        info = TransactionInfo(self.connection_id, branch_id, int(TransactionType.BEGIN))
+        try:
+            self.check_open()
+            if self.transport.congested:
+                await self.transport.drained()
+            self.oneway(info)
+        except JMSException as error:
+            raise _as_xa(error) from error
+
+    async def ask_about_branch(
+        self, how: TransactionType, branch_id: XATransactionId | None
+    ) -> Response:
+        """Request a step of a branch. Cancelling ends the wait; the broker may execute the request.
+
+        Raises:
+            XAException: the broker refused it, or its response is not known.
+        """
+        try:
+            self.check_open()
+            return await self.request(TransactionInfo(self.connection_id, branch_id, int(how)))
+        except JMSException as error:
+            raise _as_xa(error) from error
+
+    async def resource_id(self) -> str:
+        """Return the identifier that all resources of one broker share.
+
+        Raises:
+            XAException: the connection failed before BrokerInfo was received.
+        """
+        if self.options.rm_id_from_connection_id:
+            return str(self.connection_id)
+        await self._broker_known.wait()
+        broker_id = None if self.broker_id is None else self.broker_id.value
+        if broker_id is None:
+            raise XAException(
+                "Could not get resource manager id.",
+                xa_error_code=XAException.XAER_RMERR,
+                hint="the connection failed before the broker sent its id: open a new connection",
+            )
+        return broker_id
 
     async def close(self) -> None:
         await super().close()
-        self.manager.connection_failed()
+        self._broker_known.set()
 
     def on_exception(self, error: Exception) -> None:
         super().on_exception(error)
-        self.manager.connection_failed()
+        self._broker_known.set()
 
     def transport_interrupted(self, error: Exception) -> None:
         """Make the branches that are not prepared rollback-only: the broker rolls them back."""
+        super().transport_interrupted(error)
         for branch in self.branches.of_connection(self):
             branch.set_rollback_only(f"the broker was lost: {error}")
 
-    def transport_resumed(self) -> None:
-        """Do nothing: the broker has the prepared branches."""
-
     def _on_broker_info(self, info: BrokerInfo) -> None:
-        self.manager.on_broker_info(info)
-        self._on_any_broker_info(info)
+        super()._on_broker_info(info)
+        self._broker_known.set()
 
 
 class XAConnectionFactory(ConnectionFactory):
@@ -252,3 +289,235 @@ def _acknowledge_mode(text: str) -> AcknowledgeMode:
     except ValueError:
         known = ", ".join(f"{mode.value} ({mode.name})" for mode in AcknowledgeMode)
         raise ValueError(f"write one of {known}") from None
+
+
+_START_FLAGS = (XAResource.TMNOFLAGS, XAResource.TMJOIN, XAResource.TMRESUME)
+_SCAN_FLAGS = XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN
+_COMMITS = (TransactionType.COMMIT_ONE_PHASE, TransactionType.COMMIT_TWO_PHASE)
+_NOTA = XAException.XAER_NOTA
+
+
+class ActiveMQXAResource(XAResource):
+    """The resource of one session; for one task at a time."""
+
+    def __init__(self, connection: ActiveMQXAConnection, transaction: BranchTransaction) -> None:
+        self.connection = connection
+        self._transaction = transaction
+
+    # Work.
+
+    async def start(self, xid: Xid, flags: int = XAResource.TMNOFLAGS) -> None:
+        branch_id = _branch_id(xid)
+        if flags not in _START_FLAGS:
+            raise _error(XAException.XAER_INVAL, f"start of {branch_id} with flags {flags:#x}")
+        if self._transaction.branch is not None:
+            raise _protocol(f"start of {branch_id} within {self._transaction.id}")
+        await self.connection.begin_branch(branch_id)
+        self._transaction.associate(branch_id)
+
+    async def end(self, xid: Xid, flags: int = XAResource.TMSUCCESS) -> None:
+        branch_id, branch = _branch_id(xid), self._transaction.branch
+        must_work = bool(flags & (self.TMSUSPEND | self.TMFAIL))
+        if not must_work and not flags & self.TMSUCCESS:
+            raise _error(XAException.XAER_INVAL, f"end of {branch_id} with flags {flags:#x}")
+        if branch is None or branch.xid != branch_id:
+            if must_work:
+                raise _protocol(f"end of {branch_id}, in which this session does not work")
+            return  # the work has ended already: allowed, as in ActiveMQ
+        failure: Exception | None = None
+        try:
+            await self._transaction.before_end()
+        except Exception as error:
+            failure = error
+        if failure is not None:
+            branch.set_rollback_only(f"a synchronization failed: {failure}")
+        elif flags & self.TMFAIL:
+            branch.set_rollback_only("its work was ended with TMFAIL")
+        is_ended = self._transaction.branch is not branch  # a synchronization has ended it
+        if not is_ended:
+            self._transaction.end_work()
+        if branch.rollback_cause is None:
+            if not is_ended:
+                await self.connection.ask_about_branch(TransactionType.END, branch_id)
+        elif not flags & self.TMFAIL:
+            raise _rollback_only(branch) from failure
+
+    # The two phases.
+
+    async def prepare(self, xid: Xid) -> int:
+        branch_id, branch = self._find_ended(xid, "prepare")
+        await self._refuse_rollback_only(branch)
+        try:
+            response = await self._ask(TransactionType.PREPARE, branch_id, branch)
+        except XAException as error:
+            await self._raise_failure(branch_id, branch, error)
+        assert isinstance(response, IntegerResponse)
+        if branch is not None:
+            if response.result == self.XA_RDONLY:
+                await branch.finish(committed=True)
+            else:
+                branch.is_prepared = True
+        return response.result
+
+    async def commit(self, xid: Xid, one_phase: bool = False) -> None:
+        branch_id, branch = self._find_ended(xid, "commit")
+        await self._refuse_rollback_only(branch)
+        how = TransactionType.COMMIT_ONE_PHASE if one_phase else TransactionType.COMMIT_TWO_PHASE
+        before = None if branch is None else branch.requested
+        try:
+            await self._ask(how, branch_id, branch)
+        except XAException as error:
+            if branch is None or error.xa_error_code != _NOTA or before not in _COMMITS:
+                await self._raise_failure(branch_id, branch, error)
+            elif one_phase:  # the call that was cancelled has committed, or failed
+                await branch.finish(committed=True)
+                raise
+        if branch is not None:
+            await branch.finish(committed=True)
+
+    async def rollback(self, xid: Xid) -> None:
+        await self._undo(TransactionType.ROLLBACK, xid)
+
+    async def forget(self, xid: Xid) -> None:
+        await self._undo(TransactionType.FORGET, xid)
+
+    async def _undo(self, how: TransactionType, xid: Xid) -> None:
+        branch_id = _branch_id(xid)
+        branch = self._find(branch_id)
+        expects_none = branch is not None and (
+            branch.requested == how or branch.rollback_cause is not None
+        )
+        try:
+            await self._ask(how, branch_id, branch)
+        except XAException as error:
+            if error.xa_error_code != _NOTA:
+                raise
+            if not expects_none:
+                await _finish(branch, committed=False)
+                raise
+        await _finish(branch, committed=False)
+
+    async def _refuse_rollback_only(self, branch: Branch | None) -> None:
+        """Roll a rollback-only branch back, and raise."""
+        if branch is not None and branch.rollback_cause is not None:
+            error = _rollback_only(branch)
+            await self._roll_back_after(error, branch.xid, branch)
+
+    async def _raise_failure(
+        self, branch_id: XATransactionId, branch: Branch | None, error: XAException
+    ) -> NoReturn:
+        """Apply the consequences of a failed prepare or commit to the branch, and raise."""
+        if isinstance(error.linked_exception, TransactionRolledBackException):
+            await self._roll_back_after(error, branch_id, branch)
+        await self._refuse_rollback_only(branch)  # the broker was lost during the request
+        if error.is_rollback:
+            logger.warning("The branch %s was rolled back: %s", branch_id, error)
+            await _finish(branch, committed=False)
+        elif error.xa_error_code == _NOTA:
+            await _finish(branch, committed=branch is not None and branch.is_prepared)
+        raise error
+
+    async def _roll_back_after(
+        self, error: XAException, branch_id: XATransactionId, branch: Branch | None
+    ) -> NoReturn:
+        """Ensure that the broker has rolled the branch back; then raise `error`.
+
+        With failover, it is unknown what the lost broker has executed. (activemq-broker X9)
+        """
+        try:
+            await self._ask(TransactionType.ROLLBACK, branch_id, branch)
+        except XAException as refusal:
+            if refusal.xa_error_code != _NOTA:
+                raise
+        await _finish(branch, committed=False)
+        raise error
+
+    # Recovery.
+
+    async def recover(
+        self, flags: int = XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN
+    ) -> list[Xid]:
+        if flags & ~_SCAN_FLAGS:
+            raise _error(XAException.XAER_INVAL, f"recover with flags {flags:#x}")
+        response = await self.connection.ask_about_branch(TransactionType.RECOVER, None)
+        found = response.data if isinstance(response, DataArrayResponse) else None
+        return [_xid(each) for each in found or () if isinstance(each, XATransactionId)]
+
+    async def is_same_rm(self, other: XAResource) -> bool:
+        if not isinstance(other, ActiveMQXAResource):
+            return False
+        return await self.connection.resource_id() == await other.connection.resource_id()
+
+    def _find(self, branch_id: XATransactionId) -> Branch | None:
+        return self.connection.branches.find(branch_id, self.connection)
+
+    def _find_ended(self, xid: Xid, what: str) -> tuple[XATransactionId, Branch | None]:
+        """Return the branch; no session may be working in it.
+
+        Raises:
+            XAException: a session is.
+        """
+        branch_id = _branch_id(xid)
+        branch = self._find(branch_id)
+        if branch is not None and branch.associated:
+            raise _protocol(f"{what} of {branch_id}, in which a session works: end() comes first")
+        return branch_id, branch
+
+    async def _ask(
+        self, how: TransactionType, branch_id: XATransactionId, branch: Branch | None
+    ) -> Any:
+        """Request the end of a branch; record the request until there is a definite answer."""
+        if branch is not None:
+            branch.requested = how
+        try:
+            response = await self.connection.ask_about_branch(how, branch_id)
+        except XAException as error:
+            if branch is not None and error.xa_error_code != XAException.XAER_RMFAIL:
+                branch.requested = None
+            raise
+        if branch is not None:
+            branch.requested = None
+        return response
+
+
+async def _finish(branch: Branch | None, *, committed: bool) -> None:
+    if branch is not None:
+        await branch.finish(committed=committed)
+
+
+def _branch_id(xid: Xid) -> XATransactionId:
+    return XATransactionId(xid.format_id, xid.global_transaction_id, xid.branch_qualifier)
+
+
+def _xid(branch_id: XATransactionId) -> Xid:
+    return Xid(
+        branch_id.format_id,
+        branch_id.global_transaction_id or b"",
+        branch_id.branch_qualifier or b"",
+    )
+
+
+def _error(code: int, text: str) -> XAException:
+    return XAException(text, xa_error_code=code)
+
+
+def _protocol(text: str) -> XAException:
+    return _error(XAException.XAER_PROTO, f"Not allowed now: {text}")
+
+
+def _rollback_only(branch: Branch) -> XAException:
+    return _error(
+        XAException.XA_RBROLLBACK, f"{branch.xid} can only be rolled back: {branch.rollback_cause}"
+    )
+
+
+def _as_xa(error: JMSException) -> XAException:
+    if isinstance(error, XAException):
+        code, text = error.xa_error_code or XAException.XAER_RMERR, error.reason
+    elif isinstance(error, TransactionRolledBackException):
+        code, text = XAException.XA_RBROLLBACK, str(error)
+    else:
+        code, text = XAException.XAER_RMFAIL, str(error)
+    converted = XAException(text, xa_error_code=code)
+    converted.linked_exception = error
+    return converted

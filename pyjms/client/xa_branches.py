@@ -23,43 +23,24 @@ client sends the branch's messages again to the next broker; but other connectio
 in the branch, and acknowledgements cannot be repeated, so that only a part of the branch could be
 committed. Here it is rolled back. (activemq-broker X6; activemq-edges F5)
 
-The acknowledgement ledger of an XA session: by branch, and by a mode outside of branches.
-
-Within a branch the rule is that of a transacted session. When the session's work in the branch
-ends, the messages received are acknowledged in the branch and kept until its outcome is known: then
-they are settled or redelivered. In the meantime the consumer may receive in other branches, or
-outside of branches.
+Messages. Within a branch the acknowledgement rule is that of a transacted session. When the
+session's work in the branch ends, the messages received are acknowledged in the branch and kept
+until its outcome is known: then they are settled or redelivered. In the meantime the consumer may
+receive in other branches, or outside of branches.
 
 When a connection is lost, the kept messages are forgotten, so that they are accepted if they are
 dispatched again: the broker keeps the acknowledgements of prepared branches, and rolls the other
 branches back. (activemq-broker X6)
 
-The work of an XA session in branches: in one at a time, and in any number one after another.
-
-Work in a branch carries the branch's id. Outside of branches there is no transaction: a session
-without an `xa_ack_mode` refuses such work, as ActiveMQ's does. (activemq-edges N20)
-
-The broker as a resource manager: requests over one connection, and the codes of their errors.
-
-    error                                       code
-    -----------------------------------------   ---------------------------------------------
-    XAException of the broker                   the exception's; XAER_RMERR if it has none
-    TransactionRolledBackException              XA_RBROLLBACK
-    any other, for example connection lost      XAER_RMFAIL, as in ActiveMQ's client
-
-(openwire-encoding 13; activemq-edges N20)
-
-The XA resource: the interface for a transaction manager, implemented by requests to the broker.
-
-No call changes the state of a branch here before the broker's response is known. That makes every
-wait cancellable: the branch is then in the state before or after the call, and a repeated call, a
-rollback or a recovery determines which. (JTA: XAResource; ActiveMQ: TransactionContext)
+Work in a branch carries the branch's id. A session works in one branch at a time, and in any number
+one after another. Outside of branches there is no transaction: a session without an `xa_ack_mode`
+refuses such work, as ActiveMQ's does. (activemq-edges N20)
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -70,8 +51,6 @@ from pyjms.client.acknowledgement import (
     IndividualAckLedger,
     choose_ledger,
 )
-from pyjms.client.interfaces import ClientConnection, ClientSession
-from pyjms.client.session import SessionResources
 from pyjms.client.tasks import OwnedTasks
 from pyjms.client.transaction import (
     SessionTransaction,
@@ -85,62 +64,24 @@ from pyjms.errors import (
     JMSException,
     TransactionInProgressException,
     TransactionRolledBackException,
-    XAException,
 )
 from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
-from pyjms.jms.xa import XAResource, Xid
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import (
-    BrokerInfo,
     ConsumerInfo,
-    DataArrayResponse,
-    IntegerResponse,
     MessageDispatch,
     MessageId,
-    Response,
-    TransactionInfo,
     TransactionType,
     XATransactionId,
 )
 
-__all__ = [
-    "ActiveMQXAResource",
-    "Branch",
-    "BranchConnection",
-    "BranchTransaction",
-    "ResourceManager",
-    "choose_branch_ledger",
-    "table_of_this_loop",
-]
+if TYPE_CHECKING:
+    from pyjms.client.session import ActiveMQSession
+    from pyjms.client.xa import ActiveMQXAConnection, ActiveMQXASession
+
+__all__ = ["Branch", "BranchTransaction", "choose_branch_ledger", "table_of_this_loop"]
 
 logger: Final = get_logger(__name__)
-
-
-class BranchConnection(Protocol):
-    """The part of a connection that identifies its broker."""
-
-    @property
-    def branches(self) -> BranchTable:
-        """The branches in which its sessions work."""
-
-    def is_at_broker_of(self, other: BranchConnection) -> bool:
-        """Return whether both connections are to the same broker, as far as it is known."""
-
-
-class Participant(Protocol):
-    """A session that works, or has worked, in branches."""
-
-    @property
-    def connection(self) -> BranchConnection: ...
-
-    def disassociate(self) -> Sequence[Synchronization]:
-        """End the work in the present branch without acknowledging; return synchronizations."""
-
-    def branch_ended(self, branch: Branch, *, committed: bool) -> None:
-        """Settle or redeliver the messages received in `branch`."""
-
-    async def close_if_pending(self) -> None:
-        """Close the session, if its close waits for its branches."""
 
 
 class Branch:
@@ -149,8 +90,8 @@ class Branch:
     def __init__(self, table: BranchTable, xid: XATransactionId) -> None:
         self._table = table
         self.xid = xid
-        self.associated: list[Participant] = []
-        self.participants: list[Participant] = []
+        self.associated: list[BranchTransaction] = []
+        self.participants: list[BranchTransaction] = []
         """All sessions that have worked in it, in order."""
         self.synchronizations: list[Synchronization] = []
         """The synchronizations of work that has ended."""
@@ -160,7 +101,7 @@ class Branch:
         self.requested: TransactionType | None = None
         """The last request to end it, as long as the broker's response is not known."""
 
-    def associate(self, participant: Participant) -> None:
+    def associate(self, participant: BranchTransaction) -> None:
         """Record that a session works in it."""
         self.associated.append(participant)
         if participant not in self.participants:
@@ -171,12 +112,14 @@ class Branch:
         if not self.is_prepared and self.rollback_cause is None:
             self.rollback_cause = cause
 
-    def ended(self, participant: Participant, synchronizations: Sequence[Synchronization]) -> None:
+    def end_work(
+        self, participant: BranchTransaction, synchronizations: Sequence[Synchronization]
+    ) -> None:
         """Record that a session no longer works in it."""
         self.associated.remove(participant)
         self.synchronizations.extend(synchronizations)
 
-    def leave(self, participant: Participant) -> None:
+    def leave(self, participant: BranchTransaction) -> None:
         """Remove a session that is closed."""
         if participant in self.associated:
             self.associated.remove(participant)
@@ -191,14 +134,17 @@ class Branch:
         The consumers are handled before the first await; the rest is not cancellable.
         """
         for participant in list(self.associated):
-            self.ended(participant, participant.disassociate())
+            self.end_work(participant, participant.disassociate())
         self._table.remove(self)
         for participant in self.participants:
             participant.branch_ended(self, committed=committed)
         await (after_commit if committed else after_rollback)(self.synchronizations)
         with anyio.CancelScope(shield=True):
             for participant in self.participants:
-                await _logged(participant.close_if_pending)
+                try:
+                    await participant.close_if_pending()
+                except Exception:
+                    logger.exception("Closing an XA session after its last branch failed")
 
 
 class BranchTable:
@@ -210,14 +156,14 @@ class BranchTable:
     def __len__(self) -> int:
         return sum(map(len, self._branches.values()))
 
-    def find(self, xid: XATransactionId, connection: BranchConnection) -> Branch | None:
+    def find(self, xid: XATransactionId, connection: ActiveMQXAConnection) -> Branch | None:
         """Return the branch that `xid` names at the broker of `connection`."""
         for branch in self._branches.get(xid, ()):
             if any(p.connection.is_at_broker_of(connection) for p in branch.participants):
                 return branch
         return None
 
-    def join(self, xid: XATransactionId, participant: Participant) -> Branch:
+    def join(self, xid: XATransactionId, participant: BranchTransaction) -> Branch:
         """Associate `participant` with the branch, created if there is none, and return it."""
         branch = self.find(xid, participant.connection)
         if branch is None:
@@ -244,13 +190,6 @@ class BranchTable:
                 del self._branches[branch.xid]
 
 
-async def _logged(function: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await function()
-    except Exception:
-        logger.exception("Closing an XA session after its last branch failed")
-
-
 _table: RunVar[BranchTable] = RunVar("pyjms_branches")
 
 
@@ -269,7 +208,7 @@ class BranchAckLedger(AckLedger):
 
     def __init__(
         self,
-        session: ClientSession,
+        session: ActiveMQSession,
         info: ConsumerInfo,
         inside: DeferredAckLedger,
         outside: AckLedger | None,
@@ -280,8 +219,6 @@ class BranchAckLedger(AckLedger):
         self._outside = outside
         self._last: AckLedger = inside
         self._by_branch: dict[Branch, list[MessageDispatch]] = {}
-
-    # --- branches
 
     def end_work(self, branch: Branch, *, acknowledges: bool) -> None:
         """Keep the messages received in `branch`; acknowledge them in it if `acknowledges`."""
@@ -295,18 +232,13 @@ class BranchAckLedger(AckLedger):
         """Return and forget the messages received in `branch`."""
         return self._by_branch.pop(branch, [])
 
-    # --- the rule that applies
-
-    def _current(self) -> AckLedger:
-        in_branch = self._outside is None or self._session.transaction.id is not None
-        return self._inside if in_branch or self._outside is None else self._outside
-
     @property
     def redelivers_on_error(self) -> bool:  # type: ignore[override]
         return self._last.redelivers_on_error
 
     def before_delivery(self, dispatch: MessageDispatch) -> None:
-        self._last = self._current()
+        in_branch = self._outside is None or self._session.transaction.id is not None
+        self._last = self._inside if in_branch or self._outside is None else self._outside
         self._last.before_delivery(dispatch)
 
     def after_delivery(self, dispatch: MessageDispatch) -> None:
@@ -332,8 +264,6 @@ class BranchAckLedger(AckLedger):
         if self._outside is not None:
             self._outside.acknowledge()
 
-    # --- what was delivered
-
     @property
     def _rules(self) -> list[AckLedger]:
         return [self._inside, *filter(None, [self._outside])]
@@ -353,17 +283,17 @@ class BranchAckLedger(AckLedger):
     def pop_delivered(self) -> list[MessageDispatch]:
         return self._last.pop_delivered()
 
-    def interrupted(self) -> list[MessageDispatch]:
+    def on_interruption(self) -> list[MessageDispatch]:
         kept, self._by_branch = self._by_branch, {}
         dropped = self._inside.pop_delivered()
         for received in kept.values():
             dropped += received
         if self._outside is not None:
-            dropped += self._outside.interrupted()
+            dropped += self._outside.on_interruption()
         return dropped
 
 
-def choose_branch_ledger(session: ClientSession, info: ConsumerInfo) -> AckLedger:
+def choose_branch_ledger(session: ActiveMQSession, info: ConsumerInfo) -> AckLedger:
     """Return the ledger of a new consumer of an XA session."""
     if info.browser:
         return choose_ledger(session, info)
@@ -382,19 +312,17 @@ class BranchTransaction(SessionTransaction):
 
     id: XATransactionId | None = None
 
-    def __init__(
-        self, connection: BranchConnection, resources: SessionResources, *, works_outside: bool
-    ) -> None:
-        self.connection = connection
-        self._table = connection.branches
-        self._resources = resources
-        self._works_outside = works_outside
+    def __init__(self, session: ActiveMQXASession) -> None:
+        self.connection: ActiveMQXAConnection = session.connection
+        self._table = session.connection.branches
+        self._session = session
+        self._works_outside = session.acknowledge_mode != AcknowledgeMode.TRANSACTED
         self._synchronizations = Synchronizations()
         self._close: Callable[[], Awaitable[None]] | None = None
         self.branch: Branch | None = None
         """The branch in which the session works now."""
 
-    # --- for the session, its producers and consumers
+    # For the session, its producers and consumers.
 
     def refusal(self) -> JMSException | None:
         """Return why work is refused now; None: it is allowed."""
@@ -460,13 +388,13 @@ class BranchTransaction(SessionTransaction):
                 branch.leave(self)
         self.branch = self.id = None
 
-    # --- for the resource
+    # For the resource.
 
     def associate(self, xid: XATransactionId) -> None:
         """Start to work in the branch `xid`."""
         self.branch = self._table.join(xid, self)
         self.id = xid
-        for consumer in self._resources.consumers:
+        for consumer in self._session.consumers:
             consumer.update_flow()
 
     async def before_end(self) -> None:
@@ -482,9 +410,9 @@ class BranchTransaction(SessionTransaction):
         except JMSException as error:  # the connection is failing
             branch.set_rollback_only(f"its messages cannot be acknowledged: {error}")
             self._end_work_of_consumers(branch, acknowledges=False)
-        branch.ended(self, self._leave())
+        branch.end_work(self, self._leave())
 
-    # --- for the branch
+    # For the branch.
 
     def disassociate(self) -> Sequence[Synchronization]:
         assert self.branch is not None
@@ -492,12 +420,12 @@ class BranchTransaction(SessionTransaction):
         return self._leave()
 
     def branch_ended(self, branch: Branch, *, committed: bool) -> None:
-        for consumer in self._resources.all_consumers:
+        for consumer in self._session.all_consumers:
             if isinstance(consumer.ledger, BranchAckLedger):
                 received = consumer.ledger.pop_branch(branch)
                 if not committed:
                     consumer.redeliverer.redeliver(received)
-        self._resources.release_closed_consumers(only_settled=True)
+        self._session.release_closed_consumers(only_settled=True)
 
     async def close_if_pending(self) -> None:
         close = self._close
@@ -506,7 +434,7 @@ class BranchTransaction(SessionTransaction):
             await close()
 
     def _end_work_of_consumers(self, branch: Branch, *, acknowledges: bool) -> None:
-        for consumer in self._resources.all_consumers:
+        for consumer in self._session.all_consumers:
             if isinstance(consumer.ledger, BranchAckLedger):
                 consumer.ledger.end_work(branch, acknowledges=acknowledges)
 
@@ -519,310 +447,4 @@ def _not_enlisted() -> JMSException:
     return JMSException(
         "Session's XAResource has not been enlisted in a distributed transaction.",
         hint="call xa_resource.start() first, or give the factory an xa_ack_mode",
-    )
-
-
-class ResourceManager:
-    """The broker of one connection, as a resource manager."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        self._known = anyio.Event()
-        self.broker_id: str | None = None
-        """The broker's id; None before BrokerInfo has been received."""
-
-    def on_broker_info(self, info: BrokerInfo) -> None:
-        """Record the id of the present broker."""
-        self.broker_id = None if info.broker_id is None else info.broker_id.value
-        self._known.set()
-
-    def connection_failed(self) -> None:
-        """Wake the tasks that wait for BrokerInfo."""
-        self._known.set()
-
-    async def begin(self, branch_id: XATransactionId) -> None:
-        """Begin a branch, or join it; waits only while the transport is congested or reconnects.
-
-        Raises:
-            XAException: the connection is closed or has failed.
-        """
-        connection = self._connection
-        info = TransactionInfo(connection.connection_id, branch_id, int(TransactionType.BEGIN))
-        try:
-            connection.check_open()
-            if connection.transport.congested:
-                await connection.transport.drained()
-            connection.oneway(info)
-        except JMSException as error:
-            raise _converted(error) from error
-
-    async def ask(self, how: TransactionType, branch_id: XATransactionId | None) -> Response:
-        """Request a step of a branch. Cancelling ends the wait; the broker may execute the request.
-
-        Raises:
-            XAException: the broker refused it, or its response is not known.
-        """
-        connection = self._connection
-        info = TransactionInfo(connection.connection_id, branch_id, int(how))
-        try:
-            connection.check_open()
-            return await connection.request(info)
-        except JMSException as error:
-            raise _converted(error) from error
-
-    async def resource_id(self) -> str:
-        """Return the identifier that all resources of one broker share.
-
-        Raises:
-            XAException: the connection failed before BrokerInfo was received.
-        """
-        if self._connection.options.rm_id_from_connection_id:
-            return str(self._connection.connection_id)
-        await self._known.wait()
-        if self.broker_id is None:
-            raise XAException(
-                "Could not get resource manager id.",
-                xa_error_code=XAException.XAER_RMERR,
-                hint="the connection failed before the broker sent its id: open a new connection",
-            )
-        return self.broker_id
-
-
-def _converted(error: JMSException) -> XAException:
-    if isinstance(error, XAException):
-        code, text = error.xa_error_code or XAException.XAER_RMERR, error.reason
-    elif isinstance(error, TransactionRolledBackException):
-        code, text = XAException.XA_RBROLLBACK, str(error)
-    else:
-        code, text = XAException.XAER_RMFAIL, str(error)
-    converted = XAException(text, xa_error_code=code)
-    converted.linked_exception = error
-    return converted
-
-
-_START_FLAGS = (XAResource.TMNOFLAGS, XAResource.TMJOIN, XAResource.TMRESUME)
-_SCAN_FLAGS = XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN
-_COMMITS = (TransactionType.COMMIT_ONE_PHASE, TransactionType.COMMIT_TWO_PHASE)
-_NOTA = XAException.XAER_NOTA
-
-
-class ActiveMQXAResource(XAResource):
-    """The resource of one session; for one task at a time."""
-
-    def __init__(
-        self, manager: ResourceManager, table: BranchTable, transaction: BranchTransaction
-    ) -> None:
-        self.manager = manager
-        self._table = table
-        self._transaction = transaction
-
-    # --- work
-
-    async def start(self, xid: Xid, flags: int = XAResource.TMNOFLAGS) -> None:
-        branch_id = _branch_id(xid)
-        if flags not in _START_FLAGS:
-            raise _error(XAException.XAER_INVAL, f"start of {branch_id} with flags {flags:#x}")
-        if self._transaction.branch is not None:
-            raise _protocol(f"start of {branch_id} within {self._transaction.id}")
-        await self.manager.begin(branch_id)
-        self._transaction.associate(branch_id)
-
-    async def end(self, xid: Xid, flags: int = XAResource.TMSUCCESS) -> None:
-        branch_id, branch = _branch_id(xid), self._transaction.branch
-        must_work = bool(flags & (self.TMSUSPEND | self.TMFAIL))
-        if not must_work and not flags & self.TMSUCCESS:
-            raise _error(XAException.XAER_INVAL, f"end of {branch_id} with flags {flags:#x}")
-        if branch is None or branch.xid != branch_id:
-            if must_work:
-                raise _protocol(f"end of {branch_id}, in which this session does not work")
-            return  # the work has ended already: allowed, as in ActiveMQ
-        failure = await self._before_end()
-        if failure is not None:
-            branch.set_rollback_only(f"a synchronization failed: {failure}")
-        elif flags & self.TMFAIL:
-            branch.set_rollback_only("its work was ended with TMFAIL")
-        is_ended = self._transaction.branch is not branch  # a synchronization has ended it
-        if not is_ended:
-            self._transaction.end_work()
-        if branch.rollback_cause is None:
-            if not is_ended:
-                await self.manager.ask(TransactionType.END, branch_id)
-        elif not flags & self.TMFAIL:
-            raise _rollback_only(branch) from failure
-
-    async def _before_end(self) -> Exception | None:
-        try:
-            await self._transaction.before_end()
-        except Exception as error:
-            return error
-        return None
-
-    # --- the two phases
-
-    async def prepare(self, xid: Xid) -> int:
-        branch_id, branch = self._ended(xid, "prepare")
-        await self._refuse_rollback_only(branch)
-        try:
-            response = await self._ask(TransactionType.PREPARE, branch_id, branch)
-        except XAException as error:
-            await self._failed(branch_id, branch, error)
-        assert isinstance(response, IntegerResponse)
-        if branch is not None:
-            if response.result == self.XA_RDONLY:
-                await branch.finish(committed=True)
-            else:
-                branch.is_prepared = True
-        return response.result
-
-    async def commit(self, xid: Xid, one_phase: bool = False) -> None:
-        branch_id, branch = self._ended(xid, "commit")
-        await self._refuse_rollback_only(branch)
-        how = TransactionType.COMMIT_ONE_PHASE if one_phase else TransactionType.COMMIT_TWO_PHASE
-        before = None if branch is None else branch.requested
-        try:
-            await self._ask(how, branch_id, branch)
-        except XAException as error:
-            if branch is None or error.xa_error_code != _NOTA or before not in _COMMITS:
-                await self._failed(branch_id, branch, error)
-            elif one_phase:  # the call that was cancelled has committed, or failed
-                await branch.finish(committed=True)
-                raise
-        if branch is not None:
-            await branch.finish(committed=True)
-
-    async def rollback(self, xid: Xid) -> None:
-        await self._undo(TransactionType.ROLLBACK, xid)
-
-    async def forget(self, xid: Xid) -> None:
-        await self._undo(TransactionType.FORGET, xid)
-
-    async def _undo(self, how: TransactionType, xid: Xid) -> None:
-        branch_id = _branch_id(xid)
-        branch = self._find(branch_id)
-        expects_none = branch is not None and (
-            branch.requested == how or branch.rollback_cause is not None
-        )
-        try:
-            await self._ask(how, branch_id, branch)
-        except XAException as error:
-            if error.xa_error_code != _NOTA:
-                raise
-            if not expects_none:
-                await _finish(branch, committed=False)
-                raise
-        await _finish(branch, committed=False)
-
-    async def _refuse_rollback_only(self, branch: Branch | None) -> None:
-        """Roll a rollback-only branch back, and raise."""
-        if branch is not None and branch.rollback_cause is not None:
-            error = _rollback_only(branch)
-            await self._roll_back_after(error, branch.xid, branch)
-
-    async def _failed(
-        self, branch_id: XATransactionId, branch: Branch | None, error: XAException
-    ) -> NoReturn:
-        """Apply the consequences of a failed prepare or commit to the branch, and raise."""
-        if isinstance(error.linked_exception, TransactionRolledBackException):
-            await self._roll_back_after(error, branch_id, branch)
-        await self._refuse_rollback_only(branch)  # the broker was lost during the request
-        if error.is_rollback:
-            logger.warning("The branch %s was rolled back: %s", branch_id, error)
-            await _finish(branch, committed=False)
-        elif error.xa_error_code == _NOTA:
-            await _finish(branch, committed=branch is not None and branch.is_prepared)
-        raise error
-
-    async def _roll_back_after(
-        self, error: XAException, branch_id: XATransactionId, branch: Branch | None
-    ) -> NoReturn:
-        """Ensure that the broker has rolled the branch back; then raise `error`.
-
-        With failover, it is unknown what the lost broker has executed. (activemq-broker X9)
-        """
-        try:
-            await self._ask(TransactionType.ROLLBACK, branch_id, branch)
-        except XAException as refusal:
-            if refusal.xa_error_code != _NOTA:
-                raise
-        await _finish(branch, committed=False)
-        raise error
-
-    # --- recovery
-
-    async def recover(
-        self, flags: int = XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN
-    ) -> list[Xid]:
-        if flags & ~_SCAN_FLAGS:
-            raise _error(XAException.XAER_INVAL, f"recover with flags {flags:#x}")
-        response = await self.manager.ask(TransactionType.RECOVER, None)
-        found = response.data if isinstance(response, DataArrayResponse) else None
-        return [_xid(each) for each in found or () if isinstance(each, XATransactionId)]
-
-    async def is_same_rm(self, other: XAResource) -> bool:
-        if not isinstance(other, ActiveMQXAResource):
-            return False
-        return await self.manager.resource_id() == await other.manager.resource_id()
-
-    # --- internals
-
-    def _find(self, branch_id: XATransactionId) -> Branch | None:
-        return self._table.find(branch_id, self._transaction.connection)
-
-    def _ended(self, xid: Xid, what: str) -> tuple[XATransactionId, Branch | None]:
-        """Return the branch; no session may be working in it.
-
-        Raises:
-            XAException: a session is.
-        """
-        branch_id = _branch_id(xid)
-        branch = self._find(branch_id)
-        if branch is not None and branch.associated:
-            raise _protocol(f"{what} of {branch_id}, in which a session works: end() comes first")
-        return branch_id, branch
-
-    async def _ask(
-        self, how: TransactionType, branch_id: XATransactionId, branch: Branch | None
-    ) -> Any:
-        """Request the end of a branch; record the request until there is a definite answer."""
-        if branch is not None:
-            branch.requested = how
-        try:
-            response = await self.manager.ask(how, branch_id)
-        except XAException as error:
-            if branch is not None and error.xa_error_code != XAException.XAER_RMFAIL:
-                branch.requested = None
-            raise
-        if branch is not None:
-            branch.requested = None
-        return response
-
-
-async def _finish(branch: Branch | None, *, committed: bool) -> None:
-    if branch is not None:
-        await branch.finish(committed=committed)
-
-
-def _branch_id(xid: Xid) -> XATransactionId:
-    return XATransactionId(xid.format_id, xid.global_transaction_id, xid.branch_qualifier)
-
-
-def _xid(branch_id: XATransactionId) -> Xid:
-    return Xid(
-        branch_id.format_id,
-        branch_id.global_transaction_id or b"",
-        branch_id.branch_qualifier or b"",
-    )
-
-
-def _error(code: int, text: str) -> XAException:
-    return XAException(text, xa_error_code=code)
-
-
-def _protocol(text: str) -> XAException:
-    return _error(XAException.XAER_PROTO, f"Not allowed now: {text}")
-
-
-def _rollback_only(branch: Branch) -> XAException:
-    return _error(
-        XAException.XA_RBROLLBACK, f"{branch.xid} can only be rolled back: {branch.rollback_cause}"
     )

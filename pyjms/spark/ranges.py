@@ -77,8 +77,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from tenacity import AsyncRetrying, retry_if_exception, wait_exponential
 
-from pyjms.client.browser import ActiveMQMessageConsumer
 from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import DeliveryMode

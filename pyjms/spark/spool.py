@@ -74,7 +74,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pyjms.client.browser import ActiveMQMessageConsumer
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.messages import command_of
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConfigurationException, IllegalStateException

@@ -18,7 +18,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, c
 
 from anyio import to_thread
 
-from pyjms.client.completions import checked_listener
+from pyjms.client.completions import completion_listener_of
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
@@ -124,7 +124,7 @@ class ThreadedListener(_InThread):
 
     def __init__(self, listener: CompletionListener, thread: CompletionThread) -> None:
         super().__init__(thread)
-        checked_listener(listener, None)
+        completion_listener_of(listener, None)
         self.listener = listener
 
     async def on_completion(self, message: Message) -> None:
@@ -141,7 +141,7 @@ class ThreadedCallback(_InThread):
 
     def __init__(self, callback: AsyncCallback, thread: CompletionThread) -> None:
         super().__init__(thread)
-        checked_listener(None, callback)
+        completion_listener_of(None, callback)
         self._callback = callback
 
     async def on_success(self) -> None:

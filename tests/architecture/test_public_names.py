@@ -147,7 +147,7 @@ NOTHING = {"pydantic", "anyio", "dependency_injector", "yaml", "lark", "tenacity
 CLIENT = {
     *NOTHING - {"anyio", "asyncio"},
     *("difflib", "email.message", "importlib.metadata", "pathlib", "platform", "sysconfig"),
-    *("pyjms.client.blobs.transfer", "pyjms.connection.server_sessions"),
+    *("pyjms.client.blobs", "pyjms.connection.server_sessions"),
 }
 
 

@@ -54,7 +54,7 @@ async def test_an_interrupted_call_is_settled_by_its_end(
                     connections = proxy.connections
                     await proxy.cut_now()
                     if copy == "during the call":
-                        await until(lambda: consumer.ledger._call._copy is not None)
+                        await until(lambda: consumer.ledger._copy is not None)
                     else:
                         await until(lambda: proxy.connections > connections or not proxy.links)
                     if end == "raises":

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 from anyio.lowlevel import checkpoint
 
-from pyjms.client.browser import ActiveMQMessageConsumer
 from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import MockTransport, find

@@ -161,7 +161,7 @@ class Scenario:
         self.peer.silent = lambda command: False
 
     async def _subscribe(self, connection: Any) -> None:
-        connection._handshake.has_own_client_id = True  # durable subscribers need one
+        connection.has_own_client_id = True  # durable subscribers need one
         for mode in (AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT):
             session = await connection.create_session(False, mode)
             await session.create_consumer(Topic("t"))

@@ -447,7 +447,7 @@ async def test_a_refused_consumer_leaves_nothing_behind(open_peer: Any) -> None:
     with pytest.raises(JMSException, match="no"):
         await session.create_consumer(Queue("q"))
     assert peer.connection.consumers == {}
-    assert session.resources.consumers == []
+    assert session.consumers == []
     peer.refuse = lambda command: (
         Throwable("javax.jms.JMSException", "no") if isinstance(command, ProducerInfo) else None
     )

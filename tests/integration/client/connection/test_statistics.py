@@ -16,7 +16,7 @@ from pyjms.aio import (
     Queue,
     Topic,
 )
-from pyjms.client.browser import ActiveMQMessageConsumer
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.enums import AcknowledgeMode
 from pyjms.management import (

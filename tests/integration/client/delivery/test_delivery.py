@@ -55,7 +55,7 @@ async def test_priority_support_sorts_what_was_prefetched(client: Any) -> None:
             again = [client.text(m) for m in await client.receive_all(consumer, 2)]
             assert again == got
         else:
-            session.acks.acknowledge()
+            session.acknowledge()
         await session.close()
     assert await client.left("q") == []
 

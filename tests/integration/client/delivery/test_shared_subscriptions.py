@@ -128,7 +128,7 @@ async def test_what_cannot_be_shared_names_the_alternative(client: Any) -> None:
                 await create(wrong, "a")
         with pytest.raises(ValueError, match="cannot be None or empty"):
             await create(NEWS, "")
-    session.connection.broker_commands.broker_id = BrokerId("7c1f9c5e-55d3-11ee-8c99")
+    session.connection.broker_id = BrokerId("7c1f9c5e-55d3-11ee-8c99")
     with pytest.raises(UnsupportedOperationException, match="address::queue"):
         await session.create_shared_consumer(NEWS, "a")
 

@@ -82,7 +82,7 @@ async def test_no_unit_of_work_ends_while_another_task_receives(client: Any, cal
     consumer = await session.create_consumer(Q)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(consumer.receive)
-        await until(lambda: bool(consumer.receivers.waiting))
+        await until(lambda: bool(consumer.receivers))
         with pytest.raises(IllegalStateException, match=r"another task waits in receive\(\)"):
             await getattr(session, call)()
         await session.close()

@@ -383,7 +383,7 @@ async def test_a_session_closed_in_a_branch_ends_with_it(xa: XAClient, client: C
         await resource.end(ONE)
         await resource.prepare(ONE)
         await (resource.commit if commits else resource.rollback)(ONE)
-        assert session.resources.all_consumers == []
+        assert session.all_consumers == []
         await client.settle()
         assert client.broker.queue_statistics("in").consumers == 0
     assert await client.left("out") == ["a"]
