@@ -20,8 +20,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode, DeliveryMode
