@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyjms.client.consumer import ActiveMQMessageConsumer
-from pyjms.wire.message_audit import MessageAudit
 from pyjms.client.messages import command_of
 from pyjms.errors import IllegalStateException
 from pyjms.jms import api
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.transport.openwire import ReconnectingTransport
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
 if TYPE_CHECKING:

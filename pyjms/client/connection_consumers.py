@@ -29,13 +29,13 @@ from pyjms.client.acknowledgement import (
     IndividualAckLedger,
 )
 from pyjms.client.consumer import ActiveMQMessageConsumer
-from pyjms.wire.message_audit import MessageAudit
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionConsumer, ServerSession, ServerSessionPool, Session
 from pyjms.jms.domain import DomainSession
 from pyjms.runtime.event_loop import Waiter
+from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
 if TYPE_CHECKING:
