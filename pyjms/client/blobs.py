@@ -43,7 +43,7 @@ from pyjms.errors import (
 from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream
 from pyjms.runtime.distribution import entry_points
 
-__all__ = ["GROUP", "BlobStrategy", "PolicyTransfer", "new_blob_message"]
+__all__ = ["BlobStrategy", "PolicyTransfer", "new_blob_message"]
 
 GROUP: Final = "pyjms.blob_strategies"
 """The entry-point group: a URL scheme, and a callable that returns a strategy for a policy."""
