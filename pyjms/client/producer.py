@@ -219,14 +219,10 @@ class ActiveMQMessageProducer(api.MessageProducer):
             check_seconds("time_to_live", time_to_live)
         delay = self._delay if delivery_delay is None else _milliseconds(delivery_delay)
         persistent = mode == _PERSISTENT
-        self._stamp(
-            message,
-            target,
-            _PERSISTENT if persistent else _NON_PERSISTENT,
-            self._priority if priority is None else priority,
-            self._time_to_live if time_to_live is None else time_to_live,
-            delay,
-        )
+        mode = _PERSISTENT if persistent else _NON_PERSISTENT
+        priority = self._priority if priority is None else priority
+        lifetime = self._time_to_live if time_to_live is None else time_to_live
+        self._stamp(message, target, mode, priority, lifetime, delay)
         connection = session.connection
         options = connection.options
         self._sequence += 1
