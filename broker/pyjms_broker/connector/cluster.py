@@ -12,16 +12,17 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger, shortened
 from pyjms.transport.uri import NETWORK_SCHEMES as NETWORK
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
+from pyjms.wire.openwire.commands import BrokerInfo, ConnectionControl
+from pyjms_broker.api.context import ClientConnection
 from pyjms_broker.attribute import attribute, flag
 
-__all__ = ["ClusterAttributes", "ClusterClient", "ClusterClients"]
+__all__ = ["ClusterAttributes", "ClusterClients"]
 
 logger = get_logger(__name__)
 
@@ -73,13 +74,6 @@ class ClusterAttributes:
             ) from error
 
 
-class ClusterClient(Protocol):
-    """A connection of a client that reconnects automatically."""
-
-    def send_command(self, command: Command) -> None:
-        """Send a command, if the connection is open."""
-
-
 class ClusterClients:
     """The clients of one connector, and the brokers of which they are notified.
 
@@ -95,7 +89,7 @@ class ClusterClients:
     ) -> None:
         self._own_url = own_url
         self._joined = joined
-        self._clients: dict[ClusterClient, None] = {}
+        self._clients: dict[ClientConnection, None] = {}
         self._others: deque[str] = deque()
         """The other brokers, in the order of the next list."""
         self._own_place = 0
@@ -124,11 +118,11 @@ class ClusterClients:
         return [*others[: self._own_place], self._own_url(), *others[self._own_place :]]
 
     # clients
-    def client_joined(self, client: ClusterClient) -> None:
+    def client_joined(self, client: ClientConnection) -> None:
         """Notify a client of changes from now on."""
         self._clients[client] = None
 
-    def client_left(self, client: ClusterClient) -> None:
+    def client_left(self, client: ClientConnection) -> None:
         """Stop notifying a client. Idempotent."""
         self._clients.pop(client, None)
 

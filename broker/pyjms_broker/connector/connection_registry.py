@@ -2,12 +2,6 @@
 
 It also stores data for producers that fail over and resend messages without a response: sends that
 the store is still writing, and sends that never reached the store. (activemq-broker T27)
-
-Persistent sends that were waiting for space when their connection was lost.
-
-They are not stored, although a later send of the same producer may be. The highest stored sequence
-number of a producer therefore does not suffice to tell whether a repeated send is a duplicate.
-(activemq-broker T27)
 """
 
 from __future__ import annotations
@@ -28,7 +22,12 @@ _CAPACITY: Final = 50_000
 
 
 class UnstoredSends:
-    """Sequence numbers of unstored sends by producer, for clients that reconnect and resend."""
+    """Sequence numbers by producer of sends that waited for space when their connection was lost.
+
+    They are not stored, although a later send of the same producer may be. The highest stored
+    sequence number of a producer therefore does not suffice to tell whether a send that a
+    reconnected client repeats is a duplicate.
+    """
 
     def __init__(self, capacity: int = _CAPACITY) -> None:
         """Record at most `capacity` sends; the oldest producers are dropped first."""

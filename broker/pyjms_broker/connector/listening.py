@@ -1,11 +1,9 @@
-"""Listening on a TCP port, and the check of who can reach it.
+"""Listening on a TCP port: who can reach it, and how many file handles clients may use.
 
-The limit of the process's file handles, and the reserve for the stores.
-
-Every client uses one, and a store that cannot open its next file cannot continue. Connectors
-therefore refuse clients when only the reserve is left. The handles in use need not be counted: the
-operating system assigns the lowest free number, so all lower ones are in use. (RLIMIT_NOFILE,
-`ulimit -n`)
+Every client uses a file handle, and a store that cannot open its next file cannot continue.
+Connectors therefore refuse clients when only the reserve for the stores is left. The handles in use
+need not be counted: the operating system assigns the lowest free number, so all lower ones are in
+use. (RLIMIT_NOFILE, `ulimit -n`)
 """
 
 from __future__ import annotations

@@ -126,7 +126,8 @@ class TcpConnector(TransportConnector):
         inherits(self)
         self._port = int(self._listeners[0].extra(SocketAttribute.local_port))
         try:
-            self._check_exposure()
+            if not self.checks_clients:
+                check_exposure(self.host, f"Connector '{self.name}'", self._listeners)
         except ConfigurationException:
             await self._close_listeners()
             raise
@@ -136,15 +137,6 @@ class TcpConnector(TransportConnector):
             for listener in self._listeners
         ]
         await self.announcer.start(self.connect_uri)
-
-    def _check_exposure(self) -> None:
-        """Check that only this machine can connect if the broker has no users.
-
-        Raises:
-            ConfigurationException: other machines can, and the configuration does not allow that.
-        """
-        if not self.checks_clients:
-            check_exposure(self.host, f"Connector '{self.name}'", self._listeners)
 
     def _compare_handles(self) -> None:
         """Log a warning if the limit of file handles is too low for `maximumConnections`."""
@@ -237,9 +229,6 @@ def _is_reset(error: Exception) -> bool:
     """Return whether the error only means that the client has reset its connection."""
     cause = error.__cause__ if isinstance(error, anyio.BrokenResourceError) else error
     return isinstance(cause, OSError) and cause.errno in _RESET
-
-
-# --- The base class of TCP connectors of all protocols: TLS, and the server's options.
 
 
 class ProtocolConnector(TcpConnector):

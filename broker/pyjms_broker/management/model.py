@@ -20,7 +20,7 @@ from pyjms_broker.management.errors import (
     OperationNotFoundException,
 )
 from pyjms_broker.management.object_name import ObjectName
-from pyjms_broker.security.audit import audited
+from pyjms_broker.security.audit import audit_action
 
 __all__ = [
     "BOOLEAN",
@@ -237,7 +237,7 @@ class View(Generic[T]):
                 f"Attribute {attribute} of {self.name} cannot be written",
                 hint=f"writable are: {', '.join(writable) or 'none'}",
             )
-        with audited(f"set {found.name} of {self.name}"):
+        with audit_action(f"set {found.name} of {self.name}"):
             former = found.get(self.target)
             found.set(self.target, converted(value, found.type, f"Attribute {attribute}"))
         return former
@@ -259,7 +259,7 @@ class View(Generic[T]):
             _argument(found, parameter, value)
             for value, parameter in zip(arguments, found.parameters, strict=True)
         ]
-        with audited(f"invoke {found.name} of {self.name}"):
+        with audit_action(f"invoke {found.name} of {self.name}"):
             result = found.call(self.target, *values)
             if isinstance(result, Completion):
                 await wait_for(result)

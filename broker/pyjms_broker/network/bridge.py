@@ -14,7 +14,6 @@ passed unchanged to the local broker over another `vm://`, and its commands are 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -114,6 +113,8 @@ class NetworkBridge:
         """The number of messages that the local broker has dispatched to the bridge."""
         self.dequeue_count = 0
         """The number of messages that the remote broker has received."""
+        self.received_count = 0
+        """The number of messages that the remote broker has sent over a duplex connection."""
         self._error: Exception | None = None
         self._ended = anyio.Event()
         self._is_reported = False
@@ -143,11 +144,6 @@ class NetworkBridge:
         return self._attributes.name
 
     @property
-    def received_count(self) -> int:
-        """The number of messages that the remote broker has sent over a duplex connection."""
-        return 0 if self._inbound is None else self._inbound.received_count
-
-    @property
     def remote_address(self) -> str:
         """The address of the remote broker; empty until connected."""
         return "" if self._remote is None else self._remote.transport.remote_address
@@ -159,9 +155,7 @@ class NetworkBridge:
 
     def reset_counts(self) -> None:
         """Reset the message counters. ActiveMQ: resetStats."""
-        self.enqueue_count = self.dequeue_count = 0
-        if self._inbound is not None:
-            self._inbound.received_count = 0
+        self.enqueue_count = self.dequeue_count = self.received_count = 0
 
     async def start(self) -> None:
         """Connect both brokers, and forward from now on. Call `stop` afterwards, even on failure.
@@ -252,7 +246,7 @@ class NetworkBridge:
             remote.transport.oneway(info)
             return
         info.network_properties = written_properties(attributes)
-        self._inbound = _InboundConnection(host, remote.transport, self.fail)
+        self._inbound = _InboundConnection(self, host, remote.transport)
         about = copy_command(self.remote)
         about.network_properties = inbound_properties(attributes)
         await self._inbound.start(about)
@@ -427,6 +421,7 @@ class NetworkBridge:
         elif isinstance(command, BrokerSubscriptionInfo):
             self.on_subscriptions(command)
         elif self._inbound is not None:
+            self.received_count += isinstance(command, ActiveMQMessage)
             self._inbound.take(command)
 
     def _explain(self, error: Exception) -> Exception:
@@ -496,21 +491,17 @@ class _InboundConnection:
     """Passes commands unchanged between the remote and the local broker.
 
     Args:
+        bridge: ends with the first failure.
         host: the local broker.
         remote: the bridge's transport to the remote broker.
-        fail: ends the bridge.
     """
 
-    def __init__(
-        self, host: NetworkHost, remote: Channel[Command], fail: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, bridge: NetworkBridge, host: NetworkHost, remote: Channel[Command]) -> None:
         self._remote = remote
-        self._fail = fail
+        self._fail = bridge.fail
         # without the correlator, which would renumber the commands
         self._local = _local_transport(host).next
         self._local.listener = self
-        self.received_count = 0
-        """The number of messages that the remote broker has sent."""
 
     async def start(self, about: BrokerInfo) -> None:
         """Connect to the local broker; `about` describes the remote one.
@@ -523,8 +514,6 @@ class _InboundConnection:
 
     def take(self, command: Command) -> None:
         """Pass a command of the remote broker to the local one."""
-        if isinstance(command, ActiveMQMessage):
-            self.received_count += 1
         try:
             self._local.oneway(command)
         except ConnectionFailedException as error:

@@ -13,7 +13,7 @@ import anyio
 
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import Channel
 from pyjms.transport.openwire import Correlator
@@ -40,7 +40,7 @@ from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.network.remotes import Remote
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
-__all__ = ["DuplexBridges", "ReverseBridge", "reverse_handlers"]
+__all__ = ["ReverseBridge", "reverse_handlers"]
 
 logger = get_logger(__name__)
 
@@ -59,7 +59,7 @@ def reverse_handlers(bridge: ReverseBridge, send: CommandHandler) -> dict[int, C
         return COMPLETED
 
     def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
-        bridge.count_received()
+        bridge.received_count += 1
         return send(connection, message)
 
     def on_plain_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
@@ -72,52 +72,6 @@ def reverse_handlers(bridge: ReverseBridge, send: CommandHandler) -> dict[int, C
         **dict.fromkeys(MESSAGES, on_message),
         ActiveMQMessage.TYPE: on_plain_message,
     }
-
-
-class DuplexBridges:
-    """All accepted duplex bridges of one broker."""
-
-    def __init__(self, host: NetworkHost) -> None:
-        self._host = host
-        self._tasks: set[BackgroundTask] = set()
-        self._bridges: dict[str, ReverseBridge] = {}
-        """By network connector and broker, once logged in."""
-
-    @property
-    def bridges(self) -> list[ReverseBridge]:
-        """The bridges that are forwarding or starting."""
-        return list(self._bridges.values())
-
-    def accept(
-        self, connection: BrokerConnection, info: BrokerInfo, attributes: NetworkConnectorAttributes
-    ) -> ReverseBridge:
-        """Forward to the broker that `info` describes, over the connection that it opened.
-
-        Forwarding begins when the broker has logged in, which ends an earlier bridge of the same
-        network connector.
-        """
-        bridge = ReverseBridge(self._host, attributes, connection, info)
-        name = f"duplex bridge to {info.broker_name}"
-        task = spawn(self._run, bridge, f"{attributes.name}@{info.broker_id}", name=name)
-        self._tasks = {each for each in self._tasks if not each.done} | {task}
-        return bridge
-
-    async def _run(self, bridge: ReverseBridge, key: str) -> None:
-        async with bridge.logging_in() as is_logged_in:
-            if not is_logged_in:
-                return
-            while (earlier := self._bridges.get(key)) is not None:
-                earlier.end(ConnectionFailedException("Its network connector has connected again"))
-                await earlier.wait_stopped()
-            self._bridges[key] = bridge
-            try:
-                await bridge.live()
-            finally:
-                del self._bridges[key]
-
-    async def stop(self) -> None:
-        """End all bridges. Idempotent."""
-        await end_tasks(*self._tasks)
 
 
 class ReverseBridge(NetworkBridge):
@@ -138,20 +92,7 @@ class ReverseBridge(NetworkBridge):
         self._stopped = anyio.Event()
         self._login = anyio.CancelScope()
         self._correlator = Correlator(_AcceptedConnection(connection))
-        self._received = 0
         self._describe(info)
-
-    @property
-    def received_count(self) -> int:
-        return self._received
-
-    def count_received(self) -> None:
-        """Count a message that the remote broker sent."""
-        self._received += 1
-
-    def reset_counts(self) -> None:
-        super().reset_counts()
-        self._received = 0
 
     def take(self, command: Command) -> None:
         """Handle a response to this bridge's requests, an advisory or a list of subscriptions."""
@@ -172,7 +113,7 @@ class ReverseBridge(NetworkBridge):
         await self._stopped.wait()
 
     @asynccontextmanager
-    async def logging_in(self) -> AsyncIterator[bool]:
+    async def _logging_in(self) -> AsyncIterator[bool]:
         """Wait until the other broker is authenticated; yield whether it is.
 
         Until then it gets nothing, and ends no other bridge. The connection is watched until the
@@ -188,8 +129,25 @@ class ReverseBridge(NetworkBridge):
             watch.cancel()
             self._stopped.set()
 
-    async def live(self) -> None:
-        """Forward until the connection ends."""
+    async def live(self, bridges: dict[str, ReverseBridge]) -> None:
+        """Forward from the login of the other broker until the connection ends.
+
+        It is in `bridges` meanwhile, and ends an earlier bridge of the same network connector.
+        """
+        key = f"{self.connector_name}@{self.remote_id}"
+        async with self._logging_in() as is_logged_in:
+            if not is_logged_in:
+                return
+            while (earlier := bridges.get(key)) is not None:
+                earlier.end(ConnectionFailedException("Its network connector has connected again"))
+                await earlier.wait_stopped()
+            bridges[key] = self
+            try:
+                await self._live()
+            finally:
+                del bridges[key]
+
+    async def _live(self) -> None:
         address = self._connection.remote_address
         try:
             await self.start()

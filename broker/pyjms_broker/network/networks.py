@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pyjms_broker.network.bridge import NetworkBridge
     from pyjms_broker.network.connector import NetworkConnector
     from pyjms_broker.network.demand import BridgeSubscriptions
-    from pyjms_broker.network.duplex import DuplexBridges, ReverseBridge
+    from pyjms_broker.network.duplex import ReverseBridge
 
 __all__ = ["Demand", "DemandTable", "DurableKey", "NetworkHost", "Networks"]
 
@@ -248,13 +249,15 @@ class Networks:
         """Detects messages that bridges send repeatedly."""
         self._started: dict[NetworkBridge, None] = {}
         self.connectors: list[NetworkConnector] = []
-        self._duplex: DuplexBridges | None = None
+        self._reverse: dict[str, ReverseBridge] = {}
+        """By network connector and broker, once logged in."""
+        self._reverse_tasks: set[BackgroundTask] = set()
         self._is_stopping = False
 
     @property
     def duplex_bridges(self) -> list[ReverseBridge]:
         """The bridges over connections that other brokers opened."""
-        return [] if self._duplex is None else self._duplex.bridges
+        return list(self._reverse.values())
 
     @property
     def bridges(self) -> list[NetworkBridge]:
@@ -320,7 +323,7 @@ class Networks:
         from pyjms_broker.connector.openwire.command_handlers import HANDLERS  # noqa: PLC0415
         from pyjms_broker.network.attributes import read_properties_of  # noqa: PLC0415
         from pyjms_broker.network.demand import durable_subscriptions  # noqa: PLC0415
-        from pyjms_broker.network.duplex import DuplexBridges, reverse_handlers  # noqa: PLC0415
+        from pyjms_broker.network.duplex import ReverseBridge, reverse_handlers  # noqa: PLC0415
 
         attributes = read_properties_of(info.network_properties or "")
         is_audited = attributes.check_duplicate_messages_on_duplex
@@ -328,9 +331,11 @@ class Networks:
         if is_audited or connection.connector.audit_network_producers:
             handlers |= dict.fromkeys(MESSAGES, self._on_message)
         if info.duplex_connection:
-            if self._duplex is None:
-                self._duplex = DuplexBridges(self._host)
-            bridge = self._duplex.accept(connection, info, attributes)
+            bridge = ReverseBridge(self._host, attributes, connection, info)
+            name = f"duplex bridge to {info.broker_name}"
+            task = spawn(bridge.live, self._reverse, name=name)
+            running = {each for each in self._reverse_tasks if not each.done}
+            self._reverse_tasks = running | {task}
             handlers |= reverse_handlers(bridge, handlers[ActiveMQMessage.TYPE])
         if attributes.sync_durable_subs and not attributes.dynamic_only:
             connection.send_command(durable_subscriptions(self._host, attributes))
@@ -378,5 +383,4 @@ class Networks:
         self._is_stopping = True
         for connector in self.connectors:
             await connector.stop()
-        if self._duplex is not None:
-            await self._duplex.stop()
+        await end_tasks(*self._reverse_tasks)

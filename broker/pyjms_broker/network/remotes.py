@@ -114,7 +114,7 @@ def read_remotes(text: str) -> tuple[Remote, ...] | Discovered:
         check_known(TransportURI("discovery", options=uri.options), set(), ignored=_NONE)
         uri = uri.components[0]
     if uri.scheme in known_agents():
-        return _discovered(uri)
+        return _read_discovered(uri)
     if uri.scheme in _NO_AGENTS:
         raise ConfigurationException(
             f"A network connector cannot find brokers by {uri.scheme}: {uri}",
@@ -129,7 +129,7 @@ def read_remotes(text: str) -> tuple[Remote, ...] | Discovered:
     return (_remote(uri, Reconnection()),)
 
 
-def _discovered(uri: TransportURI) -> Discovered:
+def _read_discovered(uri: TransportURI) -> Discovered:
     own = {name: value for name, value in uri.options.items() if name in _STATIC}
     agent = replace(uri, options={k: v for k, v in uri.options.items() if k not in own})
     options, agent = agent.split_options("discovered.")

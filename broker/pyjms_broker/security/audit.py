@@ -9,10 +9,10 @@ passwords, messages or arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, TypeVar
+from typing import Final
 
 from pyjms.errors import JMSSecurityException
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
@@ -23,14 +23,13 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 
-__all__ = ["AuditBroker", "acting_as", "audit", "audited", "audited_client"]
+__all__ = ["AuditBroker", "acting_as", "audit", "audit_action", "audit_client"]
 
 logger = get_logger("pyjms_broker.audit")
 
 _SHOWN: Final = 200
 """The maximum number of characters of a client's name."""
 _actor: ContextVar[tuple[str, str]] = ContextVar("actor", default=("the program itself", "here"))
-T = TypeVar("T")
 
 
 @contextmanager
@@ -53,7 +52,7 @@ def audit(user: str | None, address: str | None, act: str, result: str, *, level
 
 
 @contextmanager
-def audited(act: str) -> Iterator[None]:
+def audit_action(act: str) -> Iterator[None]:
     """Log a management action and whether it failed."""
     user, address = _actor.get()
     try:
@@ -64,7 +63,7 @@ def audited(act: str) -> Iterator[None]:
     audit(user, address, act, "done", level=logging.INFO)
 
 
-def audited_client(
+def audit_client(
     context: ConnectionContext, act: str, result: str, level: int = logging.INFO
 ) -> None:
     """Log an action of a client."""
@@ -85,11 +84,8 @@ class AuditBroker(BrokerFilter):
     ) -> BrokerDestination:
         if _is_unlogged(context, destination) or destination in self.next.destinations():
             return super().add_destination(context, destination, create_temporary)
-        return _logged(
-            context,
-            f"create {destination.qualified_name}",
-            lambda: self.next.add_destination(context, destination, create_temporary),
-        )
+        with _audit(context, f"create {destination.qualified_name}"):
+            return super().add_destination(context, destination, create_temporary)
 
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
@@ -97,20 +93,16 @@ class AuditBroker(BrokerFilter):
         if _is_unlogged(context, destination):
             super().remove_destination(context, destination, timeout)
             return
-        _logged(
-            context,
-            f"remove {destination.qualified_name}",
-            lambda: self.next.remove_destination(context, destination, timeout),
-        )
+        with _audit(context, f"remove {destination.qualified_name}"):
+            super().remove_destination(context, destination, timeout)
 
     def remove_subscription(
         self, context: ConnectionContext, info: RemoveSubscriptionInfo
     ) -> Completion:
-        return _logged(
-            context,
-            f"remove durable subscription {info.subscription_name} of {info.client_id}",
-            lambda: self.next.remove_subscription(context, info),
-        )
+        with _audit(
+            context, f"remove durable subscription {info.subscription_name} of {info.client_id}"
+        ):
+            return super().remove_subscription(context, info)
 
 
 def _is_unlogged(context: ConnectionContext, destination: Destination) -> bool:
@@ -118,13 +110,13 @@ def _is_unlogged(context: ConnectionContext, destination: Destination) -> bool:
     return context.is_broker or destination.is_temporary or name.startswith(ADVISORY_PREFIX)
 
 
-def _logged(context: ConnectionContext, act: str, call: Callable[[], T]) -> T:
+@contextmanager
+def _audit(context: ConnectionContext, act: str) -> Iterator[None]:
     try:
-        result = call()
+        yield
     except JMSSecurityException:
         raise
     except Exception as error:
-        audited_client(context, act, f"failed: {type(error).__name__}", logging.WARNING)
+        audit_client(context, act, f"failed: {type(error).__name__}", logging.WARNING)
         raise
-    audited_client(context, act, "done")
-    return result
+    audit_client(context, act, "done")

@@ -33,7 +33,7 @@ __all__ = [
     "distinguished_name",
 ]
 
-# --- Credentials of clients, and the interface of authenticators.
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,6 @@ class Authenticator(Protocol):
         """
 
 
-# --- The distinguished name of a client's certificate, in Java's notation.
-
 _KEYWORDS: Final = {
     "commonName": "CN",
     "countryName": "C",
@@ -107,21 +105,17 @@ def distinguished_name(certificate: Mapping[str, Any]) -> str:
     The parts are in reverse order: `CN=client, O=Company, C=DE`. Source: Java X500Name.getName.
     """
     return ", ".join(
-        " + ".join(f"{_KEYWORDS.get(name, name)}={_written(value)}" for name, value in part)
+        " + ".join(f"{_KEYWORDS.get(name, name)}={_java_text(value)}" for name, value in part)
         for part in reversed(certificate.get("subject", ()))
     )
 
 
-def _written(value: str) -> str:
+def _java_text(value: str) -> str:
     if _QUOTED.search(value) is None:
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
-
-# --- A limit of failed logins per address, to slow down guessing of passwords.
-
-logger = get_logger(__name__)
 
 _MAXIMUM_ADDRESSES: Final = 10_000
 """The maximum number of recorded addresses; the oldest ones are dropped."""
@@ -130,7 +124,7 @@ _IPV6_NETWORK: Final = 64
 
 
 class FailedLogins:
-    """Counts the failed logins of each address within a period.
+    """Counts the failed logins of each address within a period, to slow down guessing.
 
     Args:
         maximum: the number of failed logins after which an address is refused; 0: no limit.
@@ -156,7 +150,7 @@ class FailedLogins:
                 f"Too many failed logins from {address}: further ones are refused for {left:.0f} s"
             )
 
-    def failed(self, address: str | None) -> None:
+    def count(self, address: str | None) -> None:
         """Count a failed login."""
         if address is None or not self._maximum:
             return
@@ -311,7 +305,7 @@ class AuthenticationBroker(BrokerFilter):
         name = "null" if info.user_name is None else info.user_name
         act = f"log in at connector {context.connector_name}"
         audit(name, info.client_ip, act, "refused", level=logging.WARNING)
-        self._failed_logins.failed(address_key(info.client_ip))
+        self._failed_logins.count(address_key(info.client_ip))
         raise JMSSecurityException(f"User name [{name}] or password is invalid.")
 
 

@@ -10,8 +10,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Final, NoReturn
 from weakref import WeakSet
 
@@ -30,15 +28,13 @@ from pyjms_broker.api.context import ConnectionContext, ProducerExchange, Securi
 from pyjms_broker.filters.ranges.filter import RANGES
 from pyjms_broker.filters.scheduler.schedule_properties import is_management
 from pyjms_broker.policy.wildcard import matches
-from pyjms_broker.security.audit import audited_client
+from pyjms_broker.security.audit import audit_client
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
     from pyjms_broker.api.subscription import Subscription
 
 __all__ = ["AuthorizationBroker", "AuthorizationEntry", "AuthorizationMap"]
-
-# --- The authorization map: the groups with rights on destinations. (activemq-edges SE4)
 
 _ANYBODY = "*"
 
@@ -113,18 +109,14 @@ class AuthorizationMap:
         return _ANYBODY in allowed or not allowed.isdisjoint(groups)
 
     def _groups(self, right: Right, destination: Destination) -> frozenset[str]:
-        matching = (
-            entry.groups(right)
-            for entry in self._entries
-            if entry.destination is not None
-            and (
+        found = frozenset().union(*(entry.groups(right) for entry in self._always))
+        for entry in self._entries:
+            if entry.destination is not None and (
                 matches(entry.destination, destination)
                 or (right is Right.READ and _includes(destination, entry.destination))
-            )
-        )
-        always = (entry.groups(right) for entry in self._always)
-        empty: frozenset[str] = frozenset()
-        return reduce(or_, (*matching, *always), empty)
+            ):
+                found |= entry.groups(right)
+        return found
 
 
 def _includes(pattern: Destination, entry: Destination) -> bool:
@@ -199,7 +191,7 @@ class UserAccess:
     def refuse(self, action: str, destination: Destination) -> NoReturn:
         """Log a refusal in the audit log and raise ActiveMQ's error."""
         name = destination.qualified_name
-        audited_client(self.context, f"{action} {name}", "refused", logging.WARNING)
+        audit_client(self.context, f"{action} {name}", "refused", logging.WARNING)
         raise JMSSecurityException(
             f"User {self.user.user_name} is not authorized to {action}: {name}"
         )

@@ -1,33 +1,42 @@
-"""Stacks of login modules, as in Java's login configuration. (activemq-edges SE3)"""
+"""Logins by Java's login configuration: stacks of login modules. (activemq-edges SE3)
+
+A login module is a function of a client's credentials: it returns the user, or None if it does not
+apply, and raises LoginRefusedError if they are wrong. It may block.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyjms.configuration.encryption import decrypted, is_encrypted
 from pyjms.errors import ConfigurationException, JMSSecurityException
 from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.security.authentication import Credentials
-from pyjms_broker.security.ldap import ldap_module
-from pyjms_broker.security.login_modules import (
-    LoginModule,
-    LoginRefusedError,
-    LoginUnavailableError,
-    certificate_module,
-    guest_module,
-    properties_module,
+from pyjms_broker.security.users import (
+    GroupedFiles,
+    PropertiesUsers,
+    UserAuthenticator,
+    group_names,
 )
 
-__all__ = ["Flag", "JaasAuthenticator", "LoginStack", "parse_login_config"]
+__all__ = [
+    "Flag",
+    "JaasAuthenticator",
+    "LoginRefusedError",
+    "LoginUnavailableError",
+    "authenticate",
+    "is_true",
+    "parse_login_config",
+]
 
-# --- Parser of Java's `login.config`: login modules by configuration. (activemq-edges SE3)
-
+_PACKAGE: Final = "org.apache.activemq.jaas."
+"""The beginning of the names of ActiveMQ's modules and of their options."""
 _LIMIT: Final = 1 << 20
 """The maximum number of characters of a file."""
 _TOKEN: Final = re.compile(
@@ -39,6 +48,16 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+
+LoginModule: TypeAlias = Callable[[Credentials], SecurityContext | None]
+
+
+class LoginRefusedError(Exception):
+    """A login module has refused a client."""
+
+
+class LoginUnavailableError(LoginRefusedError):
+    """A login module cannot check clients at present."""
 
 
 class Flag(Enum):
@@ -54,6 +73,10 @@ class Flag(Enum):
     """It need not succeed; the later modules still run."""
 
 
+LoginStack: TypeAlias = Sequence[tuple[Flag, LoginModule]]
+"""The login modules of one configuration, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModuleEntry:
     """A login module with its options."""
@@ -64,6 +87,145 @@ class ModuleEntry:
     line: int
 
 
+def authenticate(stack: LoginStack, credentials: Credentials) -> SecurityContext | None:
+    """Return the user that the modules accept, with the groups of all successful modules.
+
+    Source: Java LoginContext.
+
+    Raises:
+        JMSSecurityException: no module accepts the client, and one could not query its directory.
+    """
+    found: list[SecurityContext] = []
+    failed = unavailable = False
+    for flag, log_in in stack:
+        try:
+            user = log_in(credentials)
+        except LoginRefusedError as refusal:
+            unavailable |= isinstance(refusal, LoginUnavailableError)
+            failed |= flag in {Flag.REQUIRED, Flag.REQUISITE}
+            if flag is Flag.REQUISITE:
+                break
+            continue
+        if user is None:
+            continue
+        found.append(user)
+        if flag is Flag.SUFFICIENT and not failed:
+            break
+    if found and not failed:
+        return SecurityContext(
+            found[0].user_name, frozenset().union(*(user.groups for user in found))
+        )
+    if unavailable:
+        raise JMSSecurityException("Users cannot be checked at present; see the broker's log")
+    return None
+
+
+# the modules
+def _properties_module(options: Mapping[str, str], directory: Path) -> LoginModule:
+    """Return a PropertiesLoginModule: `user=password`, `group=user1,user2`."""
+    users = UserAuthenticator(
+        PropertiesUsers(
+            _file(options, f"{_PACKAGE}properties.user", directory, "users.properties"),
+            _file(options, f"{_PACKAGE}properties.group", directory, "groups.properties"),
+            reloads=is_true(options, "reload"),
+        )
+    )
+    users.load()
+
+    def log_in(credentials: Credentials) -> SecurityContext | None:
+        found = users.authenticate(credentials)
+        if found is None:
+            raise LoginRefusedError
+        return found
+
+    return log_in
+
+
+def _guest_module(options: Mapping[str, str], _directory: Path) -> LoginModule:
+    """Return a GuestLoginModule, which accepts all clients, or those without a password.
+
+    The user is always the guest, regardless of the client's user name.
+    """
+    groups = group_names(options.get(f"{_PACKAGE}guest.group", "guests"))
+    guest = SecurityContext(options.get(f"{_PACKAGE}guest.user", "guest"), groups)
+    only_without_password = is_true(options, "credentialsInvalidate")
+
+    def log_in(credentials: Credentials) -> SecurityContext | None:
+        return None if only_without_password and credentials.password is not None else guest
+
+    return log_in
+
+
+def _certificate_module(options: Mapping[str, str], directory: Path) -> LoginModule:
+    """Return a TextFileCertificateLoginModule: `user=CN=..., O=...` or `user=/regex/`."""
+    files = GroupedFiles(
+        _file(options, f"{_PACKAGE}textfiledn.user", directory),
+        _file(options, f"{_PACKAGE}textfiledn.group", directory),
+        _check_name,
+        reloads=is_true(options, "reload"),
+    )
+    files.load()
+
+    def log_in(credentials: Credentials) -> SecurityContext | None:
+        subject = credentials.subject
+        if subject is None:
+            raise LoginRefusedError
+        names, groups = files.load()
+        for user, named in names.items():
+            pattern = named[1:-1] if _is_regex(named) else re.escape(named)
+            if re.fullmatch(pattern, subject):
+                return SecurityContext(user, groups.get(user, frozenset()))
+        raise LoginRefusedError
+
+    return log_in
+
+
+def _ldap_module(options: Mapping[str, str], _directory: Path) -> LoginModule:
+    from pyjms_broker.security.ldap import LdapLogin  # noqa: PLC0415 - few have a directory
+
+    return LdapLogin.from_options(options).login
+
+
+def _check_name(path: Path, user: str, named: str) -> str:
+    if _is_regex(named):
+        try:
+            re.compile(named[1:-1])
+        except re.error as error:
+            raise ConfigurationException(
+                f"{path}, user '{user}': the regular expression is wrong: {error}"
+            ) from None
+    return named
+
+
+def _is_regex(named: str) -> bool:
+    return len(named) > 2 and named.startswith("/") and named.endswith("/")
+
+
+def _file(
+    options: Mapping[str, str], key: str, directory: Path, default: str | None = None
+) -> Path:
+    name = options.get(key, default)
+    if name is None:
+        raise ConfigurationException(f"the login module has no option {key}")
+    return Path(options.get("baseDir", directory)) / name
+
+
+def is_true(options: Mapping[str, str], name: str) -> bool:
+    """Return whether an option is `true`, ignoring case."""
+    return options.get(name, "").lower() == "true"
+
+
+_MODULES: Final[dict[str, Callable[[Mapping[str, str], Path], LoginModule]]] = {
+    "PropertiesLoginModule": _properties_module,
+    "GuestLoginModule": _guest_module,
+    "TextFileCertificateLoginModule": _certificate_module,
+    "LDAPLoginModule": _ldap_module,
+    "EncryptableLDAPLoginModule": _ldap_module,
+}
+"""ActiveMQ's login modules by class: factories that get the options and the directory."""
+
+
+# the file
 def read_login_config(path: Path) -> dict[str, tuple[ModuleEntry, ...]]:
     """Read a file. Blocks.
 
@@ -187,55 +349,6 @@ class _Reader:
         return ConfigurationException(f"{self._source}:{self.line}: {problem}")
 
 
-_PACKAGE: Final = "org.apache.activemq.jaas."
-MODULES: Final[dict[str, Callable[[Mapping[str, str], Path], LoginModule]]] = {
-    "PropertiesLoginModule": properties_module,
-    "GuestLoginModule": guest_module,
-    "TextFileCertificateLoginModule": certificate_module,
-    "LDAPLoginModule": ldap_module,
-    "EncryptableLDAPLoginModule": ldap_module,
-}
-"""ActiveMQ's login modules by class: factories that get the options and the directory."""
-
-
-class LoginStack:
-    """The login modules of one configuration, in order. Source: Java LoginContext."""
-
-    def __init__(self, modules: list[tuple[Flag, LoginModule]]) -> None:
-        self._modules = modules
-
-    def authenticate(self, credentials: Credentials) -> SecurityContext | None:
-        """Return the user that the modules accept, with the groups of all successful modules.
-
-        Raises:
-            JMSSecurityException: no module accepts the client, and one could not query its
-                directory.
-        """
-        found: list[SecurityContext] = []
-        failed = unavailable = False
-        for flag, module in self._modules:
-            try:
-                user = module.login(credentials)
-            except LoginRefusedError as refusal:
-                unavailable |= isinstance(refusal, LoginUnavailableError)
-                failed |= flag in {Flag.REQUIRED, Flag.REQUISITE}
-                if flag is Flag.REQUISITE:
-                    break
-                continue
-            if user is None:
-                continue
-            found.append(user)
-            if flag is Flag.SUFFICIENT and not failed:
-                break
-        if found and not failed:
-            return SecurityContext(
-                found[0].user_name, frozenset().union(*(user.groups for user in found))
-            )
-        if unavailable:
-            raise JMSSecurityException("Users cannot be checked at present; see the broker's log")
-        return None
-
-
 class JaasAuthenticator:
     """Authenticates with login modules, which may differ for clients with TLS.
 
@@ -275,16 +388,14 @@ class JaasAuthenticator:
                 raise ConfigurationException(
                     f"{self._path} has no configuration '{name}'", hint=f"there are: {known}"
                 )
-            self._stacks[name] = LoginStack(
-                [(entry.flag, self._module(entry)) for entry in entries[name]]
-            )
+            self._stacks[name] = [(entry.flag, self._module(entry)) for entry in entries[name]]
 
     def _module(self, entry: ModuleEntry) -> LoginModule:
-        make = MODULES.get(entry.class_name.removeprefix(_PACKAGE))
+        make = _MODULES.get(entry.class_name.removeprefix(_PACKAGE))
         if make is None:
             raise ConfigurationException(
                 f"{self._path}:{entry.line}: the login module {entry.class_name} is not supported",
-                hint=f"supported, of {_PACKAGE}*: {', '.join(MODULES)}",
+                hint=f"supported, of {_PACKAGE}*: {', '.join(_MODULES)}",
             )
         try:
             return make(entry.options, self._path.parent)
@@ -312,4 +423,4 @@ class JaasAuthenticator:
         name = encrypted if encrypted is not None and (plain is None or is_encrypted) else plain
         if name == encrypted and credentials.subject is None:
             raise JMSSecurityException("Unable to authenticate transport without SSL certificate.")
-        return None if name is None else self._stacks[name].authenticate(credentials)
+        return None if name is None else authenticate(self._stacks[name], credentials)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -13,14 +12,9 @@ from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.security.authentication import Credentials
-from pyjms_broker.security.login_modules import (
-    LoginModule,
-    LoginRefusedError,
-    LoginUnavailableError,
-    is_true,
-)
+from pyjms_broker.security.jaas import LoginRefusedError, LoginUnavailableError, is_true
 
-__all__ = ["LdapLogin", "ldap_module"]
+__all__ = ["LdapLogin"]
 
 logger = get_logger(__name__)
 
@@ -59,7 +53,7 @@ _PROTOCOLS: Final = {"": "", "s": "", "ssl": "ssl", "starttls": "starttls"}
 """Values of connectionProtocol; `s`, from ActiveMQ's example, has no effect in Java either."""
 
 
-class LdapLogin(LoginModule):
+class LdapLogin:
     """Looks up the user, binds as that user with the password, and collects the roles.
 
     Source: ActiveMQ LDAPLoginModule. A name with several entries is refused. So is an empty
@@ -73,6 +67,24 @@ class LdapLogin(LoginModule):
     def __init__(self, options: Mapping[str, str], connect: Connect) -> None:
         self._options = options
         self._connect = connect
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> LdapLogin:
+        """Return an LDAPLoginModule.
+
+        Raises:
+            ConfigurationException: the extra is not installed, or an option is missing or unknown.
+        """
+        required = ["connectionURL", "userBase", "userSearchMatching"]
+        if options.get("roleName") and options.get("roleSearchMatching"):
+            required.append("roleBase")
+        for key in required:
+            if not options.get(key):
+                raise ConfigurationException(f"the login module has no option {key}")
+        unknown = sorted(set(options) - _KNOWN)
+        if unknown:
+            raise ConfigurationException(f"the login module has no option named {unknown[0]}")
+        return cls(options, _connector(options))
 
     def login(self, credentials: Credentials) -> SecurityContext | None:
         """Authenticate against the directory; return None if the client has sent no name.
@@ -163,7 +175,7 @@ class LdapLogin(LoginModule):
 
         directory.search(
             self._options[f"{kind}Base"],
-            _filled(matching, values),
+            _fill(matching, values),
             search_scope=SUBTREE if is_true(self._options, f"{kind}SearchSubtree") else LEVEL,
             attributes=[attribute] if attribute else None,
         )
@@ -186,7 +198,7 @@ def _close_socket(connection: Any) -> None:
         connection.socket.close()
 
 
-def _filled(matching: str, values: Iterable[str]) -> str:
+def _fill(matching: str, values: Iterable[str]) -> str:
     """Return a filter with `{0}` and `{1}` replaced by escaped values."""
     from ldap3.utils.conv import escape_filter_chars  # noqa: PLC0415 - an extra
 
@@ -208,27 +220,6 @@ def _texts(values: object) -> set[str]:
         values = [values]
     assert isinstance(values, Iterable)
     return {value.decode() if isinstance(value, bytes) else str(value) for value in values}
-
-
-def ldap_module(options: Mapping[str, str], _directory: Path) -> LoginModule:
-    """Return an LDAPLoginModule.
-
-    Raises:
-        ConfigurationException: the extra is not installed, or an option is missing or unknown.
-    """
-    for key in ("connectionURL", "userBase", "userSearchMatching"):
-        if not options.get(key):
-            raise ConfigurationException(f"the login module has no option {key}")
-    if (
-        options.get("roleName")
-        and options.get("roleSearchMatching")
-        and not options.get("roleBase")
-    ):
-        raise ConfigurationException("the login module has no option roleBase")
-    unknown = sorted(set(options) - _KNOWN)
-    if unknown:
-        raise ConfigurationException(f"the login module has no option named {unknown[0]}")
-    return LdapLogin(options, _connector(options))
 
 
 def _connector(options: Mapping[str, str]) -> Connect:

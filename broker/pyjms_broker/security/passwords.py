@@ -61,7 +61,7 @@ class ScryptHash:
                 f"A scrypt hash has parameters out of range: ln={ln},r={r},p={p}", hint=hint
             )
         try:
-            salt, digest = (_decoded(found[index]) for index in (4, 5))
+            salt, digest = (_from_base64(found[index]) for index in (4, 5))
         except binascii.Error:
             raise ConfigurationException("A scrypt hash cannot be read", hint=hint) from None
         if len(digest) < _SALT_BYTES:
@@ -73,7 +73,7 @@ class ScryptHash:
         return hmac.compare_digest(_scrypt(password, self, len(self.digest)), self.digest)
 
     def __str__(self) -> str:
-        salt, digest = _encoded(self.salt), _encoded(self.digest)
+        salt, digest = _base64(self.salt), _base64(self.digest)
         return f"{_PREFIX}ln={self.ln},r={self.r},p={self.p}${salt}${digest}"
 
 
@@ -164,9 +164,9 @@ def _memory(ln: int, r: int) -> int:
     return 128 * r << ln
 
 
-def _encoded(data: bytes) -> str:
+def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode().rstrip("=")
 
 
-def _decoded(text: str) -> bytes:
+def _from_base64(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)

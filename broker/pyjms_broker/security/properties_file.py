@@ -44,7 +44,7 @@ def parse_properties(text: str) -> dict[str, str]:
     for line in _logical_lines(text):
         pair = _PAIR.fullmatch(line)
         if pair is not None:
-            found[_unescaped(pair[1])] = _unescaped(pair[2])
+            found[_unescape(pair[1])] = _unescape(pair[2])
     return found
 
 
@@ -66,7 +66,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         yield continued
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(_replacement, text) if "\\" in text else text
 
 

@@ -1,4 +1,4 @@
-"""Sources of users with their passwords and groups. (activemq-edges SE1, SE3)"""
+"""Users with their passwords and groups, and the comparison. (activemq-edges SE1, SE3)"""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
 
 from pyjms.configuration.encryption import decrypted, is_encrypted
 from pyjms.errors import ConfigurationException
@@ -18,11 +17,11 @@ from pyjms_broker.security.passwords import PasswordVerifier, check_stored, is_h
 from pyjms_broker.security.properties_file import read_properties
 
 __all__ = [
-    "FixedUsers",
     "GroupedFiles",
     "PropertiesUsers",
     "User",
     "UserAuthenticator",
+    "UserTable",
     "group_names",
 ]
 
@@ -39,39 +38,17 @@ class User:
 
 
 class UserTable:
-    """A snapshot of all users, by name."""
+    """All users, by name: those of the configuration, or a snapshot of files."""
+
+    reloads = False
 
     def __init__(self, users: Iterable[User] = ()) -> None:
         self.by_name = {user.name: user for user in users}
         self.has_hashes = any(is_hash(user.password) for user in self.by_name.values())
 
-
-class UserSource(Protocol):
-    """A source of users."""
-
-    @property
-    def reloads(self) -> bool:
-        """Whether `load` may return other users later, and must be called for each login."""
-
     def load(self) -> UserTable:
-        """Return the users; blocking.
-
-        Raises:
-            ConfigurationException: they cannot be read, and have never been read.
-        """
-
-
-class FixedUsers:
-    """The users of the configuration."""
-
-    def __init__(self, users: Iterable[User]) -> None:
-        self._users = UserTable(users)
-
-    reloads = False
-
-    def load(self) -> UserTable:
-        """Return the users."""
-        return self._users
+        """Return the table itself, as a source of users."""
+        return self
 
 
 Check = Callable[[Path, str, str], str]
@@ -148,7 +125,7 @@ class PropertiesUsers:
     """
 
     def __init__(self, users_file: Path, groups_file: Path, *, reloads: bool) -> None:
-        self._files = GroupedFiles(users_file, groups_file, _checked, reloads=reloads)
+        self._files = GroupedFiles(users_file, groups_file, _check_password, reloads=reloads)
         self.reloads = reloads
         self._read: object = None
         self._users = UserTable()
@@ -174,7 +151,7 @@ def _version_of(path: Path) -> object:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _checked(path: Path, name: str, password: str) -> str:
+def _check_password(path: Path, name: str, password: str) -> str:
     try:
         if is_encrypted(password):
             password = decrypted(password, os.environ)
@@ -190,9 +167,6 @@ def group_names(text: str) -> frozenset[str]:
     return frozenset(name for part in text.split(",") if (name := part.strip()))
 
 
-# --- Authentication of users whose passwords the broker compares. (activemq-edges SE1, SE3)
-
-
 class UserAuthenticator:
     """Authenticates users by name and password.
 
@@ -204,7 +178,9 @@ class UserAuthenticator:
     concurrency = 1
     """One check at a time, so that a flood of logins uses only one core."""
 
-    def __init__(self, users: UserSource, anonymous: SecurityContext | None = None) -> None:
+    def __init__(
+        self, users: UserTable | PropertiesUsers, anonymous: SecurityContext | None = None
+    ) -> None:
         self._source = users
         self._users = UserTable()
         self._anonymous = anonymous

@@ -12,7 +12,7 @@ from pyjms.runtime.forwarding import names_of
 from pyjms_broker.api.broker import BrokerPlugin
 from pyjms_broker.connector.vm import registry
 from pyjms_broker.service.configuration import PersistenceFactory
-from pyjms_broker.service.service import BrokerService, create_for_vm
+from pyjms_broker.service.service import BrokerService
 from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.service.uri import check_options
 
@@ -37,4 +37,4 @@ __getattr__, __dir__ = names_of(
     },
 )
 
-registry.set_factory(create_for_vm, check_options)
+registry.set_factory(BrokerService.start_for_vm, check_options)

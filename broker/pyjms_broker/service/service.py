@@ -3,7 +3,7 @@
 Create it, add connectors, and start it with `async with`. Use it only on the event loop that
 started it. Attributes have ActiveMQ's names in snake_case. (activemq-broker 1.1 to 1.3)
 
-The states of a broker.
+Its states:
 
     state      start() leads to                  stop() leads to     entered by
     ---------  --------------------------------  ------------------  -----------------------------
@@ -50,7 +50,6 @@ from pyjms_broker.connector.base import TransportConnector, stop_all
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.registry import create_connector
 from pyjms_broker.connector.vm import registry as vm_registry
-from pyjms_broker.filters.advisories import AdvisoryProducer
 from pyjms_broker.network.networks import Networks
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.service.configuration import (
@@ -60,8 +59,8 @@ from pyjms_broker.service.configuration import (
 )
 from pyjms_broker.service.filter_chain import build_filter_chain, create_region
 from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
-from pyjms_broker.service.stores import BrokerStores, started
-from pyjms_broker.service.uri import keywords_from, read_broker_uri
+from pyjms_broker.service.stores import BrokerStores, require_started
+from pyjms_broker.service.uri import BrokerURI, keywords_from, read_broker_uri
 from pyjms_broker.service.usage_limits import check_disk, check_memory, system_usage_of
 
 if TYPE_CHECKING:
@@ -73,7 +72,12 @@ if TYPE_CHECKING:
     from pyjms_broker.web.context import WebHost
     from pyjms_broker.web.server import WebServer
 
-__all__ = ["BrokerService", "create_for_vm"]
+__all__ = ["BrokerService"]
+
+logger = get_logger(__name__)
+
+_FORBIDDEN_IN_NAMES = re.compile(r"[^a-zA-Z0-9._:-]")
+_STOP_TIMEOUT = 10
 
 
 class BrokerState(Enum):
@@ -92,13 +96,8 @@ class BrokerState(Enum):
         return self in (BrokerState.STARTING, BrokerState.RUNNING, BrokerState.STOPPING)
 
 
-# --- The web server of a broker that is configured with `web`.
-
-logger = get_logger(__name__)
-
-
 class Website:
-    """Starts and stops the web server with the broker.
+    """Starts and stops the web server of a broker that is configured with `web`.
 
     It listens before the store is open, so that it can answer health checks while the broker is a
     slave or replays its journal.
@@ -149,10 +148,6 @@ class Website:
         """End all requests and close the port. Idempotent."""
         if self._server is not None:
             await self._server.stop()
-
-
-_FORBIDDEN_IN_NAMES = re.compile(r"[^a-zA-Z0-9._:-]")
-_STOP_TIMEOUT = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -214,13 +209,39 @@ class BrokerService(BrokerConfiguration):
         Raises:
             ConfigurationException: the URI is invalid, or has an unsupported component.
         """
-        described = read_broker_uri(uri)
-        keywords: dict[str, Any] = dict(described.keywords)
+        return cls._from_description(read_broker_uri(uri))
+
+    @classmethod
+    def _from_description(cls, described: BrokerURI, **overrides: Any) -> BrokerService:
+        keywords: dict[str, Any] = {**described.keywords, **overrides}
         service = cls(**keywords)
         for connector in described.connectors:
             service.add_connector(connector)
         for network in described.networks:
             service.networks.add_unnamed(network)
+        return service
+
+    @classmethod
+    async def start_for_vm(
+        cls, name: str, options: Mapping[str, str], broker_config: str | None
+    ) -> BrokerService:
+        """Create and start the broker for `vm://name` if none of that name is running.
+
+        `broker_config` is a broker URI that describes it. `options` are the `broker.<attribute>`
+        options of the URL; they override those of the broker URI. (activemq-broker B14)
+
+        Raises:
+            ConfigurationException: an option or the URI is invalid.
+            JMSException: the broker cannot start.
+        """
+        if broker_config is not None and broker_config.startswith("peer:"):
+            from pyjms_broker.service.peers import create_peer  # noqa: PLC0415 - few are peers
+
+            return await create_peer(name, broker_config)
+        described = BrokerURI({}, ()) if broker_config is None else read_broker_uri(broker_config)
+        keywords = {"broker_name": name, **described.keywords, **keywords_from(options)}
+        service = cls._from_description(described, **keywords)
+        await service.start()
         return service
 
     @classmethod
@@ -252,7 +273,7 @@ class BrokerService(BrokerConfiguration):
         Raises:
             IllegalStateException: the broker has not been started.
         """
-        return started(self._broker)
+        return require_started(self._broker)
 
     @property
     def region_broker(self) -> RegionBroker:
@@ -261,7 +282,7 @@ class BrokerService(BrokerConfiguration):
         Raises:
             IllegalStateException: the broker has not been started.
         """
-        return started(self._region)
+        return require_started(self._region)
 
     @cached_property
     def management(self) -> Management:
@@ -442,11 +463,8 @@ class BrokerService(BrokerConfiguration):
         check_memory(self, self.system_usage)
         await self.stores.open(self._monitor.on_state, self._lock_lost)
         check_disk(self, self.system_usage)
-        self._region = region = create_region(self, self.broker_id, self.stores, self.system_usage)
-        advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
-        self._broker = broker = build_filter_chain(
-            region, self, self.stores, advisories, lambda: self.management
-        )
+        self._region = region = create_region(self)
+        self._broker = broker = build_filter_chain(region, self)
         region.root = broker
         await broker.start()
         self.website.check()
@@ -497,39 +515,3 @@ class BrokerService(BrokerConfiguration):
                 await self._broker.stop()
         finally:
             await self.stores.close()
-
-
-# --- Create the broker for `vm://name` if none of that name is running. (activemq-broker B14)
-
-
-async def create_for_vm(
-    name: str, options: Mapping[str, str], broker_config: str | None
-) -> BrokerService:
-    """Create and start the broker `name`; `broker_config` is a broker URI that describes it.
-
-    `options` are the `broker.<attribute>` options of the URL; they override those of the broker
-    URI.
-
-    Raises:
-        ConfigurationException: an option or the URI is invalid.
-        JMSException: the broker cannot start.
-    """
-    if broker_config is not None and broker_config.startswith("peer:"):
-        from pyjms_broker.service.peers import create_peer  # noqa: PLC0415 - few brokers are peers
-
-        return await create_peer(name, broker_config)
-    keywords: dict[str, Any] = {"broker_name": name}
-    connectors: tuple[TransportURI, ...] = ()
-    networks: tuple[str, ...] = ()
-    if broker_config is not None:
-        described = read_broker_uri(broker_config)
-        keywords.update(described.keywords)
-        connectors, networks = described.connectors, described.networks
-    keywords.update(keywords_from(options))
-    service = BrokerService(**keywords)
-    for connector in connectors:
-        service.add_connector(connector)
-    for network in networks:
-        service.networks.add_unnamed(network)
-    await service.start()
-    return service

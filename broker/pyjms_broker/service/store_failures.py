@@ -58,7 +58,7 @@ class StoreMonitor:
         former, self._state = self._state, state
         name = self._broker.broker_name
         if state is StoreState.FAILED:
-            self._failed(name, error)
+            self._on_failure(name, error)
         elif state is StoreState.SUSPENDED:
             logger.error(
                 "Broker %s: the store is suspended: %s. Senders wait, and it is retried until it "
@@ -75,7 +75,7 @@ class StoreMonitor:
         """Stop opening and closing connectors, because the broker stops them."""
         await end_tasks(self._connectors)
 
-    def _failed(self, name: str, error: Exception | None) -> None:
+    def _on_failure(self, name: str, error: Exception | None) -> None:
         if self._handler.ignore_all_errors:
             logger.error(
                 "Broker %s: the store failed, the broker keeps running without it: %s", name, error

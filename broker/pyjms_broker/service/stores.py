@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.store.temp import TempStore
 
-__all__ = ["BrokerStores", "started"]
+__all__ = ["BrokerStores", "require_started"]
 
 logger = get_logger(__name__)
 
 _T = TypeVar("_T")
 
 
-def started(part: _T | None) -> _T:
+def require_started(part: _T | None) -> _T:
     """Return a component that exists once the broker has started.
 
     Raises:
@@ -88,7 +88,7 @@ class BrokerStores:
     @property
     def store(self) -> PersistenceAdapter:
         """The message store. Raises IllegalStateException before the broker is started."""
-        return started(self._store)
+        return require_started(self._store)
 
     @property
     def failed(self) -> bool:

@@ -50,10 +50,10 @@ from pyjms_broker.security.authorization import (
 from pyjms_broker.security.jaas import JaasAuthenticator
 from pyjms_broker.security.passwords import check_stored
 from pyjms_broker.security.users import (
-    FixedUsers,
     PropertiesUsers,
     User,
     UserAuthenticator,
+    UserTable,
     group_names,
 )
 from pyjms_broker.settings.extensions import PluginSettings
@@ -232,7 +232,7 @@ class SimpleAuthenticationSettings(LoginSettings):
         anonymous = None
         if self.anonymous_access_allowed:
             anonymous = SecurityContext(self.anonymous_user, group_names(self.anonymous_group))
-        return UserAuthenticator(FixedUsers(user.build() for user in self.users), anonymous)
+        return UserAuthenticator(UserTable(user.build() for user in self.users), anonymous)
 
 
 class PropertiesAuthenticationSettings(LoginSettings):

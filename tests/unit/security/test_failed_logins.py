@@ -31,15 +31,15 @@ def test_what_an_address_counts_for(remote: str | None, key: str | None) -> None
 def test_memory_is_bounded() -> None:
     limit = FailedLogins(2, 60)
     for number in range(10_000):
-        limit.failed(f"a{number}")
+        limit.count(f"a{number}")
     tracemalloc.start()
     try:
         for number in range(40_000):
-            limit.failed(f"b{number}")
+            limit.count(f"b{number}")
         assert tracemalloc.get_traced_memory()[0] < 4 << 20
     finally:
         tracemalloc.stop()
-    limit.failed("b39999")
+    limit.count("b39999")
     with pytest.raises(JMSSecurityException, match="Too many failed logins from b39999"):
         limit.check("b39999")
     limit.check("b0")
@@ -48,5 +48,5 @@ def test_memory_is_bounded() -> None:
 def test_without_a_limit_nothing_is_refused() -> None:
     limit = FailedLogins(0, 60)
     for _ in range(100):
-        limit.failed("a")
+        limit.count("a")
         limit.check("a")

@@ -10,9 +10,8 @@ from ldap3.core.exceptions import LDAPSocketOpenError
 
 from pyjms.errors import ConfigurationException, JMSSecurityException
 from pyjms_broker.security.authentication import Credentials
-from pyjms_broker.security.jaas import Flag, LoginStack
-from pyjms_broker.security.ldap import LdapLogin, ldap_module
-from pyjms_broker.security.login_modules import LoginRefusedError
+from pyjms_broker.security.jaas import Flag, LoginRefusedError, authenticate
+from pyjms_broker.security.ldap import LdapLogin
 
 OPTIONS = {
     "connectionURL": "ldap://directory:389",
@@ -103,17 +102,17 @@ def test_a_directory_that_does_not_respond_is_not_a_failed_login(
     def connect(_user: str | None, _password: str | None) -> Any:
         raise LDAPSocketOpenError
 
-    stack = LoginStack([(Flag.REQUIRED, LdapLogin(OPTIONS, connect))])
+    stack = [(Flag.REQUIRED, LdapLogin(OPTIONS, connect).login)]
     with pytest.raises(JMSSecurityException, match="cannot be checked at present"):
-        stack.authenticate(Credentials("alice", "secret"))
+        authenticate(stack, Credentials("alice", "secret"))
     assert "ldap://directory:389" in caplog.text
     assert "secret" not in caplog.text
 
 
 def test_a_wrong_password_of_the_broker_itself_is_not_a_failed_login() -> None:
-    stack = LoginStack([(Flag.REQUIRED, module(connectionPassword="other"))])
+    stack = [(Flag.REQUIRED, module(connectionPassword="other").login)]
     with pytest.raises(JMSSecurityException, match="cannot be checked at present"):
-        stack.authenticate(Credentials("alice", "secret"))
+        authenticate(stack, Credentials("alice", "secret"))
 
 
 @pytest.mark.parametrize(
@@ -132,11 +131,11 @@ def test_a_wrong_password_of_the_broker_itself_is_not_a_failed_login() -> None:
 )
 def test_wrong_options_are_errors(tmp_path: Any, option: str, value: str, message: str) -> None:
     with pytest.raises(ConfigurationException, match=message):
-        ldap_module({**OPTIONS, option: value}, tmp_path)
+        LdapLogin.from_options({**OPTIONS, option: value})
 
 
 def test_start_tls_is_for_a_connection_that_is_not_encrypted_yet(tmp_path: Any) -> None:
     options = {**OPTIONS, "connectionURL": "ldaps://directory", "connectionProtocol": "StartTLS"}
     with pytest.raises(ConfigurationException, match="is encrypted from the beginning"):
-        ldap_module(options, tmp_path)
-    ldap_module({**OPTIONS, "connectionProtocol": "s"}, tmp_path)  # of ActiveMQ's example
+        LdapLogin.from_options(options)
+    LdapLogin.from_options({**OPTIONS, "connectionProtocol": "s"})  # of ActiveMQ's example

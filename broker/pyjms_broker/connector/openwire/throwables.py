@@ -48,9 +48,15 @@ _MAXIMUM_TEXT = 4096
 """The maximum number of characters; a text may contain a selector or name of 64 KiB."""
 
 
-def to_throwable(error: BaseException) -> Throwable:
-    """Convert `error` and its causes for the wire."""
-    return _convert(error, _MAXIMUM_CAUSES)
+def to_throwable(error: BaseException, causes: int = _MAXIMUM_CAUSES) -> Throwable:
+    """Convert `error` and at most so many of its causes for the wire."""
+    cause = error.__cause__ if causes > 0 else None
+    return Throwable(
+        java_name(type(error)),
+        _text(error)[:_MAXIMUM_TEXT],
+        (),
+        to_throwable(cause, causes - 1) if cause is not None else None,
+    )
 
 
 def refuse(_connection: object, command: Command) -> NoReturn:
@@ -73,16 +79,6 @@ def log_unexpected(error: Exception, operation: str) -> None:
 def level_of_end(error: BaseException) -> int:
     """Return the level at which the end of a connection is logged: DEBUG for port checks."""
     return logging.DEBUG if isinstance(error, ClosedUnused) else logging.INFO
-
-
-def _convert(error: BaseException, causes: int) -> Throwable:
-    cause = error.__cause__ if causes > 0 else None
-    return Throwable(
-        java_name(type(error)),
-        _text(error)[:_MAXIMUM_TEXT],
-        (),
-        _convert(cause, causes - 1) if cause is not None else None,
-    )
 
 
 def java_name(kind: type[BaseException]) -> str:

@@ -96,7 +96,7 @@ STOMP_TRANSPORT: Options = {
 STOMP_WIRE_FORMAT: Options = {"maxFrameSize": ("max_frame_size", _size)}
 
 
-def _ignored(table: dict[str, str]) -> dict[str, str]:
+def _without_detection(table: dict[str, str]) -> dict[str, str]:
     return {
         name: _SILENCE if name.endswith("soTimeout") else reason
         for name, reason in table.items()
@@ -104,8 +104,8 @@ def _ignored(table: dict[str, str]) -> dict[str, str]:
     }
 
 
-_IGNORED_BY_SERVERS = _ignored(dict(IGNORED_BY_SERVERS))
-_IGNORED_OF_ACCEPTED = _ignored(dict(IGNORED_OF_ACCEPTED))
+_IGNORED_BY_SERVERS = _without_detection(dict(IGNORED_BY_SERVERS))
+_IGNORED_OF_ACCEPTED = _without_detection(dict(IGNORED_OF_ACCEPTED))
 
 
 def read_stomp_options(uri: TransportURI) -> StompOptions:

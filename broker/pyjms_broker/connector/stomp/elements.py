@@ -184,7 +184,7 @@ def write_xml(root: Element) -> str:
 
 
 def _write(element: Element, indent: str, lines: list[str]) -> None:
-    given = "".join(f' {name}="{_escaped(text)}"' for name, text in element.attributes.items())
+    given = "".join(f' {name}="{_escape(text)}"' for name, text in element.attributes.items())
     begin = f"{indent}<{element.name}{given}"
     if element.children:
         lines.append(f"{begin}>")
@@ -194,10 +194,10 @@ def _write(element: Element, indent: str, lines: list[str]) -> None:
     elif element.text is None:
         lines.append(f"{begin}/>")
     else:
-        lines.append(f"{begin}>{_escaped(element.text)}</{element.name}>")
+        lines.append(f"{begin}>{_escape(element.text)}</{element.name}>")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _SPECIAL.sub(lambda m: _NAMED.get(m.group(), f"&#x{ord(m.group()):x};"), text)
 
 
@@ -257,7 +257,7 @@ _TEXT, _ATTRIBUTE = "$", "@"
 
 def write_json(root: Element) -> str:
     """Return the JSON of an element."""
-    return f"{{{_quoted(root.name)}:{_value(root)}}}"
+    return f"{{{_quote(root.name)}:{_value(root)}}}"
 
 
 def _value(element: Element, *, in_array: bool = False) -> str:
@@ -274,7 +274,7 @@ def _value(element: Element, *, in_array: bool = False) -> str:
             fields[name] = f"[{','.join(_value(child, in_array=True) for child in group)}]"
     if element.text and not element.children:
         fields[_TEXT] = _primitive(element.text)
-    return "{" + ",".join(f"{_quoted(name)}:{value}" for name, value in fields.items()) + "}"
+    return "{" + ",".join(f"{_quote(name)}:{value}" for name, value in fields.items()) + "}"
 
 
 def _primitive(text: str, *, in_array: bool = False) -> str:
@@ -284,10 +284,10 @@ def _primitive(text: str, *, in_array: bool = False) -> str:
         return text
     if _DOUBLE.match(text) and float_text(parse_float(text)) == text:
         return text if "E" in text else text.rstrip("0").rstrip(".")
-    return _quoted(text, slashes=in_array)
+    return _quote(text, slashes=in_array)
 
 
-def _quoted(text: str, *, slashes: bool = False) -> str:
+def _quote(text: str, *, slashes: bool = False) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     quoted = quoted.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     if slashes:  # Jettison escapes slashes in arrays
@@ -302,7 +302,7 @@ def read_json(text: str) -> Element:
         MessageFormatException: it is not an object with one member, or has too many members.
     """
     try:
-        members = json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_merged)
+        members = json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_merge)
     except (ValueError, RecursionError) as error:
         raise MessageFormatException(f"The body is not JSON: {error}") from error
     if not isinstance(members, dict) or len(members) != 1:
@@ -311,7 +311,7 @@ def read_json(text: str) -> Element:
     return _element(name, value[0] if isinstance(value, list) and value else value, Counter(), 0)
 
 
-def _merged(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _merge(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object in which the values of a repeated name form an array."""
     merged: dict[str, Any] = {}
     for name, value in pairs:

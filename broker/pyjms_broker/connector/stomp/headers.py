@@ -1,6 +1,4 @@
-"""Parsing of header values.
-
-Destination names in headers. (activemq-edges ST4)
+"""Values of headers: numbers, booleans, and destination names. (activemq-edges ST4)
 
 /queue/NAME, /topic/NAME                        lists, separated by commas, make composites, in
                                                 which names without a prefix are queues
@@ -18,7 +16,7 @@ from typing import Final
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 
-__all__ = ["MAXIMUM_INT", "DestinationNames", "boolean", "check_kept", "integer", "required"]
+__all__ = ["MAXIMUM_INT", "DestinationNames", "boolean", "check_kept", "integer", "require"]
 
 MAXIMUM_INT: Final = 2**31 - 1
 _MAXIMUM_KEPT: Final = 1024
@@ -27,7 +25,7 @@ _MAXIMUM_LONG: Final = 2**63 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
 
 
-def required(headers: Mapping[str, str], name: str, otherwise: str) -> str:
+def require(headers: Mapping[str, str], name: str, otherwise: str) -> str:
     """Return a required header.
 
     Raises:
@@ -111,9 +109,9 @@ class DestinationNames:
             InvalidDestinationException: it is empty.
             JMSException: a temporary destination cannot be created.
         """
-        return self.prefixed(name) or Queue(name)
+        return self.with_prefix(name) or Queue(name)
 
-    def prefixed(self, name: str) -> Destination | None:
+    def with_prefix(self, name: str) -> Destination | None:
         """Return the destination for a name with a prefix, like `destination`; else None."""
         if "?" in name:
             raise RemoteProtocolError(

@@ -151,7 +151,7 @@ def to_message(frame: Frame, names: DestinationNames) -> ActiveMQMessage:
             properties[name] = value
     reply_to = headers.get("reply-to")
     if reply_to is not None:
-        message.reply_to = names.prefixed(reply_to)
+        message.reply_to = names.with_prefix(reply_to)
         if message.reply_to is None:
             properties["reply-to"] = reply_to
     message.destination = names.destination(headers["destination"])
@@ -209,7 +209,7 @@ def to_frame(
     try:
         for name, value in _properties(message).items():
             headers.setdefault(name, _property_text(value))
-        body = _transformed(message, headers, transformation)
+        body = _transform_body(message, headers, transformation)
         if body is None:
             body = LATEST_BODY.of(message)
     except JMSException as error:
@@ -240,7 +240,7 @@ def _properties(message: ActiveMQMessage) -> dict[str, Any]:
     return decode_map(marshalled, MAX_PROPERTY_VALUES)
 
 
-def _transformed(
+def _transform_body(
     message: ActiveMQMessage, headers: dict[str, str], asked: str | None
 ) -> bytes | None:
     """Return the transformed body; None if there is no transformation. (activemq-edges ST14)"""

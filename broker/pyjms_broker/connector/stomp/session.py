@@ -57,7 +57,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.stomp import V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
-from pyjms_broker.connector.stomp.headers import DestinationNames, check_kept, required
+from pyjms_broker.connector.stomp.headers import DestinationNames, check_kept, require
 from pyjms_broker.connector.stomp.heart_beat import Periods, read_periods, start_heart_beat
 from pyjms_broker.connector.stomp.messages import LATEST_BODY, to_frame, to_message
 from pyjms_broker.connector.stomp.subscriptions import (
@@ -518,7 +518,7 @@ def on_disconnect(session: StompSession, frame: Frame) -> None:
 def on_send(session: StompSession, frame: Frame) -> None:
     """Send a message. (activemq-edges ST5)"""
     session.require_connected()
-    required(frame.headers, "destination", "SEND received without a Destination specified!")
+    require(frame.headers, "destination", "SEND received without a Destination specified!")
     transaction = _transaction(session, frame)
     message = to_message(frame, session.names)
     message.producer_id = session.producer_id
@@ -557,14 +557,14 @@ def _find_delivered(
     headers, version = frame.headers, session.version
     ack_id = message_id = identifier = None
     if version == V1_2:
-        ack_id = required(headers, "id", without_id)
+        ack_id = require(headers, "id", without_id)
     else:
-        message_id = required(
+        message_id = require(
             headers, "message-id", f"{command} received without a message-id to acknowledge!"
         )
         identifier = headers.get("subscription")
         if version == V1_1:
-            required(headers, "subscription", f"{command} {_NO_SUBSCRIPTION} for acknowledge!")
+            require(headers, "subscription", f"{command} {_NO_SUBSCRIPTION} for acknowledge!")
     candidates = list(session.consumers.values())
     if identifier is not None:
         candidates = [s for s in candidates if s.identifier == identifier]
@@ -584,8 +584,8 @@ def on_subscribe(session: StompSession, frame: Frame) -> None:
     headers = frame.headers
     identifier = headers.get("id")
     if session.version != V1_0:
-        identifier = required(headers, "id", f"SUBSCRIBE {_NO_SUBSCRIPTION}!")
-    name = required(headers, "destination", "Invalid empty or 'null' Destination header")
+        identifier = require(headers, "id", f"SUBSCRIBE {_NO_SUBSCRIPTION}!")
+    name = require(headers, "destination", "Invalid empty or 'null' Destination header")
     if session.version == V1_0 and "browser" in headers:
         raise RemoteProtocolError("Queue Browser feature only valid for Stomp v1.1+ clients!")
     if identifier is not None:
@@ -600,11 +600,13 @@ def on_subscribe(session: StompSession, frame: Frame) -> None:
     session.consumers[consumer_id] = subscription
     session.subscriptions[subscription.key] = subscription
 
-    def failed(reason: str) -> None:
+    def on_refusal(reason: str) -> None:
         session.forget(subscription)
         session.send_error(reason, headers.get("receipt"))
 
-    session.request(info, frame, done=partial(session.deliver_waiting, subscription), failed=failed)
+    session.request(
+        info, frame, done=partial(session.deliver_waiting, subscription), failed=on_refusal
+    )
 
 
 def on_unsubscribe(session: StompSession, frame: Frame) -> None:
@@ -612,9 +614,9 @@ def on_unsubscribe(session: StompSession, frame: Frame) -> None:
     session.require_connected()
     headers = frame.headers
     if session.version != V1_0:
-        key = required(headers, "id", f"UNSUBSCRIBE {_NO_SUBSCRIPTION}!")
+        key = require(headers, "id", f"UNSUBSCRIBE {_NO_SUBSCRIPTION}!")
     else:
-        key = headers.get("id") or required(
+        key = headers.get("id") or require(
             headers,
             "destination",
             "Must specify the subscriptionId or the destination you are unsubscribing from",
@@ -638,19 +640,19 @@ def on_unsubscribe(session: StompSession, frame: Frame) -> None:
 def on_begin(session: StompSession, frame: Frame) -> None:
     """Begin a transaction. (activemq-edges ST10)"""
     session.require_connected()
-    name = required(frame.headers, "transaction", f"{_NO_TRANSACTION} beginning")
+    name = require(frame.headers, "transaction", f"{_NO_TRANSACTION} beginning")
     check_kept("transaction", name)
     if name in session.transactions:
         raise RemoteProtocolError(f"The transaction was already started: {name[:200]}")
     transaction = LocalTransactionId(next(session.numbers), session.connection_id)
     session.transactions[name] = transaction
 
-    def failed(reason: str) -> None:
+    def on_refusal(reason: str) -> None:
         session.transactions.pop(name, None)
         session.send_error(reason, frame.headers.get("receipt"))
 
     info = TransactionInfo(session.connection_id, transaction, TransactionType.BEGIN)
-    session.request(info, frame, failed=failed)
+    session.request(info, frame, failed=on_refusal)
 
 
 def on_commit(session: StompSession, frame: Frame) -> None:
@@ -665,7 +667,7 @@ def on_abort(session: StompSession, frame: Frame) -> None:
 
 def _end_transaction(session: StompSession, frame: Frame, kind: TransactionType) -> None:
     session.require_connected()
-    required(frame.headers, "transaction", f"{_NO_TRANSACTION} committing")
+    require(frame.headers, "transaction", f"{_NO_TRANSACTION} committing")
     transaction = _transaction(session, frame)
     assert transaction is not None
     del session.transactions[frame.headers["transaction"]]
@@ -675,12 +677,12 @@ def _end_transaction(session: StompSession, frame: Frame, kind: TransactionType)
         for subscription in session.consumers.values():
             subscription.end_transaction(transaction, committed=committed)
 
-    def failed(reason: str) -> None:
+    def on_refusal(reason: str) -> None:
         settle(committed=False)
         session.send_error(reason, frame.headers.get("receipt"))
 
     info = TransactionInfo(session.connection_id, transaction, kind)
-    session.request(info, frame, done=partial(settle, committed=committed), failed=failed)
+    session.request(info, frame, done=partial(settle, committed=committed), failed=on_refusal)
 
 
 def _transaction(session: StompSession, frame: Frame) -> LocalTransactionId | None:

@@ -37,66 +37,30 @@ from pyjms_broker.connector.stomp.elements import Element, element_of, value_of
 
 __all__ = ["ADVISORY", "KNOWN", "received_body", "transformed_body"]
 
-_FIELDS: Final[dict[type, tuple[tuple[str, str], ...]]] = {
-    ConnectionId: (("value", "value"),),
-    SessionId: (("connectionId", "connection_id"), ("value", "value")),
-    ConsumerId: (
-        ("connectionId", "connection_id"),
-        ("sessionId", "session_id"),
-        ("value", "value"),
-    ),
-    ProducerId: (
-        ("connectionId", "connection_id"),
-        ("sessionId", "session_id"),
-        ("value", "value"),
-    ),
-    ConnectionInfo: (
-        ("connectionId", "connection_id"),
-        ("clientId", "client_id"),
-        ("clientIp", "client_ip"),
-        ("userName", "user_name"),
-        ("password", ""),
-        ("brokerMasterConnector", "broker_master_connector"),
-        ("manageable", "manageable"),
-        ("clientMaster", "client_master"),
-        ("faultTolerant", "fault_tolerant"),
-        ("failoverReconnect", "failover_reconnect"),
-    ),
-    ConsumerInfo: (
-        ("consumerId", "consumer_id"),
-        ("destination", "destination"),
-        ("prefetchSize", "prefetch_size"),
-        ("maximumPendingMessageLimit", "maximum_pending_message_limit"),
-        ("browser", "browser"),
-        ("dispatchAsync", "dispatch_async"),
-        ("selector", "selector"),
-        ("clientId", "client_id"),
-        ("subscriptionName", "subscription_name"),
-        ("noLocal", "no_local"),
-        ("exclusive", "exclusive"),
-        ("retroactive", "retroactive"),
-        ("priority", "priority"),
-        ("optimizedAcknowledge", "optimized_acknowledge"),
-        ("noRangeAcks", "no_range_acks"),
-    ),
-    ProducerInfo: (
-        ("producerId", "producer_id"),
-        ("destination", "destination"),
-        ("dispatchAsync", "dispatch_async"),
-        ("windowSize", "window_size"),
-    ),
-    DestinationInfo: (
-        ("connectionId", "connection_id"),
-        ("destination", "destination"),
-        ("operationType", "operation_type"),
-        ("timeout", "timeout"),
-    ),
-    RemoveInfo: (
-        ("objectId", "object_id"),
-        ("lastDeliveredSequenceId", "last_delivered_sequence_id"),
-    ),
+_FIELDS: Final[dict[type, tuple[str, ...]]] = {
+    kind: tuple(fields.split())
+    for kind, fields in (
+        (ConnectionId, "value"),
+        (SessionId, "connection_id value"),
+        (ConsumerId, "connection_id session_id value"),
+        (ProducerId, "connection_id session_id value"),
+        (
+            ConnectionInfo,
+            """connection_id client_id client_ip user_name password broker_master_connector
+            manageable client_master fault_tolerant failover_reconnect""",
+        ),
+        (
+            ConsumerInfo,
+            """consumer_id destination prefetch_size maximum_pending_message_limit browser
+            dispatch_async selector client_id subscription_name no_local exclusive retroactive
+            priority optimized_acknowledge no_range_acks""",
+        ),
+        (ProducerInfo, "producer_id destination dispatch_async window_size"),
+        (DestinationInfo, "connection_id destination operation_type timeout"),
+        (RemoveInfo, "object_id last_delivered_sequence_id"),
+    )
 }
-"""Java's field names, in Java's order, and ours; passwords are excluded."""
+"""The fields, in Java's order."""
 _TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     bool: lambda value: "true" if value else "false",
     str: str,
@@ -108,20 +72,24 @@ def advisory_element(command: object) -> Element | None:
     if type(command) not in _FIELDS:
         return None
     element = _element(type(command).__name__, command)
-    common = (("commandId", "command_id"), ("responseRequired", "response_required"))
-    element.children[:0] = [
-        Element(name, _text(getattr(command, attribute))) for name, attribute in common
-    ]
+    common = ("command_id", "response_required")
+    element.children[:0] = [Element(_camel(n), _text(getattr(command, n))) for n in common]
     return element
 
 
 def _element(name: str, value: Any) -> Element:
     element = Element(name)
-    for field, attribute in _FIELDS[type(value)]:
-        content = getattr(value, attribute) if attribute else ""
+    for attribute in _FIELDS[type(value)]:
+        content = "" if attribute == "password" else getattr(value, attribute)  # never shown
         if content is not None:
-            element.children.append(_child(field, content))
+            element.children.append(_child(_camel(attribute), content))
     return element
+
+
+def _camel(attribute: str) -> str:
+    """Return Java's name of a field."""
+    first, *rest = attribute.split("_")
+    return first + "".join(each.capitalize() for each in rest)
 
 
 def _child(name: str, value: Any) -> Element:

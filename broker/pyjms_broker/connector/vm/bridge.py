@@ -70,14 +70,14 @@ async def run_on(
         unanswered = 0
 
     if not _call(loop, begin):
-        raise _ended()
+        raise _loop_ended()
     try:
         while not done.is_set() and not (must_answer and unanswered > _PATIENCE):
             with _clock.timeout(_PROBE):
                 await done.wait()
             unanswered += 1
             if not done.is_set() and not _call(loop, answer):
-                raise _ended()
+                raise _loop_ended()
     except BaseException:
         _call(loop, cancel)
         raise
@@ -88,7 +88,7 @@ async def run_on(
     if errors:
         raise errors[0]
     if not results:
-        raise _ended()
+        raise _loop_ended()
     return results[0]
 
 
@@ -109,13 +109,13 @@ class FarInbox:
             ConnectionFailedException: that loop has ended.
         """
         if self._has_ended:
-            raise _ended()
+            raise _loop_ended()
         self._queue.append(data)
         if not self._is_called:
             self._is_called = True
             if not _call(self._loop, self._deliver):
                 self._has_ended = True
-                raise _ended()
+                raise _loop_ended()
 
     def end(self, error: Exception) -> None:
         """Report the end, after all data passed before."""
@@ -176,7 +176,7 @@ class FarEnd:
         try:
             await anyio.sleep_forever()
         finally:
-            self.inbox.end(_ended())
+            self.inbox.end(_loop_ended())
 
 
 def _call(loop: LoopHandle, function: Callable[..., object], *args: Any) -> bool:
@@ -188,5 +188,5 @@ def _call(loop: LoopHandle, function: Callable[..., object], *args: Any) -> bool
     return True
 
 
-def _ended() -> ConnectionFailedException:
+def _loop_ended() -> ConnectionFailedException:
     return ConnectionFailedException("The event loop of the other end of vm:// has ended")

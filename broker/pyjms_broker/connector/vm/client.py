@@ -32,7 +32,7 @@ from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.connector.base import ServedConnection
 from pyjms_broker.connector.vm import registry
 from pyjms_broker.connector.vm.bridge import FarEnd, run_on
-from pyjms_broker.connector.vm.connector import VmTransport, negotiated, next_address
+from pyjms_broker.connector.vm.connector import VmTransport, next_address, with_negotiator
 from pyjms_broker.connector.vm.registry import Registration
 
 __all__ = ["IGNORED", "OPTIONS", "VmClientTransport", "vm_transport"]
@@ -205,4 +205,4 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
     end = VmClientTransport(
         name or "localhost", replace(options, broker_config=config), broker_options, settings
     )
-    return ResponseCorrelator(negotiated(end))
+    return ResponseCorrelator(with_negotiator(end))

@@ -27,7 +27,7 @@ from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.connector.vm.bridge import FarEnd
 
-__all__ = ["VmConnector", "VmTransport", "negotiated", "next_address"]
+__all__ = ["VmConnector", "VmTransport", "next_address", "with_negotiator"]
 
 _numbers = itertools.count()
 
@@ -57,7 +57,7 @@ class VmTransport(Transport[Command]):
 
     def _new_inbox(self) -> Inbox[Any]:
         deliver = self._deliver if self.wire_format is None else self._decode
-        return Inbox(deliver, self._ended, f"pyjms {self._remote}")
+        return Inbox(deliver, self._on_end, f"pyjms {self._remote}")
 
     @property
     def notices_silence(self) -> bool:
@@ -123,13 +123,13 @@ class VmTransport(Transport[Command]):
         for command in commands:
             self.listener.on_command(command)
 
-    def _ended(self, error: Exception) -> None:
+    def _on_end(self, error: Exception) -> None:
         self._error = error
         if not self._stopped:
             self.listener.on_exception(error)
 
 
-def negotiated(end: VmTransport) -> Transport[Command]:
+def with_negotiator(end: VmTransport) -> Transport[Command]:
     """Put a WireFormatNegotiator around an end that sends bytes."""
     if end.wire_format is None:
         return end
@@ -161,7 +161,7 @@ class VmConnector(TransportConnector):
         wire_format = None if settings is None else OpenWireFormat(settings)
         end = VmTransport(next_address(self.connect_uri), wire_format)
         end.peer, client.peer = client, end
-        return serve(self, negotiated(end))
+        return serve(self, with_negotiator(end))
 
     def accept_far(
         self, client: VmTransport, loop: LoopHandle, settings: WireFormatSettings
@@ -182,7 +182,7 @@ class VmConnector(TransportConnector):
             theirs.negotiate(settings.info())
             client.encode_with(theirs)
         else:
-            transport = negotiated(end)
+            transport = with_negotiator(end)
         end.peer = FarEnd(client.inbox, loop, client.remote_address)
         client.peer = FarEnd(end.inbox, LoopHandle(), end.remote_address)
         end.peer.watch_own_loop()
