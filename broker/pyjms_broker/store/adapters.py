@@ -12,8 +12,6 @@ from pyjms.jms.destination import Destination
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import SharedFileLock
 
-__all__ = ["DestinationStores", "FileAdapter"]
-
 _Q = TypeVar("_Q")
 _T = TypeVar("_T")
 _S = TypeVar("_S")

@@ -16,8 +16,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.errors import is_passing
 from pyjms.wire.kahadb.journal import Location
 
-__all__ = ["Quarantine", "is_damage", "quarantine_record", "quarantined_files"]
-
 logger = get_logger(__name__)
 
 _DAMAGE: Final = (

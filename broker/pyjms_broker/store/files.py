@@ -24,8 +24,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.fork import call_in_child
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["SharedFileLock", "create_private_file", "make_private_directory"]
-
 
 def make_private_directory(path: Path) -> None:
     """Create a directory with mode 0700, and its parents likewise, unless it exists. Blocks.

@@ -14,8 +14,6 @@ from pyjms.errors import JMSException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["run_every", "run_logged"]
-
 logger = get_logger(__name__)
 
 _EXPECTED: Final = (OSError, sqlite3.Error, JMSException)

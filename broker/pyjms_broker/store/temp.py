@@ -25,22 +25,10 @@ outlives the broker: the directory is emptied at every start.
 
 All methods are called on the broker's loop; only writing and deleting files run in a thread.
 
-A block of spooled messages, first in memory, then in a file that is deleted when empty.
-
 A block stores the offset of its first live message and finds the others by scanning. There is no
-state per message, except for a flag if single messages were removed from the middle.
-
-The spooled messages of one queue or subscription, first in, first out.
-
-Calls are made on the broker's loop and never wait, but reading may block on the disk. Popping
-removes messages. A cursor that orders by priority has one spool for each priority.
-
-Only unreadable data is lost: a record that cannot be decoded, or the rest of a block whose file
-cannot be read. The other messages of the same call are returned.
-
-The temp store's files, one per block: written once, read in chunks, deleted. Calls block.
-
-Nothing is synced, because the files do not outlive the broker.
+state per message, except for a flag if single messages were removed from the middle. Only
+unreadable data is lost: a record that cannot be decoded, or the rest of a block whose file cannot
+be read.
 """
 
 from __future__ import annotations
@@ -54,7 +42,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 from anyio import lowlevel, to_thread
@@ -72,8 +60,6 @@ from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS, S
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
-
-__all__ = ["RECORD_HEAD", "Block", "Record", "Spool", "SpoolFiles", "SpooledMessage", "TempStore"]
 
 RECORD_HEAD: Final = struct.Struct(">III")
 """The header of each frame: its size, the message's size in memory, the redelivery counter."""
@@ -211,25 +197,6 @@ OnLost = Callable[[int], None]
 """Called with the number of messages that could not be read back."""
 
 
-class BlockStore(Protocol):
-    """The interface of the temp store for spools: it keeps the blocks of all spools."""
-
-    def open_block(self, spool: Spool, first: int) -> Block:
-        """Return the block to which the spool appends; a new one begins with token `first`."""
-
-    def block_grew(self, spool: Spool, block: Block, size: int) -> None:
-        """Record that `size` bytes were appended to the spool's open block."""
-
-    def drop_block(self, spool: Spool, block: Block) -> None:
-        """Delete a block that has no live messages."""
-
-    def read(self, number: int, offset: int, size: int) -> bytes:
-        """Return at most `size` bytes of a written block. Blocks; raises OSError."""
-
-    def read_failed(self, spool: Spool, error: OSError, lost: int) -> JMSException:
-        """Fail the store and return the error to raise for a block with `lost` messages."""
-
-
 class SpooledMessage(NamedTuple):
     """A message read back from a spool, with the state of its reference."""
 
@@ -244,11 +211,13 @@ class SpooledMessage(NamedTuple):
 class Spool:
     """Messages in order of arrival; returned by `TempStore.spool`.
 
-    It uses no memory per message. Source: the disk list (PList) of ActiveMQ's
+    Calls are made on the broker's loop and never wait, but reading may block on the disk. Popping
+    removes messages. A cursor that orders by priority has one spool for each priority. It uses no
+    memory per message. Source: the disk list (PList) of ActiveMQ's
     FilePendingMessageCursor.
     """
 
-    def __init__(self, store: BlockStore, name: str, on_lost: OnLost) -> None:
+    def __init__(self, store: TempStore, name: str, on_lost: OnLost) -> None:
         self.name = name
         self.message_size = 0
         """The size of all its messages in memory, in bytes."""
@@ -279,7 +248,7 @@ class Spool:
         self._next += 1
         self._count += 1
         self.message_size += reference.size
-        self._store.block_grew(self, block, size)
+        self._store.count_appended(self, block, size)
         return token
 
     def pop(self, limit: int) -> list[SpooledMessage]:
@@ -364,12 +333,12 @@ class Spool:
 
     def _read(self, block: Block, after: int, limit: int) -> Iterator[Record]:
         try:
-            yield from block.records(after, limit, self._store.read)
+            yield from block.records(after, limit, self._store.files.read)
         except OSError as e:
             lost = block.live
             self._drop(block)
             self._on_lost(lost)
-            raise self._store.read_failed(self, e, lost) from e
+            raise self._store.fail_reading(self, e, lost) from e
 
     def _decode(self, block: Block, record: Record) -> SpooledMessage | None:
         """Return the message of a record; None if it cannot be decoded, which is logged."""
@@ -568,15 +537,17 @@ class TempStore:
             await lowlevel.checkpoint()
             await self._idle.wait()
 
-    # -- for spools (see BlockStore)
+    # -- for spools
 
     def open_block(self, spool: Spool, first: int) -> Block:
+        """Return the block to which the spool appends; a new one begins with token `first`."""
         block = self._open.get(spool)
         if block is None:
             block = self._open[spool] = Block(next(self._numbers), first)
         return block
 
-    def block_grew(self, spool: Spool, block: Block, size: int) -> None:
+    def count_appended(self, spool: Spool, block: Block, size: int) -> None:
+        """Record that `size` bytes were appended to the spool's open block."""
         self.size += size
         self._open_size += size
         if block.size >= BLOCK_SIZE:
@@ -585,6 +556,7 @@ class TempStore:
             self._seal(next(iter(self._open)))
 
     def drop_block(self, spool: Spool, block: Block) -> None:
+        """Delete a block that has no live messages."""
         if self._writer is None:
             return  # stopped: everything was dropped
         self.size -= block.size
@@ -600,15 +572,7 @@ class TempStore:
         if self.on_space is not None:
             self.on_space()
 
-    def read(self, number: int, offset: int, size: int) -> bytes:
-        """Return at most `size` bytes of a written block. Blocks.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
-        return self.files.read(number, offset, size)
-
-    def read_failed(self, spool: Spool, error: OSError, lost: int) -> JMSException:
+    def fail_reading(self, spool: Spool, error: OSError, lost: int) -> JMSException:
         """Fail the store and return the error to raise for a block with `lost` messages."""
         failure = ResourceAllocationException(
             f"Cannot read the spooled messages of {spool.name}, {lost} are lost: {error}"

@@ -43,8 +43,6 @@ from pyjms_broker.store.jdbc.transactions import (
 )
 from pyjms_broker.store.jdbc.writer import Writer
 
-__all__ = ["JDBCPersistenceAdapter"]
-
 logger = get_logger(__name__)
 
 _MOST_CLEANED = 5000

@@ -36,15 +36,6 @@ from pyjms_broker.store.jdbc.operations import (
 from pyjms_broker.store.jdbc.schema import Statements, statements_with
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 
-__all__ = [
-    "LAST_BROKER_SEQUENCE_ID",
-    "Batch",
-    "Database",
-    "DatabaseTakenException",
-    "DatabaseUnavailableException",
-    "file_size",
-]
-
 logger = get_logger(__name__)
 
 LAST_BROKER_SEQUENCE_ID: Final = "last_broker_sequence_id"

@@ -92,14 +92,6 @@ from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.periodic import run_logged
 
-__all__ = [
-    "JournaledJDBCPersistenceAdapter",
-    "compact",
-    "decode_operations",
-    "encode_operations",
-    "journal_mark",
-]
-
 logger = get_logger(__name__)
 
 _OFFSET_BITS: Final = 32

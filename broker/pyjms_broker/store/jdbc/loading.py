@@ -34,8 +34,6 @@ from pyjms_broker.store.jdbc.transactions import (
     Work,
 )
 
-__all__ = ["Contents", "load", "make_state", "recover_prepared"]
-
 logger = get_logger(__name__)
 
 """Bytes accounted for a message in addition to its body and properties (minimumMessageSize)."""

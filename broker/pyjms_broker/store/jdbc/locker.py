@@ -38,14 +38,6 @@ from pyjms_broker.store.jdbc.database import Database
 from pyjms_broker.store.jdbc.schema import LOCK_ROW
 from pyjms_broker.store.jdbc.settings import JDBCSettings, Locker
 
-__all__ = [
-    "DatabaseLock",
-    "DatabaseLocker",
-    "LeaseDatabaseLocker",
-    "acquire",
-    "make_locker",
-]
-
 logger = get_logger(__name__)
 
 

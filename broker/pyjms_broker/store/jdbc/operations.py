@@ -20,42 +20,6 @@ from pyjms_broker.store.jdbc.schema import SUBSCRIPTION_PRIORITY, destination_nu
 if TYPE_CHECKING:
     from pyjms_broker.store.jdbc.database import Batch
 
-__all__ = [
-    "BULK",
-    "JOURNAL_MARK",
-    "LAST_DESTINATION",
-    "PASSING",
-    "UNSETTLING",
-    "AcknowledgeMessage",
-    "AddContainer",
-    "AddMessage",
-    "AddSubscription",
-    "CleanUp",
-    "CommitAcknowledgement",
-    "CommitAdd",
-    "JournalMark",
-    "NoteMessage",
-    "Operation",
-    "Outcome",
-    "PrepareAcknowledgement",
-    "PrepareAdd",
-    "PrepareRemove",
-    "RemoveAll",
-    "RemoveContainer",
-    "RemoveMessage",
-    "RemoveSubscription",
-    "RemoveTopicMessage",
-    "RollbackAcknowledgement",
-    "RollbackAdd",
-    "RollbackRemove",
-    "SetPrioritized",
-    "SubscriberKey",
-    "TrimDuplicates",
-    "TrimProducers",
-    "Unit",
-    "UpdateMessage",
-]
-
 
 class SubscriberKey(NamedTuple):
     """A durable subscription of one topic."""

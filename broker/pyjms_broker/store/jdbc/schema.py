@@ -63,19 +63,6 @@ from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import XATransactionId
 from pyjms_broker.store.jdbc.settings import Statements as TableNames
 
-__all__ = [
-    "LOCK_ROW",
-    "SUBSCRIPTION_PRIORITY",
-    "Statements",
-    "Tables",
-    "base_of",
-    "decode_xid",
-    "destination_number",
-    "encode_xid",
-    "range_end",
-    "statements_with",
-]
-
 LOCK_ROW: Final = 1
 SUBSCRIPTION_PRIORITY: Final = 5
 """PRIORITY of a durable subscription's only row if priorities are ignored.

@@ -7,8 +7,6 @@ from enum import Enum
 
 from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 
-__all__ = ["JDBCSettings", "JournalSettingsJDBC", "Locker", "Statements"]
-
 
 class Locker(Enum):
     """The kind of lock that gives one broker exclusive access. (activemq-persistence J7)"""

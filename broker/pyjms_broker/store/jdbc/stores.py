@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 
-__all__ = ["JDBCMessageStore", "JDBCTopicMessageStore"]
-
 _SMALLEST_PAGE: Final = 100
 _HIGHEST_PRIORITY: Final = 9
 

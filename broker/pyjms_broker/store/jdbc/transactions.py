@@ -55,15 +55,6 @@ from pyjms_broker.store.jdbc.writer import Writer
 if TYPE_CHECKING:
     from pyjms_broker.store.jdbc.stores import JDBCMessageStore, JDBCTopicMessageStore, Subscriber
 
-__all__ = [
-    "Acknowledgement",
-    "Addition",
-    "JDBCTransactionStore",
-    "Removal",
-    "Work",
-    "split_id",
-]
-
 _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
 

@@ -59,8 +59,6 @@ from pyjms_broker.store.jdbc.database import Database, DatabaseUnavailableExcept
 from pyjms_broker.store.jdbc.operations import UNSETTLING, Operation, Outcome, Unit
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 
-__all__ = ["Writer"]
-
 logger = get_logger(__name__)
 
 _MAX_UNITS: Final = 2000

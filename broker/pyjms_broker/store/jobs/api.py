@@ -8,13 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = [
-    "DEFAULT_SCHEDULER",
-    "EARLIEST",
-    "LATEST",
-    "ScheduledJob",
-]
-
 DEFAULT_SCHEDULER: Final = "JMS"
 """The name of the scheduler for messages delayed by clients."""
 EARLIEST: Final = 0

@@ -46,8 +46,6 @@ from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
 
-__all__ = ["INDEX", "KahaDBJobSchedulerStore"]
-
 logger = get_logger(__name__)
 
 INDEX: Final = "pyjms-index.db"

@@ -68,16 +68,6 @@ from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import create_private_file
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, EARLIEST, LATEST, ScheduledJob
 
-__all__ = [
-    "Coverage",
-    "JobIndex",
-    "JobScheduler",
-    "JobSchedulerStore",
-    "MemoryJobSchedulerStore",
-    "apply",
-    "rewrite_commands",
-]
-
 _VERSION: Final = 1
 _PAGE: Final = 500
 _NUMBER: Final = 32

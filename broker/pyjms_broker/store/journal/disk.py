@@ -18,8 +18,6 @@ from typing import Final, Protocol
 
 from pyjms_broker.store.files import make_private_directory
 
-__all__ = ["NO_HANDLE_ERRORS", "NO_SPACE_ERRORS", "OS_DISK", "Bytes", "Disk", "SpareHandle"]
-
 NO_SPACE_ERRORS: Final = frozenset((errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)))
 """Error numbers that mean that a disk or a quota is full."""
 NO_HANDLE_ERRORS: Final = frozenset((errno.EMFILE, errno.ENFILE))

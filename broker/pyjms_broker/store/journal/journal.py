@@ -113,8 +113,6 @@ from pyjms_broker.store.journal.settings import (
     PreallocationScope,
 )
 
-__all__ = ["InlineWritePolicy", "Journal", "OpenBatch", "StateListener"]
-
 logger = get_logger(__name__)
 
 StateListener = Callable[[StoreState, Exception | None], None]

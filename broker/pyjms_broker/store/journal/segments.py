@@ -61,8 +61,6 @@ from pyjms_broker.store.journal.settings import (
     PreallocationStrategy,
 )
 
-__all__ = ["Recovered", "SegmentFiles", "contiguous_runs", "empty_segments", "recover"]
-
 logger = get_logger(__name__)
 
 # not a segment's name, so that readers of the journal ignore it (activemq-persistence K27)

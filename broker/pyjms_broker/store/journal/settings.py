@@ -9,8 +9,6 @@ from pathlib import Path
 from pyjms.wire.kahadb.journal import MAX_FILE_LENGTH, MAX_WRITE_BATCH_SIZE
 from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 
-__all__ = ["DiskSyncStrategy", "JournalSettings", "PreallocationScope", "PreallocationStrategy"]
-
 
 class DiskSyncStrategy(StrEnum):
     """When written data is synced (journalDiskSyncStrategy)."""

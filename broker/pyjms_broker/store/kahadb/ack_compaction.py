@@ -57,8 +57,6 @@ from pyjms_broker.store.kahadb.records import (
 )
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 
-__all__ = ["AckCompaction", "movable_acks"]
-
 logger = get_logger(__name__)
 
 _MAX_TARGETS: Final = 16

@@ -46,8 +46,6 @@ from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXAT
 from pyjms_broker.store.kahadb.stores import KahaDBMessageStore, KahaDBTopicMessageStore, LateAdds
 from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
 
-__all__ = ["KahaDBPersistenceAdapter"]
-
 logger = get_logger(__name__)
 
 _WRITABLE_STATES: Final = (StoreState.RUNNING, StoreState.CONGESTED)

@@ -70,8 +70,6 @@ from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
 from pyjms_broker.store.periodic import run_logged
 
-__all__ = ["Maintenance", "SegmentReport", "segment_reports"]
-
 logger = get_logger(__name__)
 
 

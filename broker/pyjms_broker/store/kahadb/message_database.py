@@ -60,8 +60,6 @@ from pyjms_broker.store.kahadb.records import (
     trace_record,
 )
 
-__all__ = ["DIRTY_LIMIT", "TOPIC_TYPES", "IndexUpdater", "MessageDatabase"]
-
 TOPIC_TYPES: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
 
 

@@ -26,8 +26,6 @@ from pyjms.wire.kahadb.commands import (
     KahaCommand,
     KahaCommitCommand,
     KahaDestination,
-    KahaPrepareCommand,
-    KahaRollbackCommand,
     KahaTraceCommand,
     KahaUpdateMessageCommand,
 )
@@ -54,27 +52,6 @@ from pyjms_broker.store.kahadb.index.database import LARGEST_SEQUENCE, split_id
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
-
-__all__ = [
-    "ARRIVALS",
-    "AUDIT",
-    "DUPLICATES",
-    "TRANSACTION",
-    "MessageMetadata",
-    "RecordFormat",
-    "Trace",
-    "add_record",
-    "destination_field",
-    "is_pyjms_update",
-    "kaha_destination",
-    "message_metadata",
-    "parse_trace",
-    "plain_trace",
-    "reference_metadata",
-    "remove_record",
-    "trace_record",
-    "transaction_field",
-]
 
 logger = get_logger(__name__)
 
@@ -206,7 +183,7 @@ def transaction_field(xid: TransactionId) -> bytes:
     return _counted(0x0A, _counted(0x0A, _counted(0x0A, connection.value.encode()) + number))
 
 
-def _transaction_end(command: type[KahaCommand], xid: TransactionId) -> bytes:
+def transaction_record(command: type[KahaCommand], xid: TransactionId) -> bytes:
     """Return the payload of a command whose only field is the transaction."""
     field = transaction_field(xid)
     return b"".join((bytes((command.CODE,)), _varint(len(field)), field))
@@ -355,21 +332,6 @@ class RecordFormat:
         if message.message_id is None:
             raise KahaDBFormatError(f"The message of {command.message_id} has no message id")
         return message
-
-    @staticmethod
-    def prepare(xid: TransactionId) -> bytes:
-        """Return a prepare's payload."""
-        return _transaction_end(KahaPrepareCommand, xid)
-
-    @staticmethod
-    def commit(xid: TransactionId) -> bytes:
-        """Return a commit's payload."""
-        return _transaction_end(KahaCommitCommand, xid)
-
-    @staticmethod
-    def rollback(xid: TransactionId) -> bytes:
-        """Return a rollback's payload."""
-        return _transaction_end(KahaRollbackCommand, xid)
 
 
 ARRIVALS: Final = "arrivals"

@@ -118,23 +118,8 @@ from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions import (
     OpenTransaction,
     Operation,
-    OperationKind,
     apply_operations,
 )
-
-__all__ = [
-    "INDEX_FILES",
-    "OUR_INDEX",
-    "Progress",
-    "Recovered",
-    "Replay",
-    "archive_activemq_index",
-    "delete_files",
-    "discard_index",
-    "find_lost_end",
-    "record_digest",
-    "recover_store",
-]
 
 logger = get_logger(__name__)
 
@@ -240,7 +225,7 @@ class Replay:
 
     def _add(self, command: commands.KahaAddMessageCommand, location: Location) -> None:
         if command.transaction_info is not None:
-            self._operation(OperationKind.ADD, command, location, command.transaction_info)
+            self._add_operation(command, location, command.transaction_info)
         elif location > self._covered:
             destination, metadata = self._added(command, location)
             self._updater.add(destination, metadata, location, hidden=False)
@@ -257,8 +242,7 @@ class Replay:
     def _remove(self, command: commands.KahaRemoveMessageCommand, location: Location) -> None:
         key = command.subscription_key
         if command.transaction_info is not None:
-            kind = OperationKind.REMOVE if key is None else OperationKind.ACKNOWLEDGE
-            self._operation(kind, command, location, command.transaction_info)
+            self._add_operation(command, location, command.transaction_info)
         elif location > self._covered:
             destination = self._index.lookup(command.destination)
             if destination is None:
@@ -293,9 +277,8 @@ class Replay:
 
     # -- transactions
 
-    def _operation(
+    def _add_operation(
         self,
-        kind: OperationKind,
         command: commands.KahaAddMessageCommand | commands.KahaRemoveMessageCommand,
         location: Location,
         info: KahaTransactionInfo,
@@ -307,7 +290,6 @@ class Replay:
             message = self._format.decode(command.message)
             metadata = message_metadata(message, command.message_id, prioritized=prioritized)
         operation = Operation(
-            kind,
             command.destination,
             command.message_id,
             metadata=metadata,
@@ -337,7 +319,7 @@ class Replay:
         if transaction is None or location <= self._covered:
             return
         for operation in transaction.operations:
-            if operation.kind is OperationKind.ADD and not operation.dropped:
+            if operation.metadata is not None and not operation.dropped:
                 self._destination(operation.destination, location, operation.prioritized)
         apply_operations(self._updater, transaction, location, hidden=False)
 

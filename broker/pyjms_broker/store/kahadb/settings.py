@@ -15,8 +15,6 @@ from pyjms.wire.kahadb.frames import STORE_OPENWIRE_VERSION
 from pyjms_broker.attribute import attribute, count, duration, flag
 from pyjms_broker.store.journal.settings import JournalSettings
 
-__all__ = ["KahaDBSettings", "PurgeRecoveredXATransactionStrategy"]
-
 _DURATIONS: Final = ("checkpoint_interval", "cleanup_interval", "lock_keep_alive_period")
 _COUNTS: Final = ("max_failover_producers_to_track", "compact_acks_after_no_gc")
 

@@ -63,12 +63,10 @@ from pyjms_broker.store.kahadb.records import (
     remove_record,
     trace_record,
 )
-from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore, Operation, OperationKind
+from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore, Operation
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
-
-__all__ = ["KahaDBMessageStore", "KahaDBTopicMessageStore", "LateAdds"]
 
 _MOST: Final = 1000
 _MOST_BYTES: Final = 4 << 20
@@ -250,7 +248,6 @@ class KahaDBMessageStore:
         metadata = reference_metadata(reference, self._prioritized)
         if context.xid is not None:
             operation = Operation(
-                OperationKind.ADD,
                 self._kaha,
                 metadata.message_id,
                 metadata=metadata,
@@ -300,7 +297,7 @@ class KahaDBMessageStore:
         if context.xid is not None:
             if self.is_removed:
                 return COMPLETED
-            operation = Operation(OperationKind.REMOVE, self._kaha, message_id, reference=reference)
+            operation = Operation(self._kaha, message_id, reference=reference)
             self._transactions.add(context.xid, operation)
             return COMPLETED
         index, position = self._index, reference.position
@@ -523,9 +520,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         if context.xid is not None:
             if self.is_removed:
                 return COMPLETED
-            operation = Operation(
-                OperationKind.ACKNOWLEDGE, self._kaha, message_id, key=text, reference=reference
-            )
+            operation = Operation(self._kaha, message_id, key=text, reference=reference)
             self._transactions.add(context.xid, operation)
             return COMPLETED
         position = reference.position

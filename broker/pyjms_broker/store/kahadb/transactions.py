@@ -29,21 +29,21 @@ segments were deleted.
 
 `OpenTransaction.first` determines where a recovery must begin to read: a checkpoint stores the
 oldest one in the index. (activemq-persistence K13, K15, K22, S6)
-
-The operations of a transaction, which are applied at its commit.
-
-See `KahaDBTransactionStore` for when they are appended and applied. (activemq-persistence K15)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.kahadb.commands import KahaDestination
+from pyjms.wire.kahadb.commands import (
+    KahaCommitCommand,
+    KahaDestination,
+    KahaPrepareCommand,
+    KahaRollbackCommand,
+)
 from pyjms.wire.kahadb.frames import decode_subscription_info, from_kaha_destination
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, TransactionId, XATransactionId
@@ -61,36 +61,20 @@ from pyjms_broker.store.kahadb.records import (
     remove_record,
     trace_record,
     transaction_field,
+    transaction_record,
 )
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = [
-    "KahaDBTransactionStore",
-    "OpenTransaction",
-    "Operation",
-    "OperationKind",
-    "apply_operations",
-]
-
-
-class OperationKind(Enum):
-    """The kinds of operations."""
-
-    ADD = "add"
-    REMOVE = "remove"
-    ACKNOWLEDGE = "acknowledge"
-
-
-_ADD: Final = OperationKind.ADD
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class Operation:
-    """One addition, removal or acknowledgement; `location` is None until it is journalled."""
+    """One addition (with metadata), acknowledgement (with a key) or removal.
 
-    kind: OperationKind
+    `location` is None until it is journalled.
+    """
+
     destination: KahaDestination
     message_id: str
     _: KW_ONLY
@@ -117,7 +101,7 @@ class Operation:
         """
         reference = self.reference
         assert reference is not None, "only operations without a record are encoded"
-        if self.kind is _ADD:
+        if self.metadata is not None:
             message = reference.message
             frame = record_format.message_frame(message)
             reference.raw_is_numbered = True
@@ -157,6 +141,12 @@ class OpenTransaction:
             self.first = location
         self.last = location
 
+    def segments(self) -> range:
+        """Return the segments from its first to its last record. (activemq-persistence K17)"""
+        if self.first is None or self.last is None:
+            return range(0)
+        return range(self.first.file_id, self.last.file_id + 1)
+
     def has_journalled(self, key: str) -> bool:
         """Return whether one of its records concerns a destination."""
         return any(each.destination.key == key for each in self.operations[: self.journalled])
@@ -188,19 +178,17 @@ def apply_operations(
             where = (id(operation.destination), operation.prioritized)
             destination = destinations.get(where)
             if destination is None:
-                destination = _destination(updater, operation)
+                if operation.metadata is not None:
+                    destination = updater.index.destination(
+                        operation.destination, operation.prioritized
+                    )
+                else:
+                    destination = updater.index.lookup(operation.destination)
                 if destination is None:
                     continue
                 destinations[where] = destination
             _apply(updater, operation, destination, numbers, hidden)
     numbers.finish()
-
-
-def _destination(updater: IndexUpdater, operation: Operation) -> DestinationIndex | None:
-    """Return the index of an operation's destination; only additions create one."""
-    if operation.kind is _ADD:
-        return updater.index.destination(operation.destination, operation.prioritized)
-    return updater.index.lookup(operation.destination)
 
 
 def _apply(
@@ -212,9 +200,8 @@ def _apply(
 ) -> None:
     location = operation.location
     assert location is not None, "an operation has a record before it is applied"
-    if operation.kind is _ADD:
-        metadata = operation.metadata
-        assert metadata is not None, "an addition has metadata"
+    metadata = operation.metadata
+    if metadata is not None:
         arrival = numbers.next(destination, location[0])
         entry = updater.add(destination, metadata, location, hidden=hidden, arrival=arrival)
         if operation.reference is not None:
@@ -308,9 +295,10 @@ class KahaDBTransactionStore:
         self._drop_duplicates(transaction)
         self._journal(xid, transaction)
         waiter = Completion()
-        transaction.note_record(self._db.append(self._db.format.prepare(xid), waiter, sync=True))
+        prepare = transaction_record(KahaPrepareCommand, xid)
+        transaction.note_record(self._db.append(prepare, waiter, sync=True))
         transaction.prepared = True
-        self.hide(transaction)
+        self._hide(transaction)
         return waiter
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion:
@@ -328,7 +316,7 @@ class KahaDBTransactionStore:
         self._make_destinations(transaction)
         self._append_transaction_trace(xid, transaction)
         waiter = Completion()
-        end = db.append(db.format.commit(xid), waiter, sync=True)
+        end = db.append(transaction_record(KahaCommitCommand, xid), waiter, sync=True)
         if transaction.prepared:
             self._unhide(transaction)
         apply_operations(db.updater, transaction, end, hidden=True)
@@ -348,7 +336,7 @@ class KahaDBTransactionStore:
         db = self._db
         waiter = Completion() if transaction.prepared else COMPLETED
         end = db.append(
-            db.format.rollback(xid),
+            transaction_record(KahaRollbackCommand, xid),
             waiter,
             sync=transaction.prepared,
             lazy=not transaction.prepared,
@@ -414,7 +402,7 @@ class KahaDBTransactionStore:
             self._open[xid] = transaction
             if transaction.prepared:
                 self._recovered[xid] = transaction
-                self.hide(transaction)
+                self._hide(transaction)
         for xid in [xid for xid in found if xid not in self._recovered]:
             self.rollback(xid)
 
@@ -423,39 +411,28 @@ class KahaDBTransactionStore:
 
         (activemq-persistence K17)
         """
-        files: set[int] = set()
-        for transaction in self._open.values():
-            if transaction.first is not None and transaction.last is not None:
-                files.update(range(transaction.first.file_id, transaction.last.file_id + 1))
-        return files
+        return {file_id for each in self._open.values() for file_id in each.segments()}
 
-    def hide(self, transaction: OpenTransaction) -> None:
+    def _hide(self, transaction: OpenTransaction) -> None:
         """Hide the messages that a prepared transaction has acknowledged."""
-        self._change_acknowledged(transaction, DestinationIndex.hide, TopicIndex.hide_from)
+        for index, position, key in self._acknowledgements(transaction):
+            if key is None:
+                index.hide(position)
+            elif isinstance(index, TopicIndex):
+                index.hide_from(key, position)
 
     def _unhide(self, transaction: OpenTransaction) -> None:
-        self._change_acknowledged(
-            transaction, DestinationIndex.mark_visible, TopicIndex.mark_visible_to
-        )
-
-    def _change_acknowledged(
-        self,
-        transaction: OpenTransaction,
-        change: Callable[[DestinationIndex, Position], object],
-        change_for: Callable[[TopicIndex, str, Position], object],
-    ) -> None:
-        """Change the messages that a transaction has acknowledged, for a queue or a subscriber."""
-        for index, position, key in self._acknowledged(transaction):
+        for index, position, key in self._acknowledgements(transaction):
             if key is None:
-                change(index, position)
+                index.mark_visible(position)
             elif isinstance(index, TopicIndex):
-                change_for(index, key, position)
+                index.mark_visible_to(key, position)
 
-    def _acknowledged(
+    def _acknowledgements(
         self, transaction: OpenTransaction
     ) -> Iterable[tuple[DestinationIndex, Position, str | None]]:
         for operation in transaction.operations:
-            if operation.kind is not OperationKind.ADD and not operation.destination_removed:
+            if operation.metadata is None and not operation.destination_removed:
                 index = self._db.index.lookup(operation.destination)
                 entry = None if index is None else index.find(operation.message_id)
                 if index is not None and entry is not None:
@@ -486,29 +463,28 @@ class KahaDBTransactionStore:
         by_key: dict[str, _DestinationIds] = {}
         kept: list[Operation] = []
         for number, operation in enumerate(transaction.operations):
-            if operation.kind is _ADD:
+            if operation.metadata is not None:
                 where = operation.destination
                 ids = by_object.get(id(where))
                 if ids is None:
                     ids = by_key.get(where.key) or _DestinationIds(self._db.index.lookup(where))
                     by_object[id(where)] = by_key[where.key] = ids
                 operation.dropped = operation.destination_removed or self._is_duplicate(
-                    operation, ids
+                    operation.metadata, ids
                 )
                 if number >= transaction.journalled:
                     if operation.dropped:
                         continue
-                    if ids.is_unneeded:
-                        _unneeded(operation)
+                    if ids.is_unneeded:  # by any durable subscription (activemq-persistence K11)
+                        if operation.reference is not None:
+                            operation.reference.position = Position(operation.metadata.level, 0)
                         continue
             else:
                 operation.dropped = operation.destination_removed
             kept.append(operation)
         transaction.operations = kept
 
-    def _is_duplicate(self, operation: Operation, ids: _DestinationIds) -> bool:
-        metadata = operation.metadata
-        assert metadata is not None, "an addition has metadata"
+    def _is_duplicate(self, metadata: MessageMetadata, ids: _DestinationIds) -> bool:
         message_id, duplicate_id = metadata.message_id, metadata.duplicate_id
         if message_id in ids.ids or duplicate_id in ids.duplicate_ids:
             return True
@@ -522,7 +498,7 @@ class KahaDBTransactionStore:
     def _make_destinations(self, transaction: OpenTransaction) -> None:
         made = set()
         for operation in transaction.operations:
-            if operation.kind is _ADD and not operation.dropped:
+            if operation.metadata is not None and not operation.dropped:
                 where = (id(operation.destination), operation.prioritized)
                 if where not in made:
                     made.add(where)
@@ -537,7 +513,7 @@ class KahaDBTransactionStore:
         counts: dict[str, dict[int, int]] = {}
         for operation in operations:
             location = operation.location
-            if operation.kind is _ADD and not operation.dropped and location is not None:
+            if operation.metadata is not None and not operation.dropped and location is not None:
                 files = counts.setdefault(operation.destination.key, {})
                 files[location.file_id] = files.get(location.file_id, 0) + 1
         if not dropped and all(len(files) < 2 for files in counts.values()):
@@ -558,14 +534,14 @@ class KahaDBTransactionStore:
         added: list[tuple[Destination, ActiveMQMessage]] = []
         removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]] = []
         for operation in transaction.operations:
-            if operation.kind is OperationKind.ADD and not operation.destination_removed:
+            if operation.metadata is not None and not operation.destination_removed:
                 assert operation.location is not None, "a recovered operation has a record"
                 message = db.read_or_quarantine(
                     operation.destination, operation.message_id, operation.location
                 )
                 if message is not None:
                     added.append((from_kaha_destination(operation.destination), message))
-        for index, position, key in self._acknowledged(transaction):
+        for index, position, key in self._acknowledgements(transaction):
             entry = index.get(position)
             for stored in [] if entry is None else db.read_entries(index, [entry]):
                 subscriber = None if key is None else self._subscription(index, key)
@@ -581,20 +557,10 @@ class KahaDBTransactionStore:
         return SubscriptionKey(client_id, name)
 
 
-def _unneeded(operation: Operation) -> None:
-    """Set the position of a message that no durable subscription needs.
-
-    (activemq-persistence K11)
-    """
-    metadata, reference = operation.metadata, operation.reference
-    if metadata is not None and reference is not None:
-        reference.position = Position(metadata.level, 0)
-
-
 def _added_to(db: MessageDatabase, transaction: OpenTransaction) -> list[DestinationIndex]:
     found = {
         operation.destination: db.index.lookup(operation.destination)
         for operation in transaction.operations
-        if operation.kind is OperationKind.ADD
+        if operation.metadata is not None
     }
     return [index for index in found.values() if index is not None]

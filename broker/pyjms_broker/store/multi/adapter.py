@@ -50,17 +50,6 @@ from pyjms_broker.store.multi.transactions import (
 )
 from pyjms_broker.store.periodic import run_every
 
-__all__ = [
-    "FilteredKahaDB",
-    "MultiKahaDBPersistenceAdapter",
-    "activemq_name",
-    "best_filter",
-    "close_all",
-    "directory_name",
-    "likely_destination",
-    "worst",
-]
-
 _LONGEST_NAME: Final = 64
 _BEGINNING: Final = 40
 _HASH_DIGITS: Final = 24

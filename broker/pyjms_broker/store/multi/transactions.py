@@ -51,14 +51,6 @@ from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
 
-__all__ = [
-    "LOCAL_FORMAT_ID",
-    "DecisionLog",
-    "MultiTransactionStore",
-    "as_xa",
-    "recover_transactions",
-]
-
 LOCAL_FORMAT_ID: Final = 61616
 """The XA format id under which stores know local transactions (ActiveMQ's localXaFormatId)."""
 

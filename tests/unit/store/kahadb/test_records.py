@@ -44,6 +44,7 @@ from pyjms_broker.store.kahadb.records import (
     remove_record,
     trace_record,
     transaction_field,
+    transaction_record,
 )
 
 PRODUCER = ProducerId("ID:é", 1, 1)
@@ -83,14 +84,20 @@ def test_adds_and_removes_are_what_the_codec_writes(transaction: Any, size: int)
 @pytest.mark.parametrize("transaction", TRANSACTIONS[1:])
 def test_ends_of_transactions_are_what_the_codec_writes(transaction: TransactionId) -> None:
     info = to_transaction_info(transaction)
-    assert RecordFormat.prepare(transaction) == encode_command(KahaPrepareCommand(info))
-    assert RecordFormat.commit(transaction) == encode_command(KahaCommitCommand(info))
-    assert RecordFormat.rollback(transaction) == encode_command(KahaRollbackCommand(info))
+    assert transaction_record(KahaPrepareCommand, transaction) == encode_command(
+        KahaPrepareCommand(info)
+    )
+    assert transaction_record(KahaCommitCommand, transaction) == encode_command(
+        KahaCommitCommand(info)
+    )
+    assert transaction_record(KahaRollbackCommand, transaction) == encode_command(
+        KahaRollbackCommand(info)
+    )
 
 
 def test_a_transaction_without_connection_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="no connection id"):
-        RecordFormat.commit(LocalTransactionId(3, None))
+        transaction_record(KahaCommitCommand, LocalTransactionId(3, None))
 
 
 def test_priorities_out_of_range_do_not_break_a_record() -> None:

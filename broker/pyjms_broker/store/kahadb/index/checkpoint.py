@@ -20,17 +20,6 @@ from typing import Any, Final, NamedTuple
 from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.store.kahadb.index.database import IndexEntry, Producer
 
-__all__ = [
-    "DestinationChanges",
-    "DuplicateIds",
-    "IndexCheckpoint",
-    "Memtable",
-    "Row",
-    "SubscriptionChanges",
-    "delete_unused_producers",
-    "write_changes",
-]
-
 
 class Memtable:
     """New messages, and changes and removals of older ones, all by arrival number.

@@ -26,19 +26,6 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.files import create_private_file
 
-__all__ = [
-    "LARGEST_SEQUENCE",
-    "NO_SEQUENCE",
-    "Database",
-    "IndexCorrupt",
-    "IndexEntry",
-    "Producer",
-    "join_id",
-    "problems",
-    "split_id",
-    "translated",
-]
-
 NO_SEQUENCE: Final = -1
 """The sequence number of an id that does not end in `:<number>`: all of it is the producer."""
 _MAX_DIGITS: Final = 18

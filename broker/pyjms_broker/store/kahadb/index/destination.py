@@ -60,8 +60,6 @@ from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 if TYPE_CHECKING:
     from pyjms_broker.store.kahadb.index.store_index import StoreIndex
 
-__all__ = ["DestinationIndex", "MessageTable"]
-
 _MAX_PRODUCERS: Final = 1_000
 _READ_AHEAD: Final = 128
 """The number of messages read from the database at once if lookups are sequential."""

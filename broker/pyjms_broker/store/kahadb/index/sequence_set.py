@@ -11,8 +11,6 @@ from functools import reduce
 from operator import and_
 from typing import Final
 
-__all__ = ["BLOCK_BITS", "SequenceSet"]
-
 BLOCK_BITS: Final = 4096
 _FULL: Final = (1 << BLOCK_BITS) - 1
 

@@ -49,8 +49,6 @@ from pyjms_broker.store.kahadb.index.destination import DestinationIndex, Messag
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 from pyjms_broker.store.kahadb.index.topic import TopicIndex
 
-__all__ = ["ProducerSequences", "SegmentReferences", "StoreIndex"]
-
 
 class SegmentReferences:
     """Message counts of segments, and references between segments.

@@ -22,8 +22,6 @@ from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 if TYPE_CHECKING:
     from pyjms_broker.store.kahadb.index.store_index import StoreIndex
 
-__all__ = ["SubscriptionIndex", "SubscriptionRow", "TopicIndex"]
-
 SubscriptionRow = tuple[int, str, bytes, int, int]
 """Number, key, info, segment, offset."""
 _FIRST = Position(0, 0)

@@ -54,17 +54,6 @@ from pyjms_broker.store.kahadb.tools.journal_directory import (
     read_segments,
 )
 
-__all__ = [
-    "DestinationAudit",
-    "JournalAudit",
-    "JournalSummary",
-    "RecordView",
-    "SegmentAudit",
-    "SegmentSummary",
-    "audit_journal",
-    "inspect_journal",
-]
-
 _LONGEST_TRACE: Final = 60
 
 _NAMES: Final[dict[type[KahaCommand], str]] = {

@@ -28,25 +28,6 @@ from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, IndexUpdater
 from pyjms_broker.store.kahadb.records import RecordFormat
 from pyjms_broker.store.kahadb.recovery import INDEX_FILES, OUR_INDEX, Replay, record_digest
 
-__all__ = [
-    "ReadProgress",
-    "Segment",
-    "Snapshot",
-    "copy_index",
-    "file_sizes",
-    "find_journal",
-    "has_activemq_index",
-    "holds_jobs",
-    "job_folders_beside",
-    "journal_end",
-    "journals_in",
-    "lock_journal",
-    "open_snapshot",
-    "read_segments",
-    "refuse_jobs",
-    "trusted_location",
-]
-
 _USUAL_NAME: Final = "kahadb"
 _JOB_CODES: Final = range(11, 16)
 _STEP: Final = 1 << 18
@@ -282,11 +263,9 @@ class Snapshot:
 
         (activemq-persistence K17)
         """
-        files: set[int] = set()
-        for transaction in self.replay.transactions.values():
-            if transaction.first is not None and transaction.last is not None:
-                files.update(range(transaction.first.file_id, transaction.last.file_id + 1))
-        return files
+        return {
+            file_id for each in self.replay.transactions.values() for file_id in each.segments()
+        }
 
     def close(self) -> None:
         """Close the index. Idempotent."""

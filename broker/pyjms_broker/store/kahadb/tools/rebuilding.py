@@ -13,8 +13,6 @@ from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.tools.journal_directory import file_sizes
 
-__all__ = ["Rebuilt", "offline_settings", "rebuild_index"]
-
 
 class Rebuilt(NamedTuple):
     """The contents of the new index."""

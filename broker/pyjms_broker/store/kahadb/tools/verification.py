@@ -57,8 +57,6 @@ from pyjms_broker.store.kahadb.tools.journal_directory import (
     trusted_location,
 )
 
-__all__ = ["Problem", "Verification", "differences", "verify_journal"]
-
 # --- Descriptions of the differences between two indexes of the same journal.
 
 _NAMED: Final = 20
