@@ -43,8 +43,6 @@ __all__ = [
     "WebSettings",
 ]
 
-# --- Connectors in broker.yaml (`connectors`) and their encryption (`tls`).
-
 
 class ConnectorTlsSettings(TlsCommonSettings):
     """Certificate and key of a connector (`tls`)."""
@@ -98,9 +96,6 @@ class ConnectorSettings(Section, ClusterAttributes):
         return uri if self.tls is None else with_tls(uri, self.tls.options(), SERVER_TLS)
 
 
-# --- Network connectors in broker.yaml (`network_connectors`).
-
-
 class NetworkConnectorSettings(Section, NetworkConnectorAttributes):
     """Other brokers that get the messages for their consumers (`network_connectors`)."""
 
@@ -121,9 +116,6 @@ class NetworkConnectorSettings(Section, NetworkConnectorAttributes):
     def attributes(self) -> NetworkConnectorAttributes:
         """Return the attributes other than the URI."""
         return NetworkConnectorAttributes(**arguments_of(NetworkConnectorAttributes, self))
-
-
-# --- The web server in broker.yaml (`web`).
 
 
 class WebSettings(Section, WebAttributes):
@@ -259,17 +251,13 @@ class BrokerSettings(Section, BrokerAttributes):
             ),
         }
         return {
-            **_values(BrokerAttributes, self),
-            **_values(SystemUsageAttributes, self.system_usage),
+            **arguments_of(BrokerAttributes, self),
+            **arguments_of(SystemUsageAttributes, self.system_usage),
             **{name: value for name, value in optional.items() if value is not None},
             "io_exception_handler": IOExceptionHandler(
-                **_values(IOExceptionHandler, self.io_exception_handler)
+                **arguments_of(IOExceptionHandler, self.io_exception_handler)
             ),
             "plugins": self.plugins,
             "destinations": self.destinations,
             "policies": PolicyMap(policy.build() for policy in self.policies),
         }
-
-
-def _values(table: type[Any], section: Section) -> dict[str, Any]:
-    return {field.name: getattr(section, field.name) for field in dataclasses.fields(table)}

@@ -1,20 +1,8 @@
-"""The type of store in broker.yaml (`persistence`). (activemq-persistence E1, E2)
+"""The stores in broker.yaml (`persistence`). (activemq-persistence E1, E2, J1, J9, K0, K25)
 
-Database stores in broker.yaml, with or without a journal.
-
-(activemq-persistence J1, J9)
-
-The descriptions of the keys are in the attribute tables of the stores (`pyjms_broker.attribute`).
-
-Attributes of ActiveMQ's `<kahaDB>` that have a different name or no effect in this broker.
-
-(activemq-persistence K0)
-
-KahaDB stores in broker.yaml: one, or several that share the destinations.
-
-(activemq-persistence K0, K25)
-
-The descriptions of the keys are in the attribute tables of the stores (`pyjms_broker.attribute`).
+The descriptions of most keys are in the attribute tables of the stores (`pyjms_broker.attribute`).
+The tables at the end are attributes of ActiveMQ's `<kahaDB>` that have a different name or no
+effect in this broker.
 """
 
 from __future__ import annotations
@@ -23,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -33,7 +21,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger
 from pyjms_broker import entry_points
-from pyjms_broker.settings.values import arguments_of, check_by
+from pyjms_broker.settings.values import BuiltSection, arguments_of
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Statements
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
@@ -59,164 +47,14 @@ __all__ = [
     "snake_case",
 ]
 
-
-class StatementsSection(Section, Statements):
-    """The names of the tables."""
-
-
-class _JDBCSettings(Section, JDBCSettings):
-    directory: Path | None = None
-    """Directory of the SQLite file and the journal; null: data_directory/broker_name/jdbc."""
-    statements: StatementsSection = StatementsSection()
-    """The names of the tables."""
-
-    @property
-    def directory_name(self) -> str:
-        """The name of the store's directory in the broker's directory."""
-        return "jdbc"
-
-    def build(self) -> JDBCSettings:
-        """Create the store's own settings object."""
-        statements = Statements(**arguments_of(Statements, self.statements))
-        return JDBCSettings(**{**arguments_of(JDBCSettings, self), "statements": statements})
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_by(self.build)
-        return self
-
-
-class JDBCPersistenceSettings(_JDBCSettings):
-    """A database as the store."""
-
-    type: Literal["jdbc"]
-
-    def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the store, closed.
-
-        Raises:
-            ConfigurationException: SQLAlchemy or the database's driver is not installed.
-        """
-        make = _adapter("adapter", "JDBCPersistenceAdapter")
-        return make(directory, self.build(), broker_name)
-
-
-class JournaledJDBCPersistenceSettings(_JDBCSettings, JournalSettingsJDBC):
-    """A database with a journal."""
-
-    type: Literal["journaled_jdbc"]
-
-    def build_journal(self) -> JournalSettingsJDBC:
-        """Create the journal's own settings object."""
-        return JournalSettingsJDBC(**arguments_of(JournalSettingsJDBC, self))
-
-    def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the store, closed.
-
-        Raises:
-            ConfigurationException: SQLAlchemy or the database's driver is not installed.
-        """
-        make = _adapter("journaled", "JournaledJDBCPersistenceAdapter")
-        return make(directory, self.build(), broker_name, self.build_journal())
-
-
-def _adapter(module: str, name: str) -> Callable[..., PersistenceAdapter]:
-    try:
-        found = import_module(f"pyjms_broker.store.jdbc.{module}")  # heavy, and an extra
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
-            raise
-        raise ConfigurationException(
-            "A store in a database needs SQLAlchemy, which is not installed",
-            hint=install_command("sql"),
-        ) from error
-    adapter: Callable[..., PersistenceAdapter] = getattr(found, name)
-    return adapter
-
-
 logger = get_logger(__name__)
 
-WITHOUT_EFFECT: Final = frozenset(
-    {
-        # ActiveMQ's index manages its own pages; this index is a SQLite file
-        "index_cache_size",
-        "index_write_batch_size",
-        "enable_index_write_async",
-        "enable_index_disk_syncs",
-        "enable_index_recovery_file",
-        "enable_index_page_caching",
-        "use_index_lfru_eviction",
-        "index_lfu_eviction_factor",
-        # ActiveMQ's audit keeps a window of ids; this audit keeps one number per producer
-        "failover_producers_audit_depth",
-        # subscription statistics are always counted
-        "enable_subscription_statistics",
-        # a lock that cannot be checked always counts as lost
-        "stop_on_error",
-    }
-)
-"""Attributes that are accepted, ignored and logged."""
 
-RENAMED: Final = {
-    "journal_max_file_length": "journal.max_file_length",
-    "journal_max_write_batch_size": "journal.max_write_batch_size",
-    "journal_disk_sync_strategy": "journal.disk_sync_strategy",
-    "journal_disk_sync_interval": "journal.disk_sync_interval",
-    "enable_journal_disk_syncs": "journal.disk_sync_strategy: always (true), never (false)",
-    "checksum_journal_files": "journal.checksum",
-    "database_locked_wait_delay": "lock_acquire_sleep_interval",
-    **{
-        name: f"journal.{name}"
-        for name in (
-            "check_for_corrupt_journal_files",
-            "archive_data_logs",
-            "directory_archive",
-            "preallocation_strategy",
-            "preallocation_scope",
-            "max_async_jobs",
-        )
-    },
-}
-"""ActiveMQ's name to the key that replaces it."""
-
-_WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-
-
-def replacement_for(name: str) -> str | None:
-    """Return the key that replaces an attribute of ActiveMQ; None if there is none.
-
-    The name may be in camel case as in ActiveMQ's XML.
-    """
-    return RENAMED.get(snake_case(name))
-
-
-def snake_case(name: str) -> str:
-    """Return ActiveMQ's attribute name in snake case, as in broker.yaml."""
-    return _WORD_BOUNDARY.sub("_", name).lower()
-
-
-def without_ignored(section: Mapping[str, object]) -> dict[str, object]:
-    """Return a section without the attributes that have no effect, and log their names."""
-    ignored = sorted(WITHOUT_EFFECT & section.keys())
-    if ignored:
-        logger.info("persistence: these settings have no effect here: %s", ", ".join(ignored))
-    return {name: value for name, value in section.items() if name not in ignored}
-
-
-class JournalSection(Section, JournalSettings):
+class JournalSection(BuiltSection[JournalSettings], JournalSettings):
     """The journal of a KahaDB store."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_by(self.build)
-        return self
 
-    def build(self) -> JournalSettings:
-        """Create the journal's own settings object."""
-        return JournalSettings(**arguments_of(JournalSettings, self))
-
-
-class _KahaDBSection(Section, KahaDBSettings):
+class _KahaDBSection(BuiltSection[KahaDBSettings], KahaDBSettings):
     journal: JournalSection = JournalSection()
     """The journal."""
 
@@ -224,11 +62,6 @@ class _KahaDBSection(Section, KahaDBSettings):
     @classmethod
     def _leave_out(cls, section: object) -> object:
         return without_ignored(section) if isinstance(section, dict) else section
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_by(self.build)
-        return self
 
     def build(self) -> KahaDBSettings:
         """Create the store's own settings object."""
@@ -320,6 +153,75 @@ class MultiKahaDBPersistenceSettings(Section):
         )
 
 
+class StatementsSection(Section, Statements):
+    """The names of the tables."""
+
+
+class _JDBCSettings(BuiltSection[JDBCSettings], JDBCSettings):
+    directory: Path | None = None
+    """Directory of the SQLite file and the journal; null: data_directory/broker_name/jdbc."""
+    statements: StatementsSection = StatementsSection()
+    """The names of the tables."""
+
+    @property
+    def directory_name(self) -> str:
+        """The name of the store's directory in the broker's directory."""
+        return "jdbc"
+
+    def build(self) -> JDBCSettings:
+        """Create the store's own settings object."""
+        statements = Statements(**arguments_of(Statements, self.statements))
+        return JDBCSettings(**{**arguments_of(JDBCSettings, self), "statements": statements})
+
+
+class JDBCPersistenceSettings(_JDBCSettings):
+    """A database as the store."""
+
+    type: Literal["jdbc"]
+
+    def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
+        """Create the store, closed.
+
+        Raises:
+            ConfigurationException: SQLAlchemy or the database's driver is not installed.
+        """
+        make = _adapter("adapter", "JDBCPersistenceAdapter")
+        return make(directory, self.build(), broker_name)
+
+
+class JournaledJDBCPersistenceSettings(_JDBCSettings, JournalSettingsJDBC):
+    """A database with a journal."""
+
+    type: Literal["journaled_jdbc"]
+
+    def build_journal(self) -> JournalSettingsJDBC:
+        """Create the journal's own settings object."""
+        return JournalSettingsJDBC(**arguments_of(JournalSettingsJDBC, self))
+
+    def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
+        """Create the store, closed.
+
+        Raises:
+            ConfigurationException: SQLAlchemy or the database's driver is not installed.
+        """
+        make = _adapter("journaled", "JournaledJDBCPersistenceAdapter")
+        return make(directory, self.build(), broker_name, self.build_journal())
+
+
+def _adapter(module: str, name: str) -> Callable[..., PersistenceAdapter]:
+    try:
+        found = import_module(f"pyjms_broker.store.jdbc.{module}")  # heavy, and an extra
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
+            raise
+        raise ConfigurationException(
+            "A store in a database needs SQLAlchemy, which is not installed",
+            hint=install_command("sql"),
+        ) from error
+    adapter: Callable[..., PersistenceAdapter] = getattr(found, name)
+    return adapter
+
+
 class MemoryPersistenceSettings(Section):
     """Everything in memory."""
 
@@ -375,3 +277,70 @@ PersistenceSettings: TypeAlias = Annotated[
     Annotated[BuiltInStore, Field(discriminator="type")], BeforeValidator(_check_type)
 ]
 """Any built-in store, selected by `type`."""
+
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        # ActiveMQ's index manages its own pages; this index is a SQLite file
+        "index_cache_size",
+        "index_write_batch_size",
+        "enable_index_write_async",
+        "enable_index_disk_syncs",
+        "enable_index_recovery_file",
+        "enable_index_page_caching",
+        "use_index_lfru_eviction",
+        "index_lfu_eviction_factor",
+        # ActiveMQ's audit keeps a window of ids; this audit keeps one number per producer
+        "failover_producers_audit_depth",
+        # subscription statistics are always counted
+        "enable_subscription_statistics",
+        # a lock that cannot be checked always counts as lost
+        "stop_on_error",
+    }
+)
+"""Attributes that are accepted, ignored and logged."""
+
+RENAMED: Final = {
+    "journal_max_file_length": "journal.max_file_length",
+    "journal_max_write_batch_size": "journal.max_write_batch_size",
+    "journal_disk_sync_strategy": "journal.disk_sync_strategy",
+    "journal_disk_sync_interval": "journal.disk_sync_interval",
+    "enable_journal_disk_syncs": "journal.disk_sync_strategy: always (true), never (false)",
+    "checksum_journal_files": "journal.checksum",
+    "database_locked_wait_delay": "lock_acquire_sleep_interval",
+    **{
+        name: f"journal.{name}"
+        for name in (
+            "check_for_corrupt_journal_files",
+            "archive_data_logs",
+            "directory_archive",
+            "preallocation_strategy",
+            "preallocation_scope",
+            "max_async_jobs",
+        )
+    },
+}
+"""ActiveMQ's name to the key that replaces it."""
+
+_WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def replacement_for(name: str) -> str | None:
+    """Return the key that replaces an attribute of ActiveMQ; None if there is none.
+
+    The name may be in camel case as in ActiveMQ's XML.
+    """
+    return RENAMED.get(snake_case(name))
+
+
+def snake_case(name: str) -> str:
+    """Return ActiveMQ's attribute name in snake case, as in broker.yaml."""
+    return _WORD_BOUNDARY.sub("_", name).lower()
+
+
+def without_ignored(section: Mapping[str, object]) -> dict[str, object]:
+    """Return a section without the attributes that have no effect, and log their names."""
+    ignored = sorted(WITHOUT_EFFECT & section.keys())
+    if ignored:
+        logger.info("persistence: these settings have no effect here: %s", ", ".join(ignored))
+    return {name: value for name, value in section.items() if name not in ignored}

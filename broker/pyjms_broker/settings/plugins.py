@@ -1,16 +1,14 @@
 """ActiveMQ's broker plug-ins in broker.yaml (`plugins`). (activemq-broker 1.1)
 
-The plug-in `runtime_configuration` in broker.yaml: apply changes of the file without a restart.
-
-(activemq-broker 1.1)
+Users and rights first (activemq-edges 6), then `runtime_configuration`, which applies changes of
+the file without a restart, then the plug-ins that only have a table of options.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -57,7 +55,12 @@ from pyjms_broker.security.users import (
     group_names,
 )
 from pyjms_broker.settings.extensions import PluginSettings
-from pyjms_broker.settings.values import DestinationName, Groups, arguments_of, check_by
+from pyjms_broker.settings.values import (
+    BuiltSection,
+    DestinationName,
+    Groups,
+    arguments_of,
+)
 
 if TYPE_CHECKING:
     from pyjms_broker.management import Management
@@ -78,8 +81,6 @@ __all__ = [
     "SimpleAuthenticationSettings",
     "UserSettings",
 ]
-
-# --- The authorization plug-in in broker.yaml (`plugins`). (activemq-edges SE4 to SE6)
 
 
 class AccessSettings(Section):
@@ -147,9 +148,6 @@ def _entry(
     return AuthorizationEntry(destination, access.read, access.write, access.admin)
 
 
-# --- The settings common to all authentication plug-ins in broker.yaml.
-
-
 class LoginSettings(PluginSettings):
     """The limit of failed logins; subclasses create the authenticator."""
 
@@ -175,9 +173,6 @@ class LoginSettings(PluginSettings):
 
     def _limit(self) -> FailedLogins:
         return FailedLogins(self.maximum_failed_logins, self.failed_login_period)
-
-
-# --- The security plug-ins in broker.yaml (`plugins`). (activemq-edges 6)
 
 
 class UserSettings(Section):
@@ -253,9 +248,6 @@ class PropertiesAuthenticationSettings(LoginSettings):
         )
 
 
-# --- Authentication with Java's `login.config` in broker.yaml (`plugins`). (activemq-edges SE3)
-
-
 class _JaasSettings(LoginSettings):
     login_config: Path = Path("login.config")
     """The file with the login modules."""
@@ -297,8 +289,6 @@ class JaasDualAuthenticationSettings(_JaasSettings):
         """Create what asks the login modules."""
         return JaasAuthenticator(self.login_config, self.configuration, self.ssl_configuration)
 
-
-# --- The filter of the plug-in `runtime_configuration`, which reloads the file periodically.
 
 logger = get_logger(__name__)
 
@@ -407,93 +397,70 @@ def _no_file() -> ConfigurationException:
     )
 
 
-class _BuiltInPlugin(PluginSettings):
-    """The settings of a plug-in, from its table of options."""
+class _BuiltInPlugin(BuiltSection[BrokerPlugin], PluginSettings):
+    """The settings of a plug-in, from its table of options, which is also the plug-in."""
 
-    plugin: ClassVar[type[BrokerPlugin]]
     type: str
-
-    def build(self) -> BrokerPlugin:
-        """Create the plug-in."""
-        plugin: Callable[..., BrokerPlugin] = self.plugin
-        return plugin(**arguments_of(self.plugin, self))
+    is_read_at_start: ClassVar[bool] = False
+    """Whether a new filter would lose what the installed one knows, so that changes wait."""
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the plug-in's filter around `broker`."""
         return self.build().install_plugin(broker)
 
     async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Return a new filter that replaces the installed one."""
-        return self.install_plugin(installed.next) if isinstance(installed, BrokerFilter) else None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_by(self.build)
-        return self
+        """Return a new filter that replaces the installed one, unless it has to stay."""
+        if self.is_read_at_start or not isinstance(installed, BrokerFilter):
+            return None
+        return self.install_plugin(installed.next)
 
 
 class TimeStampingSettings(_BuiltInPlugin, TimeStampingBrokerPlugin):
     """Messages get the broker's time, and keep their time to live."""
 
-    plugin = TimeStampingBrokerPlugin
     type: Literal["time_stamping"] = "time_stamping"
 
 
 class ForcePersistencyModeSettings(_BuiltInPlugin, ForcePersistencyModeBrokerPlugin):
     """Every message is persistent, or none is."""
 
-    plugin = ForcePersistencyModeBrokerPlugin
     type: Literal["force_persistency_mode"] = "force_persistency_mode"
 
 
 class DestinationPathSeparatorSettings(_BuiltInPlugin, DestinationPathSeparatorPlugin):
     """Clients may write another separator than a dot."""
 
-    plugin = DestinationPathSeparatorPlugin
     type: Literal["destination_path_separator"] = "destination_path_separator"
 
 
 class LoggingSettings(_BuiltInPlugin, LoggingBrokerPlugin):
     """Events are logged; message headers, but no bodies, properties or passwords."""
 
-    plugin = LoggingBrokerPlugin
     type: Literal["logging"] = "logging"
 
 
 class TraceBrokerPathSettings(_BuiltInPlugin, TraceBrokerPathPlugin):
     """A property lists the brokers that a message has passed."""
 
-    plugin = TraceBrokerPathPlugin
     type: Literal["trace_broker_path"] = "trace_broker_path"
 
 
 class DiscardingDLQSettings(_BuiltInPlugin, DiscardingDLQBrokerPlugin):
     """Messages that would be dead-lettered are discarded."""
 
-    plugin = DiscardingDLQBrokerPlugin
     type: Literal["discarding_dlq"] = "discarding_dlq"
 
 
-class RedeliveryPolicySettings(Section, RedeliveryPolicy):
+class RedeliveryPolicySettings(BuiltSection[RedeliveryPolicy], RedeliveryPolicy):
     """How often and when the messages of a destination are delivered again."""
 
     destination: DestinationName | None = None
     """Name or pattern; null: all destinations without another policy."""
 
-    def build(self) -> RedeliveryPolicy:
-        """Create the policy."""
-        return RedeliveryPolicy(**arguments_of(RedeliveryPolicy, self))
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_by(self.build)
-        return self
-
 
 class RedeliverySettings(_BuiltInPlugin, RedeliveryPlugin):
     """The broker delivers a message again, later, instead of dead-lettering it."""
 
-    plugin = RedeliveryPlugin
     type: Literal["redelivery"] = "redelivery"
     redelivery_policy_map: tuple[RedeliveryPolicySettings, ...] = ()
     """The policies; the most specific one applies, one without a destination to all others."""
@@ -508,7 +475,7 @@ class RedeliverySettings(_BuiltInPlugin, RedeliveryPlugin):
 class DestinationsSettings(_BuiltInPlugin, DestinationsPlugin):
     """A file keeps the list of destinations while the broker is stopped."""
 
-    plugin = DestinationsPlugin
+    is_read_at_start = True
     type: Literal["destinations"] = "destinations"
 
     def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
@@ -517,31 +484,23 @@ class DestinationsSettings(_BuiltInPlugin, DestinationsPlugin):
         default = host.data_path / host.broker_name / DEFAULT_FILE
         return DestinationsPlugin(location=self.location or default).install_plugin(broker)
 
-    async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Refuse: the list is only read at the start."""
-        return None
-
 
 class _DotFileSettings(_BuiltInPlugin, DotFilePlugin):
+    is_read_at_start = True
     default_file: ClassVar[str]
 
     def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
         """Return the plug-in's filter around `broker`."""
         host = management.context.host
         default = host.data_path / host.broker_name / self.default_file
-        options = {**arguments_of(self.plugin, self), "file": self.file or default}
-        plugin: Callable[..., BrokerPlugin] = self.plugin
-        return plugin(**options).install_plugin(broker)
-
-    async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Refuse: a new filter would not know the existing connections and destinations."""
-        return None
+        plugin: Any = self.made_by
+        made: BrokerPlugin = plugin(**{**arguments_of(plugin, self), "file": self.file or default})
+        return made.install_plugin(broker)
 
 
 class ConnectionDotFileSettings(_DotFileSettings, ConnectionDotFilePlugin):
     """A file for Graphviz shows which client uses which destination."""
 
-    plugin = ConnectionDotFilePlugin
     default_file = "ActiveMQConnections.dot"
     type: Literal["connection_dot_file"] = "connection_dot_file"
 
@@ -549,79 +508,66 @@ class ConnectionDotFileSettings(_DotFileSettings, ConnectionDotFilePlugin):
 class DestinationDotFileSettings(_DotFileSettings, DestinationDotFilePlugin):
     """A file for Graphviz shows the destinations as a tree."""
 
-    plugin = DestinationDotFilePlugin
     default_file = "ActiveMQDestinations.dot"
     type: Literal["destination_dot_file"] = "destination_dot_file"
 
 
-class _TraceSettings(_BuiltInPlugin):
-    async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Refuse: the socket is only opened at the start."""
-        return None
-
-
-class UDPTraceSettings(_TraceSettings, UDPTraceBrokerPlugin):
+class UDPTraceSettings(_BuiltInPlugin, UDPTraceBrokerPlugin):
     """Commands are sent to an address as datagrams, for debugging: messages in the clear."""
 
-    plugin = UDPTraceBrokerPlugin
+    is_read_at_start = True
     type: Literal["udp_trace"] = "udp_trace"
 
 
-class MulticastTraceSettings(_TraceSettings, MulticastTraceBrokerPlugin):
+class MulticastTraceSettings(_BuiltInPlugin, MulticastTraceBrokerPlugin):
     """Commands are sent to a multicast group as datagrams, for debugging: messages in the clear."""
 
-    plugin = MulticastTraceBrokerPlugin
+    is_read_at_start = True
     type: Literal["multicast_trace"] = "multicast_trace"
 
 
 class VirtualSelectorCacheSettings(_BuiltInPlugin, VirtualSelectorCacheBrokerPlugin):
     """Queues of selector-aware virtual topics get what their former consumers selected."""
 
-    plugin = VirtualSelectorCacheBrokerPlugin
+    is_read_at_start = True
     type: Literal["virtual_selector_cache"] = "virtual_selector_cache"
 
-    async def reconfigure(self, installed: Broker) -> Broker | None:
-        """Refuse: a new filter would lose the remembered selectors."""
-        return None
 
-
-class StatisticsSettings(_BuiltInPlugin):
+class StatisticsSettings(_BuiltInPlugin, made_by=StatisticsBrokerPlugin):
     """Clients ask for statistics with messages."""
 
-    plugin = StatisticsBrokerPlugin
     type: Literal["statistics"] = "statistics"
-
-    def build(self) -> StatisticsBrokerPlugin:
-        """Create the plug-in."""
-        return StatisticsBrokerPlugin()
 
     def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
         """Return the plug-in's filter around `broker`."""
-        return self.build().install_managed_plugin(broker, management)
+        return StatisticsBrokerPlugin().install_managed_plugin(broker, management)
 
 
 BUILT_IN_PLUGINS: Final[dict[str, type[PluginSettings]]] = {
-    "time_stamping": TimeStampingSettings,
-    "force_persistency_mode": ForcePersistencyModeSettings,
-    "destination_path_separator": DestinationPathSeparatorSettings,
-    "logging": LoggingSettings,
-    "trace_broker_path": TraceBrokerPathSettings,
-    "discarding_dlq": DiscardingDLQSettings,
-    "statistics": StatisticsSettings,
-    "simple_authentication": SimpleAuthenticationSettings,
-    "properties_authentication": PropertiesAuthenticationSettings,
-    "jaas_authentication": JaasAuthenticationSettings,
-    "jaas_certificate_authentication": JaasCertificateAuthenticationSettings,
-    "jaas_dual_authentication": JaasDualAuthenticationSettings,
-    "authorization": AuthorizationSettings,
-    "audit": AuditSettings,
-    "redelivery": RedeliverySettings,
-    "destinations": DestinationsSettings,
-    "connection_dot_file": ConnectionDotFileSettings,
-    "destination_dot_file": DestinationDotFileSettings,
-    "udp_trace": UDPTraceSettings,
-    "multicast_trace": MulticastTraceSettings,
-    "virtual_selector_cache": VirtualSelectorCacheSettings,
-    "runtime_configuration": RuntimeConfigurationSettings,
+    kind.model_fields["type"].default: kind
+    for kind in (
+        TimeStampingSettings,
+        ForcePersistencyModeSettings,
+        DestinationPathSeparatorSettings,
+        LoggingSettings,
+        TraceBrokerPathSettings,
+        DiscardingDLQSettings,
+        StatisticsSettings,
+        SimpleAuthenticationSettings,
+        PropertiesAuthenticationSettings,
+        JaasAuthenticationSettings,
+        JaasCertificateAuthenticationSettings,
+        JaasDualAuthenticationSettings,
+        AuthorizationSettings,
+        AuditSettings,
+        RedeliverySettings,
+        DestinationsSettings,
+        ConnectionDotFileSettings,
+        DestinationDotFileSettings,
+        UDPTraceSettings,
+        MulticastTraceSettings,
+        VirtualSelectorCacheSettings,
+        RuntimeConfigurationSettings,
+    )
 }
 """The built-in plug-ins by type."""

@@ -6,9 +6,9 @@ others with `PolicyEntry`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from pyjms.configuration.section import Section
 from pyjms.configuration.units import Bytes, Duration
@@ -64,7 +64,7 @@ from pyjms_broker.policy.slow_consumers import (
     SlowConsumerStrategy,
 )
 from pyjms_broker.settings.extensions import RecoveryPolicySettings
-from pyjms_broker.settings.values import BuiltSection, DestinationName, arguments_of, check_by
+from pyjms_broker.settings.values import BuiltSection, DestinationName
 
 __all__ = [
     "BUILT_IN_RECOVERY_POLICIES",
@@ -74,8 +74,6 @@ __all__ = [
     "VirtualDestinationSettings",
     "load_message_query",
 ]
-
-# --- Recovery policies in broker.yaml (`subscription_recovery_policy`). (activemq-broker 4.2)
 
 _QUERY: Final = "an object with methods execute(destination) and validate_update(message)"
 _QUERY_METHODS: Final = ("execute", "validate_update")
@@ -247,15 +245,10 @@ class UniquePropertyEvictionSettings(
     """Name of the property."""
 
 
-class _AbortSettings(BuiltSection[SlowConsumerStrategy]):
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_by(self.build)
-        return self
-
-
 class AbortSlowConsumerSettings(
-    _AbortSettings, AbortSlowConsumerAttributes, made_by=AbortSlowConsumerStrategy
+    BuiltSection[SlowConsumerStrategy],
+    AbortSlowConsumerAttributes,
+    made_by=AbortSlowConsumerStrategy,
 ):
     """Consumers whose prefetch window is full while messages wait are aborted."""
 
@@ -263,7 +256,9 @@ class AbortSlowConsumerSettings(
 
 
 class AbortSlowAckConsumerSettings(
-    _AbortSettings, AbortSlowAckConsumerAttributes, made_by=AbortSlowAckConsumerStrategy
+    BuiltSection[SlowConsumerStrategy],
+    AbortSlowAckConsumerAttributes,
+    made_by=AbortSlowAckConsumerStrategy,
 ):
     """Consumers that do not acknowledge are aborted."""
 
@@ -344,17 +339,12 @@ STRATEGIES = {
 }
 
 
-# --- Virtual destinations in broker.yaml (`virtual_destinations`). (activemq-broker V1 to V11)
-
-
-class VirtualTopicSettings(Section, VirtualTopicAttributes):
+class VirtualTopicSettings(
+    BuiltSection[VirtualDestination], VirtualTopicAttributes, made_by=VirtualTopic
+):
     """Topics whose messages are copied to queues, one for each group of consumers."""
 
     type: Literal["virtual_topic"]
-
-    def build(self) -> VirtualDestination:
-        """Create the virtual topic."""
-        return VirtualTopic(**arguments_of(VirtualTopic, self))
 
 
 class ForwardSettings(Section):
@@ -382,7 +372,7 @@ class ForwardSettings(Section):
         return FilteredDestination(self.destination, self.selector)
 
 
-class _CompositeSettings(Section):
+class _CompositeSettings(BuiltSection[VirtualDestination]):
     name: str
     """The name of the destination that messages are sent to."""
     forward_to: tuple[ForwardSettings, ...] = Field(min_length=1)
@@ -392,27 +382,25 @@ class _CompositeSettings(Section):
     send_when_not_matched: bool = False
     """Whether the destination itself gets only the messages that no selector matches."""
 
+    def build(self) -> VirtualDestination:
+        """Create the composite destination."""
+        targets = tuple(target.build() for target in self.forward_to)
+        built: VirtualDestination = type(self).made_by(
+            self.name, targets, self.forward_only, self.send_when_not_matched
+        )
+        return built
 
-class CompositeQueueSettings(_CompositeSettings):
+
+class CompositeQueueSettings(_CompositeSettings, made_by=CompositeQueue):
     """A queue whose messages are forwarded to other destinations."""
 
     type: Literal["composite_queue"]
 
-    def build(self) -> VirtualDestination:
-        """Create the composite queue."""
-        targets = tuple(target.build() for target in self.forward_to)
-        return CompositeQueue(self.name, targets, self.forward_only, self.send_when_not_matched)
 
-
-class CompositeTopicSettings(_CompositeSettings):
+class CompositeTopicSettings(_CompositeSettings, made_by=CompositeTopic):
     """A topic whose messages are forwarded to other destinations."""
 
     type: Literal["composite_topic"]
-
-    def build(self) -> VirtualDestination:
-        """Create the composite topic."""
-        targets = tuple(target.build() for target in self.forward_to)
-        return CompositeTopic(self.name, targets, self.forward_only, self.send_when_not_matched)
 
 
 VirtualDestinationSettings = Annotated[

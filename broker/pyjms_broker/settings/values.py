@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema, model_validator
 
 from pyjms.configuration.section import Section
 from pyjms.errors import ConfigurationException, InvalidDestinationException
@@ -27,23 +27,34 @@ _Built = TypeVar("_Built")
 class BuiltSection(Section, Generic[_Built]):
     """A section whose values are the arguments of an object.
 
-    The class statement names the constructor, which gets the keys except `type` as arguments:
+    The class statement names the constructor, which gets the keys except `type` as arguments; by
+    default it is the table of attributes among the base classes:
 
         class TimedSettings(BuiltSection[Policy], made_by=TimedPolicy): ...
+        class JournalSection(BuiltSection[JournalSettings], JournalSettings): ...
+
+    The values are checked by building the object.
     """
 
     made_by: ClassVar[Callable[..., Any]]
 
     def __init_subclass__(cls, made_by: Callable[..., Any] | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if made_by is not None:
-            cls.made_by = made_by
+        tables = (base for base in cls.__bases__ if not issubclass(base, Section))
+        found = next(tables, None) if made_by is None else made_by
+        if found not in (None, Generic):
+            cls.made_by = found
 
     def build(self) -> _Built:
         """Create the object."""
         names = type(self).model_fields.keys() - {"type"}
         built: _Built = type(self).made_by(**{name: getattr(self, name) for name in names})
         return built
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_by(self.build)
+        return self
 
 
 def _read_destination(value: object) -> Destination:
