@@ -12,7 +12,6 @@ import typer
 if TYPE_CHECKING:
     from pyjms.settings import PyjmsSettings
 
-__all__ = ["ConfigOption", "ProfilesOption", "config_app"]
 
 config_app: Final = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 

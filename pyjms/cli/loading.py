@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from pyjms.settings import PyjmsSettings
     from pyjms.spark.pipeline.definition import Pipeline
 
-__all__ = [
-    "check_target",
-    "importing",
-    "load_application",
-    "load_module",
-    "pipelines_of",
-    "report",
-    "split_target",
-]
-
 
 def split_target(target: str) -> tuple[str, str]:
     """Return the dotted name of MODULE, and APP or an empty text.

@@ -37,8 +37,6 @@ from pyjms.cli.worker import WORKER_OPTION
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["GROUP", "app", "docs", "main", "mount_commands", "only_named"]
-
 # --- `pyjms docs`: the AsyncAPI document of an application, as files.
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyjms.jms.destination import Destination
     from pyjms.jms.message import Message
 
-__all__ = ["browse", "outbox_app", "receive", "redrive", "send"]
-
 
 def send(
     destination: DestinationArgument,

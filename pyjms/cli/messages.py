@@ -28,21 +28,6 @@ from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.runtime.event_loop import spawn
 
-__all__ = [
-    "Acknowledgement",
-    "Incoming",
-    "Outgoing",
-    "as_json",
-    "bodies_of",
-    "browse_all",
-    "headers_of",
-    "print_message",
-    "read_property",
-    "receive_all",
-    "receive_until_interrupted",
-    "send_all",
-]
-
 _STANDARD_INPUT: Final = Path("-")
 
 

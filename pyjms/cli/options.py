@@ -20,32 +20,6 @@ from pyjms.jms.destination import Destination, named_kind, parse_destination
 if TYPE_CHECKING:
     from pyjms.client.factory import ConnectionFactory
 
-__all__ = [
-    "Body",
-    "BodyFile",
-    "Credentials",
-    "Delay",
-    "DestinationArgument",
-    "Headers",
-    "Json",
-    "MessageTimeout",
-    "PasswordFile",
-    "Properties",
-    "Selector",
-    "TimeToLive",
-    "UrlOption",
-    "User",
-    "duration_option",
-    "factory_for",
-    "flag",
-    "limit_option",
-    "password_option",
-    "read_credentials",
-    "read_destination",
-    "url_option",
-    "user_option",
-]
-
 
 def url_option(*names: str, description: str = "The URL of the broker.") -> Any:
     """Return the option for the broker's URL, with further `names` before --url."""

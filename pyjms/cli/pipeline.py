@@ -16,7 +16,6 @@ from pyjms.cli.configuration import ConfigOption
 if TYPE_CHECKING:
     from pyjms.spark.pipeline.reports import PipelineStatus
 
-__all__ = ["pipeline_app"]
 
 pipeline_app: Final = typer.Typer(help="Run and inspect Spark pipelines.", no_args_is_help=True)
 

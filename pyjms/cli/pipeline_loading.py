@@ -15,8 +15,6 @@ from pyjms.settings.sources import collect_problems
 from pyjms.spark.pipeline.checks import add_problems, choose_pipelines, gather_pipelines
 from pyjms.spark.pipeline.definition import Pipeline, find_pipelines, pipeline_marks
 
-__all__ = ["LoadedPipelines", "check_pipelines", "load_pipelines"]
-
 _NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 _YAML: Final = (".yaml", ".yml")
 

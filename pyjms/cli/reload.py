@@ -11,8 +11,6 @@ from typing import Final
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
 
-__all__ = ["wait_for_changes", "watched_folders"]
-
 try:
     import watchfiles
 except ImportError:  # `watched_folders` raises the error

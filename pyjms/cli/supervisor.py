@@ -61,8 +61,6 @@ from pyjms.runtime.backoff import ExponentialBackOff
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["Supervisor", "supervise"]
-
 logger: Final = get_logger(__name__)
 
 _GRACE = 10.0

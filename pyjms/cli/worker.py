@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyjms.app.application import JmsApplication
     from pyjms.settings import PyjmsSettings
 
-__all__ = ["WORKER_OPTION", "WORKER_VARIABLE", "WorkerArguments", "WorkerReport", "run_worker"]
 
 # --- The arguments that a supervisor passes to a worker, and the worker's report.
 

@@ -36,19 +36,6 @@ from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.observability.health import Health
 
-__all__ = [
-    "PREFIX",
-    "ASGIApp",
-    "ControlApp",
-    "HealthApp",
-    "MetricsSource",
-    "Receive",
-    "Scope",
-    "Send",
-    "respond",
-    "with_control",
-]
-
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]

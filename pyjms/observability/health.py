@@ -32,8 +32,6 @@ from pyjms.listener.delivery import Delivery
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["BrokerProbes", "Health", "Phase", "health_of"]
-
 Phase = Literal["starting", "running", "stopping", "stopped"]
 
 Status = Literal["up", "stuck", "no_consumer", "stopped", "paused", "not_started"]

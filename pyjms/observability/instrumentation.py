@@ -19,8 +19,6 @@ from pyjms.template.interceptors import (
 )
 from pyjms.transport.uri import DEFAULT_PORT, TransportURI
 
-__all__ = ["Instrumentation", "Server", "server_of"]
-
 _WRAPPED: Final = ("target_connection_factory", "target")
 _DEEPEST: Final = 10
 

@@ -27,8 +27,6 @@ from pyjms.template import interceptors
 from pyjms.template import interceptors as handling
 from pyjms.template.interceptors import Proceed
 
-__all__ = ["MOST_DESTINATIONS", "PrometheusMetrics"]
-
 # --- Prometheus metrics of the connection pools of this process, read at each collection.
 
 _GAUGE: Final = GaugeMetricFamily

@@ -31,18 +31,6 @@ from pyjms.listener.idempotency import Claim
 from pyjms.outbox.tables import INBOX
 from pyjms.runtime import clock as _clock
 
-__all__ = [
-    "OUTBOX_ID",
-    "AsyncSqlIdempotencyStore",
-    "SqlIdempotencyStore",
-    "key_of",
-    "prune",
-    "record",
-    "record_async",
-    "unit_of_work",
-    "unit_of_work_async",
-]
-
 OUTBOX_ID: Final = "pyjms_outbox_id"
 """The property with a message's id from its outbox, the same each time the message is sent."""
 

@@ -51,8 +51,6 @@ from pyjms.template.closing import close_quietly
 from pyjms.template.template import JmsTemplate
 from pyjms.template.workers import Worker
 
-__all__ = ["OutboxRelay", "OutboxRows"]
-
 _SKIPPING: Final = frozenset({"postgresql", "mysql", "mariadb", "oracle"})
 
 

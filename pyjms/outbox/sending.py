@@ -21,7 +21,6 @@ from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-__all__ = ["DEFAULT_OUTBOX", "send", "send_async"]
 
 DEFAULT_OUTBOX: Final = "default"
 

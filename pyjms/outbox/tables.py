@@ -16,8 +16,6 @@ from sqlalchemy import (
     Table,
 )
 
-__all__ = ["INBOX", "OUTBOX", "RELAYS", "metadata"]
-
 metadata: Final = MetaData()
 
 INBOX: Final = Table(

@@ -35,19 +35,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms.spark.options import JmsOptions
 from pyjms.sync.portal import call_on_loop, shared_loop
 
-__all__ = [
-    "CONNECTION_LOST",
-    "close_connections",
-    "discard_connection",
-    "get_connection",
-    "new_session",
-    "retry_while_lost",
-    "run_blocking",
-    "run_in_session",
-    "with_paged_prefetch",
-    "without_prefetch",
-]
-
 logger: Final = get_logger(__name__)
 
 P = ParamSpec("P")

@@ -19,8 +19,6 @@ from typing import Final
 
 from pyjms.spark.gateway import jvm_is_running
 
-__all__ = ["DRAIN_FILE", "cleared_drain_flag", "drain_flag", "is_draining", "set_drain_flag"]
-
 DRAIN_FILE: Final = "PYJMS_SPARK_DRAIN_FILE"
 """The environment variable of the driver with the path of the flag."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["sync_folder", "write_atomically"]
-
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace the contents of a file atomically; they are durable when this returns. Blocks.

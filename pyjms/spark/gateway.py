@@ -13,14 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "explained_plan",
-    "has_active_context",
-    "jvm_is_running",
-    "jvm_plan",
-    "make_session_active",
-]
-
 
 def jvm_is_running() -> bool:
     """Return whether PySpark has started a JVM in this process; imports nothing."""

@@ -69,24 +69,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = [
-    "ALL",
-    "MESSAGES",
-    "OPTION_NAMES",
-    "RECORDS",
-    "JournalDataSource",
-    "Pending",
-    "PendingMessages",
-    "RecordFilter",
-    "Segment",
-    "Slice",
-    "apply_filters",
-    "read_options",
-    "read_slice",
-    "record_row",
-    "segments",
-    "slices",
-]
 
 _ARCHIVE = "data-archive"
 

@@ -16,8 +16,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyjms.errors import IllegalStateException
 from pyjms.spark.options import JmsOptions
 
-__all__ = ["BatchLimit", "Offset", "batch_limit", "split_evenly"]
-
 _VERSION: Final = 1
 
 

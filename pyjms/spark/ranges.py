@@ -110,16 +110,6 @@ from pyjms.wire.openwire.raw import unmarshal_body
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "LeaseReplaced",
-    "RangePartition",
-    "RangeStreamReader",
-    "RangesClient",
-    "RangesRefused",
-    "ranges_client",
-    "read_range",
-    "supports_ranges",
-]
 
 R = TypeVar("R")
 

@@ -92,17 +92,6 @@ from pyjms.spark.rows import Outgoing, RowId, check_columns, to_message
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = [
-    "JmsBatchWriter",
-    "JmsStreamWriter",
-    "check_sink",
-    "discard",
-    "epoch_queue",
-    "publish",
-    "row_converter",
-    "send_rows",
-    "stage_rows",
-]
 
 logger: Final = get_logger(__name__)
 

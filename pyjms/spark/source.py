@@ -45,7 +45,6 @@ from pyjms.spark.spool import RowsPartition, SpoolStreamReader, read_rows, spool
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BrowseReader", "JmsDataSource", "JmsStreamReader"]
 
 _ROWS_PER_BATCH: Final = 2000
 Row = tuple[object, ...]

@@ -99,18 +99,6 @@ from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, toleran
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "LateIds",
-    "Pull",
-    "Puller",
-    "RowsPartition",
-    "Segment",
-    "Spool",
-    "SpoolLock",
-    "SpoolStreamReader",
-    "read_rows",
-    "spool_id",
-]
 
 # --- The lock of a spool: one process at a time, as two would number different messages equally.
 

@@ -71,19 +71,6 @@ if TYPE_CHECKING:
         SimpleServerSessionPool,
     )
 
-__all__ = [
-    "Connection",
-    "ConnectionFactory",
-    "CreatingFactory",
-    "JMSConsumer",
-    "JMSContext",
-    "JMSProducer",
-    "QueueConnection",
-    "QueueConnectionFactory",
-    "TopicConnection",
-    "TopicConnectionFactory",
-    "WrappingFactory",
-]
 
 # --- The simplified API of JMS 2.0, blocking: context, producer and consumer.
 

@@ -26,9 +26,6 @@ from pyjms.sync.facade import (
 )
 from pyjms.sync.portal import call_on_loop, close_at_exit
 
-__all__ = ["DefaultMessageListenerContainer", "SimpleMessageListenerContainer"]
-
-
 _C = TypeVar("_C", bound=AbstractMessageListenerContainer)
 
 if TYPE_CHECKING:

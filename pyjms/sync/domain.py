@@ -10,17 +10,6 @@ from pyjms.jms.domain import Requestor
 from pyjms.sync.facade import ReadOnly, SessionPart, blocking, blocking_as, implemented_by
 from pyjms.sync.session import CloseableFacade, MessageConsumer, MessageProducer, Session
 
-__all__ = [
-    "QueueReceiver",
-    "QueueRequestor",
-    "QueueSender",
-    "QueueSession",
-    "TopicPublisher",
-    "TopicRequestor",
-    "TopicSession",
-    "TopicSubscriber",
-]
-
 # --- Blocking producers and consumers of one domain.
 
 

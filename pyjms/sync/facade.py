@@ -45,27 +45,6 @@ from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.sync.portal import call_on_loop, current_loop, trim
 from pyjms.template.synchronization import is_on_a_loop
 
-__all__ = [
-    "Attribute",
-    "Facade",
-    "GivenFactory",
-    "ReadOnly",
-    "ReusableFacade",
-    "SessionGuard",
-    "SessionPart",
-    "StartedByWith",
-    "attributes_of",
-    "blocking",
-    "blocking_as",
-    "core_of",
-    "forwarding",
-    "implemented_by",
-    "like",
-    "loop_of",
-    "sessions_in_use",
-    "variant_of",
-]
-
 GivenFactory: TypeAlias = "Facade[object] | ConnectionFactory"
 """A blocking factory (or template) or, outside a loop, a factory of the coroutine API."""
 

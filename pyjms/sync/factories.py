@@ -28,16 +28,6 @@ from pyjms.sync.facade import (
     loop_of,
 )
 
-__all__ = [
-    "CachingConnectionFactory",
-    "DelegatingConnectionFactory",
-    "JmsPoolConnectionFactory",
-    "PooledConnectionFactory",
-    "SingleConnectionFactory",
-    "TransactionAwareConnectionFactoryProxy",
-    "UserCredentialsConnectionFactoryAdapter",
-]
-
 C = TypeVar("C", bound=CoreSingle)
 
 

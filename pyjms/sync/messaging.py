@@ -27,8 +27,6 @@ from pyjms.template.redrive import Redriven
 from pyjms.template.redrive import redrive as redrive_on_loop
 from pyjms.template.scheduler import JmsScheduler as CoreScheduler
 
-__all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "JmsScheduler", "redrive"]
-
 
 class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
     """Sends and receives messages with a payload and headers. Spring: JmsMessagingTemplate.

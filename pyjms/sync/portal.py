@@ -72,8 +72,6 @@ from pyjms.runtime.fork import call_in_child
 from pyjms.runtime.logging import get_logger
 from pyjms.template.workers import current_worker
 
-__all__ = ["call_on_loop", "close_at_exit", "current_loop", "shared_loop", "trim"]
-
 logger: Final = get_logger(__name__)
 
 _EXIT_TIMEOUT = 5.0

@@ -16,14 +16,6 @@ from pyjms.sync.facade import Facade, core_of
 from pyjms.sync.session import BlockingListener, CloseableFacade, Session
 from pyjms.template.workers import Worker
 
-__all__ = [
-    "ConnectionConsumer",
-    "ServerSession",
-    "ServerSessionPool",
-    "SimpleServerSessionPool",
-    "core_pool",
-]
-
 
 class ServerSession(Protocol):
     """A session of a pool, with a thread that runs it. JMS: javax.jms.ServerSession."""

@@ -44,19 +44,6 @@ from pyjms.sync.facade import (
 from pyjms.sync.portal import call_on_loop, close_at_exit, trim
 from pyjms.template.workers import Worker
 
-__all__ = [
-    "BlockingListener",
-    "CloseableFacade",
-    "CompletionThread",
-    "Measured",
-    "MessageConsumer",
-    "MessageProducer",
-    "QueueBrowser",
-    "Session",
-    "ThreadedListener",
-    "TransformerAttribute",
-]
-
 C = TypeVar("C", bound=api.Closeable)
 V = TypeVar("V")
 L = TypeVar("L", api.MessageConsumer, api.Session)

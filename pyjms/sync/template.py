@@ -29,8 +29,6 @@ from pyjms.template.settings import TemplateOptions, TemplateSettings
 from pyjms.template.settings import Variants as CoreVariants
 from pyjms.template.template import JmsTemplate as CoreTemplate
 
-__all__ = ["JmsTemplate", "Variants"]
-
 R = TypeVar("R")
 Q_co = TypeVar("Q_co", bound=CoreVariants, covariant=True)
 

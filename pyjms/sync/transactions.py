@@ -43,8 +43,6 @@ from pyjms.sync.portal import call_on_loop, current_loop
 from pyjms.template import resources
 from pyjms.template.synchronization import call_in_thread, waiting_thread
 
-__all__ = ["ChainedTransactionManager", "JmsTransactionManager", "ResourceTransactionManager"]
-
 R = TypeVar("R")
 
 

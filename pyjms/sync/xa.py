@@ -23,8 +23,6 @@ from pyjms.sync.session import Session
 if TYPE_CHECKING:
     from pyjms.client.keywords import ConnectionFactoryKeywords
 
-__all__ = ["XAConnection", "XAConnectionFactory", "XAResource", "XASession"]
-
 
 class XAResource(Facade[xa.XAResource]):
     """The interface for transaction managers to branches; see `pyjms.jms.XAResource`.

@@ -22,8 +22,6 @@ from pyjms.sync.template import JmsTemplate
 from pyjms.testing.app import HandlerCall, JmsTestApp, Recorder
 from pyjms.testing.remote import RemoteBroker
 
-__all__ = ["BlockingJmsTestApp"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -24,8 +24,6 @@ from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.template.interceptors import HandlerInvocation, Proceed
 from pyjms.testing.remote import RemoteBroker
 
-__all__ = ["Chaos", "ChaosError"]
-
 Moment = Literal["before", "after"]
 _MOMENTS: Final = ("before", "after")
 

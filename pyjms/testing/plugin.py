@@ -30,19 +30,6 @@ if TYPE_CHECKING:
 
 from pyjms.runtime.distribution import install_command
 
-__all__ = [
-    "jms_app",
-    "jms_blocking_app",
-    "jms_broker",
-    "jms_chaos",
-    "jms_clock",
-    "jms_run_pipeline",
-    "jms_spark",
-    "jms_template",
-    "pyjms_broker_url",
-    "pyjms_real_broker_url",
-]
-
 _COROUTINE_FIXTURES = frozenset({"jms_app", "jms_broker", "jms_chaos", "jms_clock", "jms_template"})
 
 

@@ -10,8 +10,6 @@ from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue,
 from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
 
-__all__ = ["RemoteBroker"]
-
 _LOOK_AGAIN: Final = 0.02
 """Seconds between two checks of a queue."""
 _DEAD_LETTER_DELAY: Final = 0.5

@@ -32,7 +32,6 @@ from pyjms.sync.portal import call_on_loop, shared_loop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Body", "PipelineRun", "local_session"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -31,17 +31,6 @@ from pyjms.spark.pipeline.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "CHOICES",
-    "DEFAULT_DEAD_LETTER",
-    "FAIL",
-    "MESSAGES",
-    "Pipeline",
-    "find_pipelines",
-    "jms_pipeline",
-    "pipeline_marks",
-    "read_trigger",
-]
 
 MESSAGES: Final = "messages"
 """The name of a single source: the view that SQL reads."""

@@ -22,23 +22,6 @@ from pyjms.runtime.logging import get_logger
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-__all__ = [
-    "BatchFinished",
-    "PipelineDone",
-    "PipelineDrained",
-    "PipelineEvent",
-    "PipelineFailed",
-    "PipelineListener",
-    "PipelinePulse",
-    "PipelineRestarting",
-    "PipelineStarted",
-    "PipelineStopped",
-    "PipelinesReady",
-    "Range",
-    "backlog_of",
-    "batch_event",
-    "notify",
-]
 
 logger: Final = get_logger(__name__)
 

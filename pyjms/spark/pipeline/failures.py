@@ -39,16 +39,6 @@ from pyjms.runtime.backoff import (
 from pyjms.settings.spark import RestartSettings
 from pyjms.spark.pipeline.events import Range
 
-__all__ = [
-    "Failure",
-    "FailureKind",
-    "OpenBatch",
-    "QueryFailedError",
-    "Restarts",
-    "classify_failure",
-    "find_open_batch",
-]
-
 _LINE: Final = re.compile(r"^(?:\S*: )?(?:[A-Za-z_]\w*\.)*([A-Z]\w*): (.+)$", re.MULTILINE)
 _PYJMS_ERROR: Final = re.compile(r"\bpyjms\.[\w.]+\.([A-Z]\w*): (.+)$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")

@@ -28,8 +28,6 @@ from pydantic_core import PydanticUndefined
 from pyjms.errors import ConfigurationException
 from pyjms.spark.pipeline.schema import Array, Check, Field, Map, Scalar, Struct, Type
 
-__all__ = ["java_pattern", "model_type"]
-
 _UNICODE: Final = "(?U)"
 """Makes `\\d`, `\\w`, `\\s` and `\\b` match the same characters as in Rust."""
 _CONTROLS: Final = {"n": "0A", "r": "0D", "t": "09", "f": "0C", "v": "0B", "a": "07"}

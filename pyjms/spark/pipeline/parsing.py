@@ -50,21 +50,6 @@ if TYPE_CHECKING:
 
     from pyjms.spark.pipeline.schema import Schema
 
-__all__ = [
-    "END",
-    "JMS",
-    "OBSERVED",
-    "OPTIONS",
-    "REASON",
-    "Parsed",
-    "converted",
-    "ddl_type",
-    "marked",
-    "parse",
-    "problem",
-    "schema_type",
-    "text_of",
-]
 
 CORRUPT: Final = "corrupt"
 """The field that the reader fills if it could not read everything."""

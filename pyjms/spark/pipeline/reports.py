@@ -38,17 +38,6 @@ from pyjms.spark.pipeline.events import (
     PipelineStarted,
 )
 
-__all__ = [
-    "STATUS_FILE",
-    "Health",
-    "PipelineHealth",
-    "PipelineLog",
-    "PipelineStatus",
-    "StatusFiles",
-    "read_status",
-    "read_statuses",
-]
-
 logger: Final = get_logger(__name__)
 
 _SUMMARY_INTERVAL: Final = 30.0

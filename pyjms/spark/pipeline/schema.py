@@ -12,21 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = [
-    "ARRAY_ITEM",
-    "Array",
-    "Check",
-    "Field",
-    "Map",
-    "Native",
-    "Scalar",
-    "Schema",
-    "Struct",
-    "Type",
-    "quoted",
-    "raw_ddl",
-    "type_ddl",
-]
 
 Schema: TypeAlias = "type[BaseModel] | str"
 """A pydantic model, or columns in Spark's DDL."""
