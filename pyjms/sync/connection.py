@@ -1,24 +1,13 @@
-"""Blocking connection factory and connection."""
+"""Connection factory, connection, and the simplified API of JMS 2.0, blocking."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Final,
-    Generic,
-    ParamSpec,
-    Self,
-    TypeVar,
-    Unpack,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast
 
-from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.completions import completion_listener_of
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
 from pyjms.client.options import ClientOptions
 from pyjms.client.policies import (
@@ -27,14 +16,12 @@ from pyjms.client.policies import (
     RedeliveryPolicy,
     RedeliveryPolicyMap,
 )
-from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
+from pyjms.connection.handles import TransportListening
+from pyjms.enums import DeliveryMode, SessionMode
 from pyjms.jms import api, domain
 from pyjms.jms.destination import Destination, Topic
-from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.jms.properties import MessageProperties
 from pyjms.management import JMSConnectionStats, JMSStats
 from pyjms.runtime.event_loop import LoopHandle
-from pyjms.sync.domain import QueueSession, TopicSession
 from pyjms.sync.facade import (
     Attribute,
     Facade,
@@ -42,56 +29,65 @@ from pyjms.sync.facade import (
     ReadOnly,
     ReusableFacade,
     SessionPart,
-    blocking,
-    blocking_as,
-    forwarding,
-    implemented_by,
-    like,
+    derive,
     loop_of,
+    trimmed,
 )
-from pyjms.sync.portal import call_on_loop, close_at_exit, current_loop, trim
+from pyjms.sync.portal import call_on_loop, close_at_exit, current_loop
 from pyjms.sync.session import (
+    STATS,
     CloseableFacade,
     CompletionThread,
-    Measured,
     MessageConsumer,
-    Session,
-    SessionOperations,
     ThreadedListener,
-    TransformerAttribute,
 )
 from pyjms.transport.openwire import InterruptionListener
 from pyjms.transport.uri import TransportURI
 
 if TYPE_CHECKING:
     from pyjms.client.keywords import ConnectionFactoryKeywords
+    from pyjms.sync.derived import (
+        ConnectionFactoryMembers,
+        ConnectionMembers,
+        ContextMembers,
+        JMSProducerMembers,
+        OperationMembers,
+        QueueConnectionFactoryMembers,
+        QueueConnectionMembers,
+        TopicConnectionFactoryMembers,
+        TopicConnectionMembers,
+        TransportMembers,
+    )
     from pyjms.sync.server_sessions import (
         ConnectionConsumer,
         ServerSessionPool,
         SimpleServerSessionPool,
     )
+else:
+    from pyjms.sync.session import OperationMembers
 
+    JMSProducerMembers = derive(api.JMSProducer, omit="set_async")
+    ContextMembers = derive(
+        api.JMSContext,
+        but=api.SessionOperations,
+        omit="close connection create_context create_producer",
+    )
+    ConnectionMembers = derive(
+        api.Connection,
+        omit="close create_connection_consumer create_durable_connection_consumer",
+    )
+    TransportMembers = derive(TransportListening, omit="drop_transport_listeners")
+    QueueConnectionMembers = derive(domain.QueueConnection, but=api.Connection)
+    TopicConnectionMembers = derive(domain.TopicConnection, but=api.Connection)
+    ConnectionFactoryMembers = derive(api.ConnectionFactory, omit="open_in shares_connection")
+    QueueConnectionFactoryMembers = derive(domain.QueueConnectionFactory, but=api.ConnectionFactory)
+    TopicConnectionFactoryMembers = derive(domain.TopicConnectionFactory, but=api.ConnectionFactory)
 
-# --- The simplified API of JMS 2.0, blocking: context, producer and consumer.
-
+F = TypeVar("F", bound=api.ConnectionFactory)
 T = TypeVar("T")
-_Producer = TypeVar("_Producer")
-P = ParamSpec("P")
 
 
-def _chained(
-    function: Callable[Concatenate[api.JMSProducer, P], api.JMSProducer],
-) -> Callable[Concatenate[_Producer, P], _Producer]:
-    """Return a setter that calls the core's setter and returns the blocking object."""
-
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        getattr(self.core, function.__name__)(*args, **kwargs)
-        return self
-
-    return like(function, call)
-
-
-class JMSProducer(SessionPart[api.JMSProducer]):
+class JMSProducer(SessionPart[api.JMSProducer], JMSProducerMembers):
     """Sends messages with the settings made here, which can be chained. JMS 2.0: JMSProducer.
 
         context.create_producer().set_priority(7).set_property("n", 1).send(queue, "text")
@@ -113,23 +109,6 @@ class JMSProducer(SessionPart[api.JMSProducer]):
     disable_message_timestamp: Attribute[bool] = Attribute(
         "Whether messages are sent without a timestamp."
     )
-    properties: Final = ReadOnly[MessageProperties]("The properties that are set on every message.")
-    correlation_id: Final = ReadOnly[str | None]("The correlation id of every message.")
-    reply_to: Final = ReadOnly[Destination | None]("The destination for replies.")
-    type: Final = ReadOnly[str | None]("The type of every message.")
-
-    set_delivery_mode: Final = _chained(api.JMSProducer.set_delivery_mode)
-    set_priority: Final = _chained(api.JMSProducer.set_priority)
-    set_time_to_live: Final = _chained(api.JMSProducer.set_time_to_live)
-    set_delivery_delay: Final = _chained(api.JMSProducer.set_delivery_delay)
-    set_disable_message_id: Final = _chained(api.JMSProducer.set_disable_message_id)
-    set_disable_message_timestamp: Final = _chained(api.JMSProducer.set_disable_message_timestamp)
-    set_property: Final = _chained(api.JMSProducer.set_property)
-    clear_properties: Final = _chained(api.JMSProducer.clear_properties)
-    set_correlation_id: Final = _chained(api.JMSProducer.set_correlation_id)
-    set_reply_to: Final = _chained(api.JMSProducer.set_reply_to)
-    set_type: Final = _chained(api.JMSProducer.set_type)
-    property_exists: Final = forwarding(api.JMSProducer.property_exists)
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set the core; the object's completion thread ends with the context."""
@@ -145,17 +124,9 @@ class JMSProducer(SessionPart[api.JMSProducer]):
 
     def set_async(self, listener: api.CompletionListener | None) -> Self:
         """Send asynchronously, with `listener` called for each outcome; None: synchronously."""
-        threaded = None if listener is None else ThreadedListener(listener, self._completions)
-        self.core.set_async(threaded)
-        return self
-
-    def send(self, destination: Destination, body: object) -> Self:
-        """Send a message, or a message with this body. Blocks; see `pyjms.aio.JMSProducer.send`."""
-        try:
-            self.call(self.core.send, destination, body)
-        except Exception as error:
-            trim(error)
-            raise
+        if listener is not None:
+            listener = ThreadedListener(completion_listener_of(listener, None), self._completions)
+        self.core.set_async(listener)
         return self
 
 
@@ -172,6 +143,7 @@ class JMSConsumer(MessageConsumer):
         super().attach(core, loop, owner)
         self._bodies = deque()
 
+    @trimmed
     def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
         """Wait for the next message and return its body as `kind`. Blocks. JMS: receiveBody.
 
@@ -194,18 +166,16 @@ class JMSConsumer(MessageConsumer):
             if body is not None:
                 self._bodies.append((kind, body))
 
-        try:
-            return self.call(self.core.receive_body, kind, timeout, keep=keep)
-        except Exception as error:
-            trim(error)
-            raise
+        return self.call(self.core.receive_body, kind, timeout, keep=keep)
 
     def receive_body_no_wait(self, kind: type[T]) -> T | None:
         """Return the body of a message that has already arrived, or None."""
         return self.receive_body(kind, 0)
 
 
-class JMSContext(SessionOperations[api.JMSContext], CloseableFacade[api.JMSContext]):
+class JMSContext(
+    SessionPart[api.JMSContext], CloseableFacade[api.JMSContext], OperationMembers, ContextMembers
+):
     """A connection and a session. JMS 2.0: JMSContext; `pyjms.aio.JMSContext` describes it.
 
     For one thread at a time, except `close`. `with` closes it.
@@ -214,30 +184,9 @@ class JMSContext(SessionOperations[api.JMSContext], CloseableFacade[api.JMSConte
     __slots__ = ()
 
     auto_start: Attribute[bool] = Attribute("Whether creating a consumer starts the connection.")
-    client_id: Final = ReadOnly[str | None]("The client id of the connection.")
-    metadata: Final = ReadOnly[ConnectionMetaData]("Versions and names of the provider.")
-    session_mode: Final = ReadOnly[AcknowledgeMode]("How messages are acknowledged.")
-    transacted: Final = ReadOnly[bool]("Whether work is done in transactions.")
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute(
         "Called with the connection's failure, in the thread of the loop: it must not block."
     )
-
-    set_client_id: Final = blocking(api.JMSContext.set_client_id)
-    start: Final = blocking(api.JMSContext.start)
-    stop: Final = blocking(api.JMSContext.stop)
-    session: Final = blocking_as(lambda: Session, api.JMSContext.session)
-    acknowledge: Final = blocking(api.JMSContext.acknowledge)
-    create_consumer: Final = blocking_as(lambda: JMSConsumer, api.JMSContext.create_consumer)
-    create_durable_consumer: Final = blocking_as(
-        lambda: JMSConsumer, api.JMSContext.create_durable_consumer
-    )
-    create_shared_consumer: Final = blocking_as(
-        lambda: JMSConsumer, api.JMSContext.create_shared_consumer
-    )
-    create_shared_durable_consumer: Final = blocking_as(
-        lambda: JMSConsumer, api.JMSContext.create_shared_durable_consumer
-    )
-    create_map_message: Final = forwarding(api.JMSContext.create_map_message)
 
     def create_context(self, session_mode: SessionMode) -> JMSContext:
         """Create a context with a new session on the same connection. Blocks.
@@ -260,10 +209,7 @@ class JMSContext(SessionOperations[api.JMSContext], CloseableFacade[api.JMSConte
         return JMSProducer.of(self.core.create_producer(), self.loop, self)
 
 
-F = TypeVar("F", bound=api.ConnectionFactory)
-
-
-class Connection(CloseableFacade[api.Connection]):
+class Connection(CloseableFacade[api.Connection], ConnectionMembers, TransportMembers):
     """A blocking connection. JMS: Connection; `pyjms.aio.Connection` has it as coroutines.
 
     It is stopped until `start` is called: consumers receive nothing. Threads may share it. Close
@@ -271,28 +217,6 @@ class Connection(CloseableFacade[api.Connection]):
     """
 
     __slots__ = ()
-
-    set_client_id: Final = blocking(api.Connection.set_client_id)
-    start: Final = blocking(api.Connection.start)
-    stop: Final = blocking(api.Connection.stop)
-    add_transport_listener: Final = forwarding(ActiveMQConnection.add_transport_listener)
-    remove_transport_listener: Final = forwarding(ActiveMQConnection.remove_transport_listener)
-
-    def create_session(
-        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
-    ) -> Session:
-        """Create a session. Blocks.
-
-        Args:
-            transacted: whether to work in local transactions, ended by `commit` or `rollback`.
-            acknowledge_mode: when messages count as consumed, if not transacted.
-
-        Raises:
-            JMSException: the mode is none of AUTO, CLIENT, DUPS_OK and INDIVIDUAL.
-            ConnectionClosedException: the connection is closed.
-        """
-        core = call_on_loop(self.loop, self.core.create_session, transacted, acknowledge_mode)
-        return Session.of(core, self.loop, self)
 
     def create_connection_consumer(
         self,
@@ -345,69 +269,45 @@ class Connection(CloseableFacade[api.Connection]):
         consumer.server_session_pool = pool
         return consumer
 
-    client_id: Final = ReadOnly[str | None](
-        "The client id, which owns durable subscriptions; None until it is set or generated."
-    )
-    metadata: Final = ReadOnly[ConnectionMetaData]("Versions and names of the provider.")
-    transformer: TransformerAttribute = TransformerAttribute(
+    transformer: Attribute[api.MessageTransformer | None] = Attribute(
         "The message transformer of new sessions."
     )
-    stats: Final = Measured[JMSConnectionStats]()
+    stats: Final = ReadOnly[JMSConnectionStats | None](STATS)
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute(
         "Called with the connection's failure, in the thread of the loop: it must not block."
     )
 
 
-class QueueConnection(Connection):
+class QueueConnection(Connection, QueueConnectionMembers):
     """A blocking connection for queues. Threads may share it. JMS: QueueConnection."""
 
     __slots__ = ()
 
-    create_queue_session: Final = blocking_as(
-        lambda: QueueSession, domain.QueueConnection.create_queue_session
-    )
 
-
-class TopicConnection(Connection):
+class TopicConnection(Connection, TopicConnectionMembers):
     """A blocking connection for topics. Threads may share it. JMS: TopicConnection."""
 
     __slots__ = ()
 
-    create_topic_session: Final = blocking_as(
-        lambda: TopicSession, domain.TopicConnection.create_topic_session
-    )
 
-
-class QueueConnectionFactory(ReusableFacade[F], Generic[F]):
+class QueueConnectionFactory(ReusableFacade[F], QueueConnectionFactoryMembers, Generic[F]):
     """Creates connections for queues, as every factory here. JMS: QueueConnectionFactory."""
 
     __slots__ = ()
 
-    create_queue_connection: Final = blocking_as(
-        lambda: QueueConnection, domain.QueueConnectionFactory.create_queue_connection
-    )
 
-
-class TopicConnectionFactory(ReusableFacade[F], Generic[F]):
+class TopicConnectionFactory(ReusableFacade[F], TopicConnectionFactoryMembers, Generic[F]):
     """Creates connections for topics, as every factory here. JMS: TopicConnectionFactory."""
 
     __slots__ = ()
 
-    create_topic_connection: Final = blocking_as(
-        lambda: TopicConnection, domain.TopicConnectionFactory.create_topic_connection
-    )
 
-
-class CreatingFactory(QueueConnectionFactory[F], TopicConnectionFactory[F], Generic[F]):
+class CreatingFactory(
+    QueueConnectionFactory[F], TopicConnectionFactory[F], ConnectionFactoryMembers, Generic[F]
+):
     """The common part of all connection factories."""
 
     __slots__ = ()
-
-    @implemented_by(blocking_as(lambda: Connection, api.ConnectionFactory.create_connection))
-    def create_connection(self) -> None:
-        """Open a connection."""
-
-    create_context: Final = blocking_as(lambda: JMSContext, api.ConnectionFactory.create_context)
 
 
 class WrappingFactory(CreatingFactory[F], Generic[F]):
@@ -454,7 +354,7 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     exception_listener: Attribute[api.ExceptionListener | None] = Attribute(
         "The exception listener of new connections, called on the loop: it must not block."
     )
-    transformer: TransformerAttribute = TransformerAttribute(
+    transformer: Attribute[api.MessageTransformer | None] = Attribute(
         "The message transformer of new connections, called on the loop: it must not block."
     )
     transport_listener: Attribute[InterruptionListener | None] = Attribute(

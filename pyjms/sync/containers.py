@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.default_container import DefaultMessageListenerContainer as CoreDefault
-from pyjms.listener.life_cycle import ContainerState
 from pyjms.listener.properties import ContainerProperties, DefaultContainerProperties
 from pyjms.listener.simple_container import SimpleMessageListenerContainer as CoreSimple
 from pyjms.listener.task_executor import AsyncTaskExecutor
@@ -19,9 +18,8 @@ from pyjms.sync.facade import (
     GivenFactory,
     ReadOnly,
     StartedByWith,
-    attributes_of,
-    blocking,
     core_of,
+    derive,
     loop_of,
 )
 from pyjms.sync.portal import call_on_loop, close_at_exit
@@ -29,32 +27,30 @@ from pyjms.sync.portal import call_on_loop, close_at_exit
 _C = TypeVar("_C", bound=AbstractMessageListenerContainer)
 
 if TYPE_CHECKING:
+    from pyjms.sync.derived import ContainerMembers
+
     _Properties = ContainerProperties
     _DefaultProperties = DefaultContainerProperties
 else:
-    _Properties = attributes_of(ContainerProperties, CoreSimple.OPTIONS, on_loop=True)
-    _DefaultProperties = attributes_of(
-        DefaultContainerProperties, CoreDefault.OPTIONS, on_loop=True
+    ContainerMembers = derive(
+        AbstractMessageListenerContainer,
+        but=ContainerProperties,
+        omit="concurrency concurrent_consumers deliveries has_consumer is_paused is_recovering "
+        "max_concurrent_consumers shared_connection_enabled",
+    )
+    _Properties = derive(ContainerProperties, attributes=CoreSimple.OPTIONS, on_loop=True)
+    _DefaultProperties = derive(
+        DefaultContainerProperties, attributes=CoreDefault.OPTIONS, on_loop=True
     )
 
 
-class _Container(StartedByWith, Facade[_C], Generic[_C]):
+class _Container(StartedByWith, Facade[_C], ContainerMembers, Generic[_C]):
     __slots__ = ()
 
     KIND: ClassVar[type[AbstractMessageListenerContainer]]
     END: ClassVar[str] = "shutdown"
 
     connection_factory: Attribute[Any] = Attribute("Opens the connections.", on_loop=True)
-    state: Final = ReadOnly[ContainerState]("The state of the container's life cycle.")
-    is_active: Final = ReadOnly[bool]("Whether the container is initialised and not shut down.")
-    is_running: Final = ReadOnly[bool]("Whether the container is started and not stopped.")
-    is_auto_startup: Final = ReadOnly[bool](
-        "Whether an application starts this container automatically."
-    )
-    is_registered_with_destination: Final = ReadOnly[bool](
-        "Whether there is at least one consumer that is kept between receives."
-    )
-    scheduled_consumer_count: Final = ReadOnly[int]("Number of consumers: active, idle or paused.")
     active_consumer_count: Final = ReadOnly[int]("Number of consumers that are active now.")
 
     def __init__(self, connection_factory: GivenFactory, **options: Any) -> None:
@@ -69,16 +65,6 @@ class _Container(StartedByWith, Facade[_C], Generic[_C]):
         self.core: _C = cast("_C", call_on_loop(self.loop, make))
         self.take("connection_factory", connection_factory)
         close_at_exit(self.core, self.loop, self.END)
-
-    initialize: Final = blocking(AbstractMessageListenerContainer.initialize)
-    start: Final = blocking(AbstractMessageListenerContainer.start)
-    wait_until_listening: Final = blocking(AbstractMessageListenerContainer.wait_until_listening)
-    stop: Final = blocking(AbstractMessageListenerContainer.stop)
-    pause: Final = blocking(AbstractMessageListenerContainer.pause)
-    resume: Final = blocking(AbstractMessageListenerContainer.resume)
-    scale: Final = blocking(AbstractMessageListenerContainer.scale)
-    shutdown: Final = blocking(AbstractMessageListenerContainer.shutdown)
-    destroy: Final = blocking(AbstractMessageListenerContainer.destroy)
 
 
 class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultProperties):

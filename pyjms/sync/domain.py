@@ -1,58 +1,67 @@
-"""Blocking sessions of one domain; they reject operations of the other."""
+"""Blocking sessions, producers, consumers and requestors of one domain: queues, or topics."""
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from pyjms.jms import api, domain
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.domain import Requestor
-from pyjms.sync.facade import ReadOnly, SessionPart, blocking, blocking_as, implemented_by
+from pyjms.sync.facade import ReadOnly, SessionPart, derive
 from pyjms.sync.session import CloseableFacade, MessageConsumer, MessageProducer, Session
 
-# --- Blocking producers and consumers of one domain.
+if TYPE_CHECKING:
+    from pyjms.sync.derived import (
+        PublisherMembers,
+        QueueSessionMembers,
+        ReceiverMembers,
+        RequestorMembers,
+        SenderMembers,
+        SubscriberMembers,
+        TopicSessionMembers,
+    )
+else:
+    SenderMembers = derive(domain.QueueSender, but=api.MessageProducer)
+    PublisherMembers = derive(domain.TopicPublisher, but=api.MessageProducer, omit="publish")
+    ReceiverMembers = derive(domain.QueueReceiver, but=api.MessageConsumer)
+    SubscriberMembers = derive(domain.TopicSubscriber, but=api.MessageConsumer)
+    QueueSessionMembers = derive(domain.QueueSession, but=api.Session, omit="check of_topics")
+    TopicSessionMembers = derive(domain.TopicSession, but=api.Session, omit="check of_topics")
+    RequestorMembers = derive(Requestor)
 
 
-class QueueSender(MessageProducer):
+class QueueSender(MessageProducer, SenderMembers):
     """Sends messages to queues. For one thread at a time. JMS: QueueSender."""
 
     __slots__ = ()
 
-    queue: Final = ReadOnly[Queue | None]("The queue of all sends; None: each `send` specifies it.")
 
-
-class TopicPublisher(MessageProducer):
+class TopicPublisher(MessageProducer, PublisherMembers):
     """Publishes messages to topics. For one thread at a time. JMS: TopicPublisher."""
 
     __slots__ = ()
 
     publish: Final = MessageProducer.send
 
-    topic: Final = ReadOnly[Topic | None](
-        "The topic of all messages; None: each `publish` specifies it."
-    )
 
-
-class QueueReceiver(MessageConsumer):
+class QueueReceiver(MessageConsumer, ReceiverMembers):
     """Receives the messages of a queue. For one thread at a time. JMS: QueueReceiver."""
 
     __slots__ = ()
 
-    queue: Final = ReadOnly[Queue]("The queue from which messages are received.")
 
-
-class TopicSubscriber(MessageConsumer):
+class TopicSubscriber(MessageConsumer, SubscriberMembers):
     """Receives the messages of a topic. For one thread at a time. JMS: TopicSubscriber."""
 
     __slots__ = ()
 
-    topic: Final = ReadOnly[Topic]("The topic from which messages are received.")
     no_local: Final = ReadOnly[bool](
         "Whether messages published over the same connection are skipped."
     )
 
 
-class QueueSession(Session):
+class QueueSession(Session, QueueSessionMembers):
     """A session of queues. For one thread at a time, except `close`. JMS: QueueSession.
 
     Operations for topics raise IllegalStateException; a topic as a destination raises
@@ -61,11 +70,8 @@ class QueueSession(Session):
 
     __slots__ = ()
 
-    create_sender: Final = blocking_as(lambda: QueueSender, domain.QueueSession.create_sender)
-    create_receiver: Final = blocking_as(lambda: QueueReceiver, domain.QueueSession.create_receiver)
 
-
-class TopicSession(Session):
+class TopicSession(Session, TopicSessionMembers):
     """A session of topics. For one thread at a time, except `close`. JMS: TopicSession.
 
     Operations for queues raise IllegalStateException; a queue as a destination raises
@@ -74,29 +80,21 @@ class TopicSession(Session):
 
     __slots__ = ()
 
-    create_publisher: Final = blocking_as(
-        lambda: TopicPublisher, domain.TopicSession.create_publisher
-    )
-    create_subscriber: Final = blocking_as(
-        lambda: TopicSubscriber, domain.TopicSession.create_subscriber
-    )
-
-    @implemented_by(blocking_as(lambda: TopicSubscriber, api.Session.create_durable_subscriber))
-    def create_durable_subscriber(self) -> None:
-        """Create the consumer of a durable subscription."""
+    def create_durable_subscriber(
+        self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
+    ) -> TopicSubscriber:
+        """Create the consumer of a durable subscription. Blocks."""
+        create = self.core.create_durable_subscriber
+        core = self.call(partial(create, topic, name, selector, no_local=no_local))
+        return TopicSubscriber.of(core, self.loop, self)
 
 
-# --- Blocking requestors.
-
-
-class _Requestor(SessionPart[Requestor], CloseableFacade[Requestor]):
+class _Requestor(SessionPart[Requestor], CloseableFacade[Requestor], RequestorMembers):
     """The base class of both requestors."""
 
     __slots__ = ("session",)
 
     session: Session
-
-    request: Final = blocking(Requestor.request)
 
     def _over(self, session: Session, core: Requestor) -> None:
         self.attach(core, session.loop, session)

@@ -1,20 +1,31 @@
-"""Blocking methods derived from coroutine methods, with their signatures for type checkers.
+"""The blocking API is made from the coroutine classes: one object around another.
 
-Attributes of blocking objects that forward to the coroutine objects behind them.
+Theory of operation
+===================
 
-Blocking classes have `__slots__`, so that a misspelt attribute raises AttributeError instead of
-having no effect. Attributes of the coroutine object can be set here under the same names:
+There is one implementation, the coroutines of `pyjms.aio`. A blocking object, a `Facade`, has the
+coroutine object as `core`, and the loop to which the core belongs; its methods run those of the
+core on that loop (`pyjms.sync.portal`) and wait. `derive(kind)` makes the base class with what the
+core's class offers:
 
-- `Attribute` is a single attribute, for classes that have few; `ReadOnly` is one that cannot be
-  set.
-- `attributes_of` creates a base class with all settings of a core class that has many, so that the
-  names are written only once. Type checkers see the core's class of settings instead.
-- `forwarding` returns a method that calls the core's method of the same name.
-- `variant_of` returns a method for a core method that returns a changed copy of the core; it
-  returns a blocking object around that copy.
+    of the core's class                        of the blocking class
+    ----------------------------------------   ------------------------------------------------
+    coroutine method                           method that blocks; same name and arguments
+    other method                               method that calls it, in the calling thread
+    property, attribute                        `Attribute`; read-only if it cannot be set
+    result whose class has a blocking one      the blocking object around the result
+    result `Self`                              the object itself, or one around the copy
+    blocking object as argument or value       its core; read again, it is the blocking object
 
-If a blocking object is assigned (a connection factory), the core gets that object's core, and
-reading the attribute returns the blocking object.
+The method is looked up by name in the object, so that a subclass's or wrapper's is called. What is
+not the same with threads is written out in the blocking class: listeners are called in threads of
+their own, so that they may block, and an interrupted `receive` keeps its message.
+
+Type checkers take the derived methods from `derived.pyi`, which `python -m tests.kit.stubs` makes
+from the same classes; a test compares. Attributes without a property in the core's class are
+declared where they are described, in the blocking class.
+
+Blocking classes have `__slots__`, so that a misspelt attribute is an AttributeError.
 """
 
 from __future__ import annotations
@@ -22,38 +33,29 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar, copy_context
 from operator import attrgetter
-from typing import (
-    Any,
-    ClassVar,
-    Concatenate,
-    Generic,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeVar,
-    cast,
-)
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory
 from pyjms.runtime.event_loop import LoopHandle
-from pyjms.runtime.forwarding import DelegatedAttribute, delegated
+from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.sync.portal import call_on_loop, current_loop, trim
 from pyjms.template.synchronization import is_on_a_loop
 
 GivenFactory: TypeAlias = "Facade[object] | ConnectionFactory"
 """A blocking factory (or template) or, outside a loop, a factory of the coroutine API."""
 
-T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound="Facade[object]")
+V = TypeVar("V")
 _Started = TypeVar("_Started", bound="_Startable")
+
+_CLASSES: dict[str, type[Facade[Any]]] = {}
+"""The blocking classes by name, which is also the name of the core's class."""
 
 
 class Facade(Generic[T_co]):
@@ -69,6 +71,12 @@ class Facade(Generic[T_co]):
     _guard: SessionGuard
     _loop: LoopHandle
     _given: dict[str, Facade[object]]
+    _is_reusable: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.startswith("pyjms.sync."):
+            _CLASSES[cls.__name__] = cls
 
     @classmethod
     def of(
@@ -95,6 +103,8 @@ class Facade(Generic[T_co]):
     @property
     def loop(self) -> LoopHandle:
         """The loop to which the core belongs."""
+        if self._is_reusable and not self._loop.in_this_process:
+            self._loop = current_loop()
         return self._loop
 
     @loop.setter
@@ -124,8 +134,36 @@ class Facade(Generic[T_co]):
         facade = getattr(self, "_given", {}).get(name)
         return facade if facade is not None and facade.core is value else value
 
+    def arguments(
+        self, name: str, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Iterable[object], Mapping[str, object]]:
+        """Return the arguments for the core's method `name`: cores for blocking objects."""
+        del name
+        return (
+            [each.core if isinstance(each, Facade) else each for each in args],
+            {key: each.core if isinstance(each, Facade) else each for key, each in kwargs.items()},
+        )
+
+    def result(self, value: object, declared: str | None) -> object:
+        """Return what a method of the core returned, as a blocking object if there is a class."""
+        if declared == "Self":
+            return self if value is self.core else self.around(value)
+        kind = _CLASSES.get(declared or "")
+        return value if kind is None else kind.of(value, self.loop, self)
+
     def __repr__(self) -> str:
         return f"<blocking {self.core!r}>"
+
+
+class ReusableFacade(Facade[T_co], Generic[T_co]):
+    """A blocking object that opens connections itself: a factory, a template.
+
+    It may be created before a fork; in the child process it uses a loop of that process.
+    """
+
+    __slots__ = ()
+
+    _is_reusable: ClassVar[bool] = True
 
 
 class _Startable(Protocol):
@@ -232,26 +270,6 @@ class SessionPart(Facade[T_co], Generic[T_co]):
             guard.leave()
 
 
-class ReusableFacade(Facade[T_co], Generic[T_co]):
-    """A blocking object that opens connections itself: a factory, a template.
-
-    It may be created before a fork; in the child process it uses a loop of that process.
-    """
-
-    __slots__ = ()
-
-    @property
-    def loop(self) -> LoopHandle:
-        """The loop on which calls run."""
-        if not self._loop.in_this_process:
-            self._loop = current_loop()
-        return self._loop
-
-    @loop.setter
-    def loop(self, loop: LoopHandle) -> None:
-        self._loop = loop
-
-
 def core_of(factory: object) -> Any:
     """Return the coroutine object behind a blocking factory; other objects unchanged.
 
@@ -277,57 +295,73 @@ def loop_of(factory: object) -> LoopHandle:
     return factory.loop if isinstance(factory, Facade) else current_loop()
 
 
-def blocking(
-    function: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Facade[T], P], R]:
-    """Return the blocking method for a coroutine method: same name, arguments and result."""
+def derive(
+    core: type,
+    *,
+    omit: str = "close",
+    but: type = object,
+    attributes: Iterable[str] = (),
+    on_loop: bool = False,
+) -> type:
+    """Return a base class with the public methods and attributes of a class of the core.
 
-    def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        # by name, so that the method of a subclass or wrapper is called
-        method = getattr(self.core, function.__name__)
+    Args:
+        core: the class.
+        omit: names to leave out.
+        but: a class, whose names are left out.
+        attributes: further attributes, which only objects of the class have.
+        on_loop: as for `Attribute`.
+    """
+    omitted = {*omit.split(), *dir(but)}
+    found = {name: getattr(core, name, None) for name in attributes}
+    for kind in reversed(core.__mro__[:-1]):
+        found |= dict.fromkeys(inspect.get_annotations(kind)) | vars(kind)
+    members: dict[str, Any] = {"__slots__": (), "__doc__": core.__doc__}
+    for name, member in found.items():
+        if name.startswith("_") or name.isupper() or name in omitted:
+            continue
+        if inspect.isfunction(member):
+            members[name] = _method(member)
+        else:
+            doc, is_fixed, getter = "", getattr(member, "read_only", False), None
+            if isinstance(member, property):
+                doc, is_fixed, getter = member.__doc__ or "", member.fset is None, member.fget
+            members[name] = Attribute[Any](doc, read_only=is_fixed, on_loop=on_loop)
+            members[name].getter = getter
+    return type(core.__name__, (), members)
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    name, original = function.__name__, inspect.unwrap(function)
+    is_coroutine = inspect.iscoroutinefunction(original)
+    declared = original.__annotations__.get("return")
+
+    def call(self: Facade[object], /, *args: Any, **kwargs: Any) -> Any:
+        positional, named = self.arguments(name, args, kwargs)
+        method = functools.partial(getattr(self.core, name), *positional, **named)
         try:
-            result: R = self.call(functools.partial(method, *args, **kwargs))
+            value = self.call(method) if is_coroutine else method()
         except Exception as error:
             trim(error)  # here, so that this frame is also removed
             raise
-        return result
+        return self.result(value, declared)
 
-    return like(function, call)
-
-
-def blocking_as(
-    facade: Callable[[], type[F]], function: Callable[Concatenate[T, P], Coroutine[Any, Any, Any]]
-) -> Callable[Concatenate[Facade[T], P], F]:
-    """Return a blocking method like `blocking`, with the result wrapped in a blocking object."""
-
-    def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> F:
-        method = getattr(self.core, function.__name__)
-        try:
-            core = self.call(functools.partial(method, *args, **kwargs))
-        except Exception as error:
-            trim(error)
-            raise
-        return facade().of(core, self.loop, self)
-
-    return like(function, call)
-
-
-def implemented_by(method: Callable[P, R]) -> Callable[[Callable[..., object]], Callable[P, R]]:
-    """Return a decorator that replaces a function of the same name by `method`.
-
-    For type checkers, an assignment in a class body is an attribute, which subclasses cannot
-    override, whereas a definition is a method.
-    """
-    return lambda _named: method
-
-
-def like(function: Callable[..., Any], call: Callable[P, R]) -> Callable[P, R]:
-    """Give `call` the name and docstring of `function`."""
-    functools.update_wrapper(call, function)
+    functools.update_wrapper(call, function, updated=())  # __dict__ would mark it as abstract
     return call
 
 
-V = TypeVar("V")
+def trimmed(function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function` such that its errors show the caller's frames, without those of pyjms."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
+
+    return call
 
 
 class Attribute(DelegatedAttribute[V]):
@@ -342,6 +376,8 @@ class Attribute(DelegatedAttribute[V]):
     def __init__(self, doc: str = "", *, read_only: bool = False, on_loop: bool = False) -> None:
         super().__init__(attrgetter("core"), doc, read_only=read_only)
         self._on_loop = on_loop
+        self.getter: object = None
+        """The getter of the core's property, if there is one."""
 
     def read(self, instance: Any) -> V:
         """Return the core's value, or the blocking object that was set."""
@@ -365,45 +401,3 @@ class ReadOnly(Attribute[V]):
 
     def __init__(self, doc: str = "") -> None:
         super().__init__(doc, read_only=True)
-
-
-def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = False) -> type:
-    """Return a base class with the public attributes and methods of a core class of settings.
-
-    Args:
-        settings: the class; it has no coroutine methods.
-        names: further attributes, which only instances have.
-        on_loop: as for `Attribute`.
-    """
-    found = {name: getattr(settings, name, None) for name in names}
-    for kind in reversed(settings.__mro__[:-1]):
-        found |= dict.fromkeys(kind.__annotations__) | vars(kind)
-    members: dict[str, Any] = {"__slots__": (), "__doc__": settings.__doc__}
-    for name, member in found.items():
-        if name.startswith("_") or name.isupper():
-            continue
-        if inspect.isfunction(member):
-            members[name] = forwarding(member)
-        elif isinstance(member, property):
-            members[name] = Attribute[Any](
-                member.__doc__ or "", read_only=member.fset is None, on_loop=on_loop
-            )
-        else:
-            members[name] = Attribute[Any](on_loop=on_loop)
-    return type(f"{settings.__name__}OfCore", (), members)
-
-
-def forwarding(function: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Facade[T], P], R]:
-    """Return a method that calls a method of the core that is not a coroutine function."""
-    return delegated(function, attrgetter("core"))
-
-
-def variant_of(function: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[F, P], F]:
-    """Return a method that wraps the copy of the core that `function` returns."""
-    core_method = delegated(function, attrgetter("core"))
-
-    def call(self: F, /, *args: P.args, **kwargs: P.kwargs) -> F:
-        return self.around(core_method(self, *args, **kwargs))
-
-    functools.update_wrapper(call, function)
-    return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Final, Generic, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from pyjms.connection.caching import CachingConnectionFactory as CoreCaching
 from pyjms.connection.delegating import DelegatingConnectionFactory as CoreDelegating
@@ -16,22 +16,28 @@ from pyjms.connection.pool import PooledConnectionFactory as CorePooled
 from pyjms.connection.pool_options import PoolKeywords, PoolOptions
 from pyjms.connection.pool_statistics import PoolStats
 from pyjms.connection.single import SingleConnectionFactory as CoreSingle
+from pyjms.jms import domain
 from pyjms.jms.api import ExceptionListener
 from pyjms.sync.connection import CreatingFactory, WrappingFactory
 from pyjms.sync.facade import (
     Attribute,
     GivenFactory,
-    ReadOnly,
     StartedByWith,
-    blocking,
     core_of,
+    derive,
     loop_of,
 )
+
+if TYPE_CHECKING:
+    from pyjms.sync.derived import PoolMembers, SharingMembers
+else:
+    SharingMembers = derive(CoreSingle, but=domain.QueueConnectionFactory)
+    PoolMembers = derive(CorePooled, but=domain.QueueConnectionFactory, omit="forked")
 
 C = TypeVar("C", bound=CoreSingle)
 
 
-class _SharingFactory(WrappingFactory[C], Generic[C]):
+class _SharingFactory(WrappingFactory[C], SharingMembers, Generic[C]):
     """Base class of the factories that share a connection."""
 
     __slots__ = ()
@@ -47,15 +53,9 @@ class _SharingFactory(WrappingFactory[C], Generic[C]):
     reconnect_on_exception: Attribute[bool] = Attribute(
         "Whether the connection is closed when it fails, and the next use opens a new one."
     )
-    is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 
     def __init__(self, target: GivenFactory, **options: Any) -> None:
         self._wrap(target, cast("C", self.KIND(core_of(target), **options)), "destroy")
-
-    start: Final = blocking(CoreSingle.start)
-    stop: Final = blocking(CoreSingle.stop)
-    destroy: Final = blocking(CoreSingle.destroy)
-    reset_connection: Final = blocking(CoreSingle.reset_connection)
 
 
 class SingleConnectionFactory(_SharingFactory[CoreSingle]):
@@ -171,10 +171,7 @@ class TransactionAwareConnectionFactoryProxy(WrappingFactory[CoreTransactionAwar
         self._wrap(target, core)
 
 
-# --- Blocking pools of connections.
-
-
-class PooledConnectionFactory(StartedByWith, WrappingFactory[CorePooled]):
+class PooledConnectionFactory(StartedByWith, WrappingFactory[CorePooled], PoolMembers):
     """Shares a few connections among all callers, and pools sessions. ActiveMQ: same name.
 
     Threads may share it, and each uses its own session. Takes the options of
@@ -188,17 +185,9 @@ class PooledConnectionFactory(StartedByWith, WrappingFactory[CorePooled]):
 
     options: Attribute[PoolOptions] = Attribute("The options; times are in seconds.")
     stats: Attribute[PoolStats] = Attribute("The statistics of the pool.")
-    num_connections: Final = ReadOnly[int]("The number of open connections.")
-    is_running: Final = ReadOnly[bool]("Whether there is an open connection.")
 
     def __init__(self, target: GivenFactory, **options: Unpack[PoolKeywords]) -> None:
         self._wrap(target, self.KIND(core_of(target), **options), self.END)
-
-    start: Final = blocking(CorePooled.start)
-    stop: Final = blocking(CorePooled.stop)
-    destroy: Final = blocking(CorePooled.destroy)
-    clear: Final = blocking(CorePooled.clear)
-    expire_connections: Final = blocking(CorePooled.expire_connections)
 
 
 class JmsPoolConnectionFactory(PooledConnectionFactory):

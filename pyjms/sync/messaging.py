@@ -6,7 +6,7 @@ Post processors run on the loop: they change messages and must not block.
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms.sync.facade import (
@@ -14,10 +14,9 @@ from pyjms.sync.facade import (
     GivenFactory,
     ReadOnly,
     ReusableFacade,
-    blocking,
     core_of,
+    derive,
     loop_of,
-    variant_of,
 )
 from pyjms.sync.template import JmsTemplate, Variants
 from pyjms.template.messaging import JmsClient as CoreClient
@@ -26,9 +25,23 @@ from pyjms.template.messaging import JmsMessagingTemplate as CoreMessagingTempla
 from pyjms.template.redrive import Redriven
 from pyjms.template.redrive import redrive as redrive_on_loop
 from pyjms.template.scheduler import JmsScheduler as CoreScheduler
+from pyjms.template.settings import Variants as CoreVariants
+
+if TYPE_CHECKING:
+    from pyjms.sync.derived import (
+        ClientMembers,
+        ClientOperationMembers,
+        MessagingMembers,
+        SchedulerMembers,
+    )
+else:
+    MessagingMembers = derive(CoreMessagingTemplate, omit="jms_template")
+    ClientOperationMembers = derive(CoreOperations, but=CoreVariants)
+    ClientMembers = derive(CoreClient)
+    SchedulerMembers = derive(CoreScheduler)
 
 
-class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
+class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate], MessagingMembers):
     """Sends and receives messages with a payload and headers. Spring: JmsMessagingTemplate.
 
     Every call blocks. Threads may share it. In a handler's thread it uses the application's loop
@@ -47,15 +60,8 @@ class JmsMessagingTemplate(ReusableFacade[CoreMessagingTemplate]):
         self.core: CoreMessagingTemplate = CoreMessagingTemplate(core_of(template), **options)
         self.loop = loop_of(template)
 
-    send: Final = blocking(CoreMessagingTemplate.send)
-    convert_and_send: Final = blocking(CoreMessagingTemplate.convert_and_send)
-    receive: Final = blocking(CoreMessagingTemplate.receive)
-    receive_and_convert: Final = blocking(CoreMessagingTemplate.receive_and_convert)
-    send_and_receive: Final = blocking(CoreMessagingTemplate.send_and_receive)
-    convert_send_and_receive: Final = blocking(CoreMessagingTemplate.convert_send_and_receive)
 
-
-class JmsClientOperations(Variants[CoreOperations]):
+class JmsClientOperations(Variants[CoreOperations], ClientOperationMembers):
     """Operations on one destination, with their own settings. All methods but `with_...` block.
 
     Created by `JmsClient.destination`. Threads may share it. Spring: OperationSpec.
@@ -63,14 +69,8 @@ class JmsClientOperations(Variants[CoreOperations]):
 
     __slots__ = ()
 
-    with_delivery_delay: Final = variant_of(CoreOperations.with_delivery_delay)
 
-    send: Final = blocking(CoreOperations.send)
-    receive: Final = blocking(CoreOperations.receive)
-    send_and_receive: Final = blocking(CoreOperations.send_and_receive)
-
-
-class JmsClient(ReusableFacade[CoreClient]):
+class JmsClient(ReusableFacade[CoreClient], ClientMembers):
     """The fluent API for sending and receiving. Spring: JmsClient.
 
     Threads may share it. Takes a blocking JmsTemplate or connection factory, and the options of
@@ -83,12 +83,8 @@ class JmsClient(ReusableFacade[CoreClient]):
         self.core: CoreClient = CoreClient(core_of(template), **options)
         self.loop = loop_of(template)
 
-    def destination(self, destination: Destination | str) -> JmsClientOperations:
-        """Return the operations on a destination: an object or a name."""
-        return JmsClientOperations.of(self.core.destination(destination), self.loop)
 
-
-class JmsScheduler(ReusableFacade[CoreScheduler]):
+class JmsScheduler(ReusableFacade[CoreScheduler], SchedulerMembers):
     """Sends messages through the broker's scheduler, lists its jobs and removes them.
 
     Every call blocks. Threads may share it. Takes a blocking JmsTemplate or connection factory.
@@ -99,11 +95,6 @@ class JmsScheduler(ReusableFacade[CoreScheduler]):
     def __init__(self, template: GivenFactory) -> None:
         self.core: CoreScheduler = CoreScheduler(core_of(template))
         self.loop = loop_of(template)
-
-    schedule: Final = blocking(CoreScheduler.schedule)
-    jobs: Final = blocking(CoreScheduler.jobs)
-    cancel: Final = blocking(CoreScheduler.cancel)
-    cancel_named: Final = blocking(CoreScheduler.cancel_named)
 
 
 def redrive(

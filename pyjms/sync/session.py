@@ -2,28 +2,22 @@
 
 Listeners set here are plain functions, called in a separate thread, so that they may block.
 A `receive` that is interrupted (Ctrl-C) loses no message: a message that arrives at the same moment
-is returned by the next `receive`.
-
-Blocking objects that can be closed, and the threads of their listeners.
-
-The thread of a listener is registered with its consumer, session and connection; it ends when the
-first of them is closed.
+is returned by the next `receive`. The thread of a listener is registered with its consumer, session
+and connection; it ends when the first of them is closed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from anyio import to_thread
 
 from pyjms.client.completions import completion_listener_of
-from pyjms.enums import AcknowledgeMode, DeliveryMode
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.enums import DeliveryMode
+from pyjms.errors import IllegalStateException
 from pyjms.jms import api
-from pyjms.jms.api import AsyncCallback, CompletionListener
-from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.jms.synchronization import Synchronization
 from pyjms.management import JMSConsumerStats, JMSProducerStats, JMSSessionStats
@@ -34,33 +28,43 @@ from pyjms.sync.facade import (
     ReadOnly,
     SessionGuard,
     SessionPart,
-    blocking,
-    blocking_as,
-    forwarding,
-    implemented_by,
-    like,
+    derive,
     sessions_in_use,
+    trimmed,
 )
-from pyjms.sync.portal import call_on_loop, close_at_exit, trim
+from pyjms.sync.portal import call_on_loop, close_at_exit
 from pyjms.template.workers import Worker
 
+if TYPE_CHECKING:
+    from pyjms.sync.derived import (
+        BrowserMembers,
+        ConsumerMembers,
+        OperationMembers,
+        ProducerMembers,
+        SessionMembers,
+    )
+else:
+    ProducerMembers = derive(api.MessageProducer)
+    ConsumerMembers = derive(
+        api.MessageConsumer,
+        omit="close message_listener receive receive_checked receive_no_wait set_message_listener "
+        "set_message_available_listener",
+    )
+    BrowserMembers = derive(api.QueueBrowser)
+    OperationMembers = derive(api.SessionOperations)
+    SessionMembers = derive(
+        api.Session,
+        but=api.SessionOperations,
+        omit="add_synchronization create_pull_consumer message_listener run set_message_listener",
+    )
+
 C = TypeVar("C", bound=api.Closeable)
-V = TypeVar("V")
 L = TypeVar("L", api.MessageConsumer, api.Session)
+
+STATS: Final = "The statistics; None if `stats_enabled` is off."
 
 BlockingListener = Callable[[Message], object]
 """A function that is called with each message, in a separate thread, so that it may block."""
-
-
-class TransformerAttribute(Attribute[api.MessageTransformer | None]):
-    """The message transformer of an object; it is called on the loop and must not block."""
-
-
-class Measured(ReadOnly[V | None]):
-    """The statistics of an object; None if `stats_enabled` is off."""
-
-    def __init__(self) -> None:
-        super().__init__("The statistics; None if `stats_enabled` is off.")
 
 
 class ListenerThreads:
@@ -93,51 +97,27 @@ class ListenerThreads:
             worker.close()
 
 
-class _InThread:
-    """Calls the two methods of a listener in a thread, so that they may block.
+class ThreadedListener:
+    """Calls the methods of a completion listener or an AsyncCallback in a thread, where they block.
 
     One thread serves all listeners of one producer; it starts with the first call.
-
-    Raises:
-        TypeError: the listener does not have the two methods.
     """
 
-    def __init__(self, thread: CompletionThread) -> None:
-        self._run = thread.run
-
-
-class ThreadedListener(_InThread):
-    """Calls a completion listener in a thread."""
-
-    def __init__(self, listener: CompletionListener, thread: CompletionThread) -> None:
-        super().__init__(thread)
-        completion_listener_of(listener, None)
+    def __init__(self, listener: Any, thread: CompletionThread) -> None:
         self.listener = listener
+        self._run = thread.run
 
     async def on_completion(self, message: Message) -> None:
         """Call the listener's method and wait until it has returned."""
         await self._run(self.listener.on_completion, message)
 
-    async def on_exception(self, message: Message, error: JMSException) -> None:
-        """Call the listener's method and wait until it has returned."""
-        await self._run(self.listener.on_exception, message, error)
-
-
-class ThreadedCallback(_InThread):
-    """Calls an AsyncCallback in the thread of the completion listeners."""
-
-    def __init__(self, callback: AsyncCallback, thread: CompletionThread) -> None:
-        super().__init__(thread)
-        completion_listener_of(None, callback)
-        self._callback = callback
-
     async def on_success(self) -> None:
         """Call the callback's method and wait until it has returned."""
-        await self._run(self._callback.on_success)
+        await self._run(self.listener.on_success)
 
-    async def on_exception(self, error: JMSException) -> None:
-        """Call the callback's method and wait until it has returned."""
-        await self._run(self._callback.on_exception, error)
+    async def on_exception(self, *failure: Any) -> None:
+        """Call the method of either, with the message or not, and wait until it has returned."""
+        await self._run(self.listener.on_exception, *failure)
 
 
 class CompletionThread:
@@ -266,9 +246,6 @@ async def _run_within(
         sessions_in_use.reset(token)
 
 
-# --- Synchronizations of the blocking API, whose methods may block: they are called in a thread.
-
-
 class SynchronizationInThread(Synchronization):
     """Calls the methods of `synchronization` in a thread, without blocking the loop."""
 
@@ -289,40 +266,13 @@ async def _call(function: Callable[[], object]) -> None:
     await to_thread.run_sync(function)
 
 
-T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
-_S_co = TypeVar("_S_co", bound=api.SessionOperations, covariant=True)
+_CALLBACK: Final = 2
+"""The position of `callback` among the arguments of `send`."""
 
 
-def _sending(
-    function: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Any, P], R]:
-    """Return the blocking method for `MessageProducer.send`, with listeners in a thread.
-
-    Its class has `in_thread` and `callback_in_thread`, which return the listeners for the core.
-    """
-    call = blocking(function)
-
-    def send(self: Any, /, *args: Any, **kwargs: Any) -> R:
-        if len(args) > _BEFORE_CALLBACK:
-            kwargs["callback"] = args[_BEFORE_CALLBACK]
-            args = args[:_BEFORE_CALLBACK]
-        listener, callback = kwargs.get("completion_listener"), kwargs.get("callback")
-        if listener is not None:
-            kwargs["completion_listener"] = self.in_thread(listener)
-        if callback is not None:
-            kwargs["callback"] = self.callback_in_thread(callback)
-        return call(self, *args, **kwargs)
-
-    return like(function, cast("Callable[Concatenate[Any, P], R]", send))
-
-
-_BEFORE_CALLBACK: Final = 2
-"""Arguments of `send` before the callback: destination and message."""
-
-
-class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.MessageProducer]):
+class MessageProducer(
+    SessionPart[api.MessageProducer], CloseableFacade[api.MessageProducer], ProducerMembers
+):
     """Sends messages; its attributes are the defaults of `send`. JMS: MessageProducer."""
 
     __slots__ = ("_completions",)
@@ -334,17 +284,21 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
         super().attach(core, loop, owner)
         self._completions = CompletionThread(core, self.threads, self.guard)
 
-    def in_thread(self, listener: api.CompletionListener) -> api.CompletionListener:
-        """Return a wrapper that calls `listener` in the thread of the completion listeners."""
-        return ThreadedListener(listener, self._completions)
+    def arguments(
+        self, name: str, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Iterable[object], Mapping[str, object]]:
+        """Return the arguments for the core's method; a listener is called in a thread."""
+        if len(args) > _CALLBACK:
+            kwargs["callback"] = args[_CALLBACK]
+            args = args[:_CALLBACK]
+        listener: Any = kwargs.get("completion_listener")
+        callback: Any = kwargs.get("callback")
+        for key, given in (("completion_listener", listener), ("callback", callback)):
+            if given is not None:
+                completion_listener_of(listener, callback)
+                kwargs[key] = ThreadedListener(given, self._completions)
+        return args, kwargs
 
-    def callback_in_thread(self, callback: api.AsyncCallback) -> api.AsyncCallback:
-        """Return a wrapper that calls `callback` in the thread of the completion listeners."""
-        return ThreadedCallback(callback, self._completions)
-
-    send: Final = _sending(api.MessageProducer.send)
-
-    destination: Final = ReadOnly[Destination | None]("The destination; None: a send specifies it.")
     delivery_mode: Attribute[DeliveryMode] = Attribute(
         "The default delivery mode; PERSISTENT unless set."
     )
@@ -358,17 +312,19 @@ class MessageProducer(SessionPart[api.MessageProducer], CloseableFacade[api.Mess
     send_timeout: Attribute[float | None] = Attribute(
         "Seconds that each send waits for the broker's response; None: no limit."
     )
-    transformer: TransformerAttribute = TransformerAttribute(
+    transformer: Attribute[api.MessageTransformer | None] = Attribute(
         "Transforms messages that are sent; called on the loop, it must not block."
     )
-    stats: Final = Measured[JMSProducerStats]()
+    stats: Final = ReadOnly[JMSProducerStats | None](STATS)
     disable_message_id: Attribute[bool] = Attribute("A hint that message ids are not needed.")
     disable_message_timestamp: Attribute[bool] = Attribute(
         "Whether messages are sent without a timestamp."
     )
 
 
-class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.MessageConsumer]):
+class MessageConsumer(
+    SessionPart[api.MessageConsumer], ListeningFacade[api.MessageConsumer], ConsumerMembers
+):
     """Receives messages. For one thread at a time. JMS: MessageConsumer."""
 
     __slots__ = ("_available_listener", "_interrupted")
@@ -376,13 +332,10 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
     _available_listener: Callable[[MessageConsumer], object] | None
     _interrupted: deque[Message | None]
 
-    destination: Final = ReadOnly[Destination]("The destination from which messages are received.")
-    message_selector: Final = ReadOnly[str | None]("The selector; None for all messages.")
-    transformer: TransformerAttribute = TransformerAttribute(
+    transformer: Attribute[api.MessageTransformer | None] = Attribute(
         "Transforms messages that are delivered; called on the loop, it must not block."
     )
-    stats: Final = Measured[JMSConsumerStats]()
-    is_closed: Final = ReadOnly[bool]("Whether the consumer is closed.")
+    stats: Final = ReadOnly[JMSConsumerStats | None](STATS)
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
         """Set the core and its loop."""
@@ -390,6 +343,7 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
         self._available_listener = None
         self._interrupted = deque()
 
+    @trimmed
     def receive(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message and return it, or None after `timeout` seconds. Blocks.
 
@@ -403,11 +357,7 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
         while self._interrupted:
             if (message := self._interrupted.popleft()) is not None:
                 return message
-        try:
-            return self.call(self.core.receive, timeout, keep=self._interrupted.append)
-        except Exception as error:
-            trim(error)
-            raise
+        return self.call(self.core.receive, timeout, keep=self._interrupted.append)
 
     def receive_no_wait(self) -> Message | None:
         """Return a message that has arrived already, or None."""
@@ -450,13 +400,12 @@ class MessageConsumer(SessionPart[api.MessageConsumer], ListeningFacade[api.Mess
             yield message
 
 
-class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrowser]):
+class QueueBrowser(
+    SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrowser], BrowserMembers
+):
     """Iterates over the messages of a queue without removing them. JMS: QueueBrowser."""
 
     __slots__ = ()
-
-    queue: Final = ReadOnly[Queue]("The browsed queue.")
-    message_selector: Final = ReadOnly[str | None]("The selector; None for all messages.")
 
     def __iter__(self) -> Iterator[Message]:
         messages = aiter(self.core)
@@ -467,30 +416,9 @@ class QueueBrowser(SessionPart[api.QueueBrowser], CloseableFacade[api.QueueBrows
             yield message
 
 
-class SessionOperations(SessionPart[_S_co], Generic[_S_co]):
-    """What sessions and contexts have in common."""
-
-    __slots__ = ()
-
-    create_browser: Final = blocking_as(lambda: QueueBrowser, api.SessionOperations.create_browser)
-    create_temporary_queue: Final = blocking(api.SessionOperations.create_temporary_queue)
-    create_temporary_topic: Final = blocking(api.SessionOperations.create_temporary_topic)
-    delete_temporary: Final = blocking(api.SessionOperations.delete_temporary)
-    unsubscribe: Final = blocking(api.SessionOperations.unsubscribe)
-    commit: Final = blocking(api.SessionOperations.commit)
-    rollback: Final = blocking(api.SessionOperations.rollback)
-    recover: Final = blocking(api.SessionOperations.recover)
-
-    create_queue: Final = forwarding(api.SessionOperations.create_queue)
-    create_topic: Final = forwarding(api.SessionOperations.create_topic)
-    create_message: Final = forwarding(api.SessionOperations.create_message)
-    create_text_message: Final = forwarding(api.SessionOperations.create_text_message)
-    create_bytes_message: Final = forwarding(api.SessionOperations.create_bytes_message)
-    create_stream_message: Final = forwarding(api.SessionOperations.create_stream_message)
-    create_object_message: Final = forwarding(api.SessionOperations.create_object_message)
-
-
-class Session(SessionOperations[api.Session], ListeningFacade[api.Session]):
+class Session(
+    SessionPart[api.Session], ListeningFacade[api.Session], OperationMembers, SessionMembers
+):
     """The context of order, acknowledgement and transactions. JMS: Session.
 
     For one thread at a time, except `close`: a call during another thread's call raises
@@ -500,37 +428,10 @@ class Session(SessionOperations[api.Session], ListeningFacade[api.Session]):
 
     __slots__ = ()
 
-    create_producer: Final = blocking_as(lambda: MessageProducer, api.Session.create_producer)
-    create_consumer: Final = blocking_as(lambda: MessageConsumer, api.Session.create_consumer)
-
-    @implemented_by(blocking_as(lambda: MessageConsumer, api.Session.create_durable_subscriber))
-    def create_durable_subscriber(self) -> None:
-        """Create the consumer of a durable subscription."""
-
-    create_shared_consumer: Final = blocking_as(
-        lambda: MessageConsumer, api.Session.create_shared_consumer
-    )
-    create_shared_durable_consumer: Final = blocking_as(
-        lambda: MessageConsumer, api.Session.create_shared_durable_consumer
-    )
-    wait_for_completions: Final = blocking(api.Session.wait_for_completions)
-
-    transacted: Final = ReadOnly[bool](
-        "Whether the session is transacted: `commit` or `rollback` ends each transaction."
-    )
-    acknowledge_mode: Final = ReadOnly[AcknowledgeMode]("The acknowledge mode.")
-
-    transformer: TransformerAttribute = TransformerAttribute(
+    transformer: Attribute[api.MessageTransformer | None] = Attribute(
         "The message transformer of new producers and consumers."
     )
-    stats: Final = Measured[JMSSessionStats]()
-
-    create_map_message: Final = forwarding(api.Session.create_map_message)
-    create_blob_message: Final = forwarding(api.Session.create_blob_message)
-
-    set_local_transaction_event_listener: Final = forwarding(
-        api.Session.set_local_transaction_event_listener
-    )
+    stats: Final = ReadOnly[JMSSessionStats | None](STATS)
 
     def add_synchronization(self, synchronization: Synchronization) -> None:
         """Register callbacks for the end of the session's transaction, called in a thread.

@@ -7,7 +7,7 @@ Callbacks that receive a session run in the caller's thread, with blocking objec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import AnyDestination, Queue
@@ -16,11 +16,9 @@ from pyjms.sync.facade import (
     Attribute,
     GivenFactory,
     ReusableFacade,
-    attributes_of,
-    blocking,
     core_of,
+    derive,
     loop_of,
-    variant_of,
 )
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
@@ -33,23 +31,24 @@ R = TypeVar("R")
 Q_co = TypeVar("Q_co", bound=CoreVariants, covariant=True)
 
 if TYPE_CHECKING:
+    from pyjms.sync.derived import TemplateMembers, VariantMembers
+
     _Settings = TemplateSettings
 else:
-    _Settings = attributes_of(TemplateSettings, TemplateOptions.__optional_keys__)
+    VariantMembers = derive(CoreVariants)
+    TemplateMembers = derive(
+        CoreTemplate, but=TemplateSettings, omit="browse browse_selected execute execute_producer"
+    )
+    _Settings = derive(TemplateSettings, attributes=TemplateOptions.__optional_keys__)
 
 
-class Variants(ReusableFacade[Q_co], Generic[Q_co]):
+class Variants(ReusableFacade[Q_co], VariantMembers, Generic[Q_co]):
     """Methods that return copies with other settings."""
 
     __slots__ = ()
 
-    with_delivery_persistent: Final = variant_of(CoreVariants.with_delivery_persistent)
-    with_priority: Final = variant_of(CoreVariants.with_priority)
-    with_time_to_live: Final = variant_of(CoreVariants.with_time_to_live)
-    with_receive_timeout: Final = variant_of(CoreVariants.with_receive_timeout)
 
-
-class JmsTemplate(Variants[CoreTemplate], _Settings):
+class JmsTemplate(Variants[CoreTemplate], TemplateMembers, _Settings):
     """Sends and receives, and manages connections and sessions. Spring: JmsTemplate.
 
     Every call blocks. Threads may share it once it is configured. In a handler's thread it uses
@@ -67,18 +66,6 @@ class JmsTemplate(Variants[CoreTemplate], _Settings):
         self.core: CoreTemplate = CoreTemplate(core_of(connection_factory), **options)
         self.loop = loop_of(connection_factory)
         self.connection_factory = connection_factory
-
-    send: Final = blocking(CoreTemplate.send)
-    convert_and_send: Final = blocking(CoreTemplate.convert_and_send)
-    receive: Final = blocking(CoreTemplate.receive)
-    receive_selected: Final = blocking(CoreTemplate.receive_selected)
-    receive_and_convert: Final = blocking(CoreTemplate.receive_and_convert)
-    receive_selected_and_convert: Final = blocking(CoreTemplate.receive_selected_and_convert)
-    send_and_receive: Final = blocking(CoreTemplate.send_and_receive)
-    convert_send_and_receive: Final = blocking(CoreTemplate.convert_send_and_receive)
-    request = convert_send_and_receive
-
-    with_delay: Final = variant_of(CoreTemplate.with_delay)
 
     def around(self, core: object) -> Self:
         """Return a template around `core`, with the same connection factory."""

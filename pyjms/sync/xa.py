@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from pyjms.client.xa import XAConnectionFactory as CoreXAConnectionFactory
 from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.jms import api, xa
 from pyjms.sync.connection import Connection, ConnectionFactory
-from pyjms.sync.facade import (
-    Attribute,
-    Facade,
-    ReadOnly,
-    blocking,
-    blocking_as,
-    forwarding,
-    implemented_by,
-)
-from pyjms.sync.portal import call_on_loop, current_loop
+from pyjms.sync.facade import Attribute, Facade, derive
+from pyjms.sync.portal import current_loop
 from pyjms.sync.session import Session
 
 if TYPE_CHECKING:
     from pyjms.client.keywords import ConnectionFactoryKeywords
+    from pyjms.sync.derived import XAConnectionMembers, XAResourceMembers
+else:
+    XAResourceMembers = derive(xa.XAResource)
+    XAConnectionMembers = derive(xa.XAConnection, but=api.Connection)
 
 
-class XAResource(Facade[xa.XAResource]):
+class XAResource(Facade[xa.XAResource], XAResourceMembers):
     """The interface for transaction managers to branches; see `pyjms.jms.XAResource`.
 
     For one thread at a time. After an interrupted wait (Ctrl-C), as after a cancelled one, the
@@ -45,27 +41,6 @@ class XAResource(Facade[xa.XAResource]):
     XA_OK = xa.XAResource.XA_OK
     XA_RDONLY = xa.XAResource.XA_RDONLY
 
-    start: Final = blocking(xa.XAResource.start)
-    end: Final = blocking(xa.XAResource.end)
-    prepare: Final = blocking(xa.XAResource.prepare)
-    commit: Final = blocking(xa.XAResource.commit)
-    rollback: Final = blocking(xa.XAResource.rollback)
-    forget: Final = blocking(xa.XAResource.forget)
-    recover: Final = blocking(xa.XAResource.recover)
-
-    transaction_timeout: Final = ReadOnly[int]("0: brokers have no timeout for branches.")
-    set_transaction_timeout: Final = forwarding(xa.XAResource.set_transaction_timeout)
-
-    def is_same_rm(self, other: XAResource) -> bool:
-        """Return whether `other` belongs to the same broker. Blocks.
-
-        With the option `rm_id_from_connection_id`, only if it belongs to the same connection.
-
-        Raises:
-            XAException: the connection failed before the broker sent its BrokerInfo.
-        """
-        return call_on_loop(self.loop, self.core.is_same_rm, other.core)
-
 
 class XASession(Session):
     """A session whose work is part of transaction branches. JMS: XASession.
@@ -82,19 +57,17 @@ class XASession(Session):
         return XAResource.of(self.core.xa_resource, self.loop, self)  # type: ignore[attr-defined]
 
 
-class XAConnection(Connection):
+class XAConnection(Connection, XAConnectionMembers):
     """A connection whose sessions are XA sessions. JMS: XAConnection."""
 
     __slots__ = ()
-
-    create_xa_session: Final = blocking_as(lambda: XASession, xa.XAConnection.create_xa_session)
 
     def create_session(
         self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> XASession:
         """Create an XA session, whatever the arguments, as ActiveMQ does. Blocks."""
         del transacted, acknowledge_mode
-        return self.create_xa_session()  # type: ignore[misc]
+        return self.create_xa_session()
 
 
 class XAConnectionFactory(ConnectionFactory):
@@ -123,10 +96,15 @@ class XAConnectionFactory(ConnectionFactory):
         )
         self.loop = current_loop()
 
-    @implemented_by(blocking_as(lambda: XAConnection, api.ConnectionFactory.create_connection))
-    def create_connection(self) -> None:
-        """Open a connection."""
+    def create_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> XAConnection:
+        """Open an XA connection, as `create_xa_connection` does. Blocks."""
+        return self.create_xa_connection(user_name, password)
 
-    create_xa_connection: Final = blocking_as(
-        lambda: XAConnection, CoreXAConnectionFactory.create_xa_connection
-    )
+    def create_xa_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> XAConnection:
+        """Open a connection whose sessions are XA sessions. Blocks."""
+        core = self.call(self.core.create_xa_connection, user_name, password)
+        return XAConnection.of(core, self.loop, self)

@@ -8,26 +8,35 @@ from typing import Any
 import pytest
 
 import pyjms
-from pyjms import aio
+from pyjms import aio, connection, sync
 
 URL = "vm://none?broker.persistent=false"
-TAKERS: list[Callable[[Any], object]] = [
-    taker
-    for api in (pyjms, aio)
-    for taker in (
-        api.JmsTemplate,
-        api.JmsClient,
-        api.JmsTransactionManager,
-        api.SingleConnectionFactory,
-        api.CachingConnectionFactory,
-        api.DelegatingConnectionFactory,
-        api.TransactionAwareConnectionFactoryProxy,
-        api.UserCredentialsConnectionFactoryAdapter,
-        api.JmsPoolConnectionFactory,
-        api.DefaultMessageListenerContainer,
-        api.SimpleMessageListenerContainer,
-    )
-] + [pyjms.DefaultJmsListenerContainerFactory, pyjms.SimpleJmsListenerContainerFactory]
+TAKERS: list[Callable[[Any], object]] = (
+    [
+        taker
+        for api in (pyjms, aio)
+        for taker in (
+            api.JmsTemplate,
+            api.JmsClient,
+            api.JmsTransactionManager,
+            api.SingleConnectionFactory,
+            api.CachingConnectionFactory,
+            api.UserCredentialsConnectionFactoryAdapter,
+            api.JmsPoolConnectionFactory,
+            api.DefaultMessageListenerContainer,
+            api.SimpleMessageListenerContainer,
+        )
+    ]
+    + [
+        taker
+        for package in (sync, connection)
+        for taker in (
+            package.DelegatingConnectionFactory,
+            package.TransactionAwareConnectionFactoryProxy,
+        )
+    ]
+    + [pyjms.DefaultJmsListenerContainerFactory, pyjms.SimpleJmsListenerContainerFactory]
+)
 
 
 @pytest.mark.parametrize("take", TAKERS)
