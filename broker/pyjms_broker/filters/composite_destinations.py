@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio.lowlevel import checkpoint
 
-from pyjms.errors import InvalidDestinationException, JMSException
+from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
 from pyjms.runtime.event_loop import spawn
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConsumerInfo, ProducerInfo
@@ -29,6 +29,7 @@ from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.context import ClientConnection, ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_command, copy_for_destination
 from pyjms_broker.api.names import check_access
+from pyjms_broker.region.flow_control import WaitingSend
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
@@ -74,39 +75,36 @@ def send_when_created(
     missing = [each for each in destinations if not region.destinations_matching(each)]
     if len(missing) <= CREATED_IN_ONE_TURN:
         return send()
-    waiting = _WaitingSend(exchange, message, send)
-    waiting.start(region.root, connection, missing)
+    waiting = _WaitingSend(exchange, message, send, connection)
+    waiting.start(region.root, missing)
     return waiting.completion
 
 
-class _WaitingSend:
-    """A send that waits until its destinations exist (`BlockedSend`, `PendingWork`)."""
+class _WaitingSend(WaitingSend):
+    """A send that waits until its destinations exist."""
+
+    ROLLED_BACK = "The transaction was rolled back while destinations were created"
 
     def __init__(
-        self, exchange: ProducerExchange, message: ActiveMQMessage, send: Callable[[], Completion]
+        self,
+        exchange: ProducerExchange,
+        message: ActiveMQMessage,
+        send: Callable[[], Completion],
+        connection: ClientConnection,
     ) -> None:
-        self.message = message
-        self.transaction = exchange.transaction
-        self.is_admitted = False
-        self.completion = Completion()
-        """Completed when the message is stored in all destinations, or the send has failed."""
-        self._context = exchange.context
+        super().__init__(exchange, message)
         self._send = send
-        self._ended_waiting = Completion()
+        self._connection = connection
+        self._ended = Completion()
+        connection.pause_until(self._ended)
 
-    def start(
-        self, root: Broker, connection: ClientConnection, destinations: Sequence[Destination]
-    ) -> None:
+    def start(self, root: Broker, destinations: Sequence[Destination]) -> None:
         """Create the destinations in the background, then send."""
-        self._context.blocked_sends[self] = None
-        if self.transaction is not None:
-            self.transaction.add_pending(self)
-        connection.pause_until(self._ended_waiting)
         self._task = spawn(
             self._create_and_send,
             root,
             destinations,
-            name=f"creates {len(destinations)} destinations for {connection.remote_address}",
+            name=f"creates {len(destinations)} destinations for {self._connection.remote_address}",
         )
 
     async def _create_and_send(self, root: Broker, destinations: Sequence[Destination]) -> None:
@@ -114,35 +112,20 @@ class _WaitingSend:
             await create_in_turns(root, self._context, destinations)
             sent = self._send()
         except Exception as error:
+            self._end_waiting()
             self._fail(error)
             return
-        self.is_admitted = True
+        self.is_admitted = True  # before the commands behind it are handled
         self._end_waiting()
-        sent.then(lambda done: self.completion.complete(done.error))
-        if self.transaction is not None:
-            self.transaction.pending_finished(self)
+        self._succeed(sent)
 
-    def abort(self, error: Exception) -> None:
-        """Stop waiting, and fail with `error`."""
-        self._task.cancel()
-        self._fail(error)
-
-    def transaction_rolled_back(self) -> None:
-        """Stop waiting, because of a rollback. A required response is an error response."""
+    def _stop_waiting(self) -> None:
         self._task.cancel()
         self._end_waiting()
-        error = JMSException("The transaction was rolled back while destinations were created")
-        self.completion.complete(error if self.message.response_required else None)
-
-    def _fail(self, error: Exception) -> None:
-        self._end_waiting()
-        self.completion.complete(error)
-        if self.transaction is not None:
-            self.transaction.pending_failed(self, error)
 
     def _end_waiting(self) -> None:
-        self._context.blocked_sends.pop(self, None)
-        self._ended_waiting.complete()
+        super()._stop_waiting()
+        self._ended.complete()
 
 
 MAXIMUM_MEMBERS = 1000

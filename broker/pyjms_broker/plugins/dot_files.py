@@ -7,7 +7,7 @@ second, so that clients do not wait for the disk. (activemq-broker 1.1)
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -104,53 +104,42 @@ class DestinationDotFilePlugin(DotFilePlugin):
         return DestinationDotFileBroker(broker, self.path())
 
 
-class _DotFile:
-    """A file that is rewritten after changes."""
-
-    def __init__(self, path: Path, draw: Callable[[], Iterable[str]]) -> None:
-        self._path = path
-        self._draw = draw
-        self._changed = anyio.Event()
-        self._writing: _wakeup.BackgroundTask | None = None
-
-    def start(self) -> None:
-        self._writing = _wakeup.spawn(self._run, name=f"graph {self._path.name}")
-        self.change()
-
-    def change(self) -> None:
-        self._changed.set()
-
-    async def stop(self) -> None:
-        await _wakeup.end_tasks(self._writing)
-
-    async def _run(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed = anyio.Event()
-            text = "\n".join([*self._draw(), ""])
-            try:
-                await anyio.to_thread.run_sync(replace_text, self._path, text)
-            except OSError as error:
-                logger.error("The graph is not written to %s: %s", self._path, error)
-            await _clock.sleep(_PAUSE)
-
-
 class _DotFileBroker(BrokerFilter):
+    """Rewrites the file after changes."""
+
     def __init__(self, next_broker: Broker, path: Path) -> None:
         super().__init__(next_broker)
-        self.file = _DotFile(path, self.lines)
+        self._path = path
+        self._changed = anyio.Event()
+        self._writing: _wakeup.BackgroundTask | None = None
 
     @abstractmethod
     def lines(self) -> Iterator[str]:
         """Return the lines of the graph."""
 
+    def redraw(self) -> None:
+        """Write the file again soon."""
+        self._changed.set()
+
     async def start(self) -> None:
         await super().start()
-        self.file.start()
+        self._writing = _wakeup.spawn(self._write, name=f"graph {self._path.name}")
+        self.redraw()
 
     async def stop(self) -> None:
-        await self.file.stop()
+        await _wakeup.end_tasks(self._writing)
         await super().stop()
+
+    async def _write(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            text = "\n".join([*self.lines(), ""])
+            try:
+                await anyio.to_thread.run_sync(replace_text, self._path, text)
+            except OSError as error:
+                logger.error("The graph is not written to %s: %s", self._path, error)
+            await _clock.sleep(_PAUSE)
 
 
 class ConnectionDotFileBroker(_DotFileBroker):
@@ -166,7 +155,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
         subscription = self.next.add_consumer(context, info)
         if info.destination is not None and info.consumer_id is not None:
             self._consumers[info.consumer_id] = (_client(context), info.destination)
-            self.file.change()
+            self.redraw()
         return subscription
 
     def remove_consumer(
@@ -181,7 +170,7 @@ class ConnectionDotFileBroker(_DotFileBroker):
         if info.producer_id is not None:
             named = {} if info.destination is None else {info.destination: None}
             self._producers[info.producer_id] = (_client(context), named)
-            self.file.change()
+            self.redraw()
 
     def remove_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         if info.producer_id is not None:
@@ -194,12 +183,12 @@ class ConnectionDotFileBroker(_DotFileBroker):
             _, named = self._producers.get(info.producer_id, ("", {}))
             if to is not None and to not in named and len(named) < _MOST_DESTINATIONS:
                 named[to] = None
-                self.file.change()
+                self.redraw()
         return self.next.send(exchange, message)
 
     def _on_removal(self, former: object) -> None:
         if former is not None and self._redraws:
-            self.file.change()
+            self.redraw()
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the graph, whose arrows show the direction of messages."""
@@ -230,14 +219,14 @@ class DestinationDotFileBroker(_DotFileBroker):
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
         found = self.next.add_destination(context, destination, create_temporary)
-        self.file.change()
+        self.redraw()
         return found
 
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
     ) -> None:
         self.next.remove_destination(context, destination, timeout)
-        self.file.change()
+        self.redraw()
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the graph."""

@@ -10,10 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionInfo,
+    ConsumerInfo,
+    MessageAck,
+    MessagePull,
+    ProducerInfo,
+    SessionInfo,
+)
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.attribute import attribute, flag
@@ -51,9 +59,10 @@ class LoggingBrokerPlugin:
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`."""
         enabled = {
-            event.call: _logging_call(event)
-            for event in _EVENTS
-            if self.log_all or any(getattr(self, switch) for switch in event.switches)
+            call: _logging_call(call, *line)
+            for option, events in _EVENTS.items()
+            if self.log_all or getattr(self, option)
+            for call, line in events.items()
         }
         filter_class = type("LoggingBroker", (LoggingBroker,), enabled)
         installed: Broker = filter_class(broker, self.per_destination_logger)
@@ -85,17 +94,12 @@ class LoggingBroker(BrokerFilter):
         return found
 
 
-class _Event(NamedTuple):
-    call: str
-    switches: tuple[str, ...]
-    text: str
-    values: Callable[..., tuple[object, ...]]
-    """Returns the values for `text` from the arguments of the call."""
+_Values: TypeAlias = Callable[..., tuple[object, ...]]
+"""Returns the values of a log line from the arguments of the call."""
 
 
-def _logging_call(event: _Event) -> Callable[..., Any]:
+def _logging_call(call: str, text: str, values: _Values) -> Callable[..., Any]:
     """Return a method that logs the event and passes the call on."""
-    call, text, values = event.call, event.text, event.values
 
     def log_and_pass_on(self: LoggingBroker, *arguments: Any, **named: Any) -> Any:
         used = self.logger_for(call, arguments)
@@ -130,138 +134,107 @@ def _headers(message: ActiveMQMessage) -> str:
     return ", ".join(f"{name}={value}" for name, value in values if value not in (None, 0, ""))
 
 
-def _connection(info: ConnectionInfo) -> tuple[object, ...]:
+def _second(_: object, value: object, *_others: object) -> tuple[object, ...]:
+    return (value,)
+
+
+def _connection(_: object, info: ConnectionInfo, *_others: object) -> tuple[object, ...]:
     return (info.connection_id, info.client_id, info.user_name)
 
 
-def _reference(reference: MessageReference) -> tuple[object, ...]:
+def _session(_: object, info: SessionInfo) -> tuple[object, ...]:
+    return (info.session_id,)
+
+
+def _consumer(_: object, info: ConsumerInfo | MessagePull, *_others: object) -> tuple[object, ...]:
+    return (info.consumer_id, info.destination)
+
+
+def _producer(_: object, info: ProducerInfo) -> tuple[object, ...]:
+    return (info.producer_id, info.destination)
+
+
+def _destination(_: object, info: Any, *_others: object) -> tuple[object, ...]:
+    return (info.destination,)
+
+
+def _acknowledgement(_: object, ack: MessageAck) -> tuple[object, ...]:
+    return (ack.destination, ack.consumer_id, ack.message_count, ack.last_message_id)
+
+
+def _message(_: object, reference: MessageReference, *_others: object) -> tuple[object, ...]:
     return (_headers(reference.message),)
 
 
-def _slow_consumer(_: object, destination: Any, subscription: Any) -> tuple[object, ...]:
-    return (destination.destination, subscription.info.consumer_id)
-
-
-_Values: TypeAlias = Callable[..., tuple[object, ...]]
-
-
-def _second_of(values: _Values) -> _Values:
-    """Return a function that applies `values` to the second argument of a call."""
-    return lambda *arguments: values(arguments[1])
-
-
-_CONNECTION: Final = ("log_connection_events",)
-_SESSION: Final = ("log_session_events",)
-_TRANSACTION: Final = ("log_transaction_events",)
-_CONSUMER: Final = ("log_consumer_events",)
-_PRODUCER: Final = ("log_producer_events",)
-_INTERNAL: Final = ("log_internal_events",)
-
-_IDENTITY: Final = _second_of(lambda value: (value,))
-_MESSAGE: Final = _second_of(_reference)
-
-
-def _event(call: str, switches: tuple[str, ...], text: str, values: _Values = _IDENTITY) -> _Event:
-    return _Event(call, switches, text, values)
-
-
-_CONSUMER_INFO: Final = _second_of(lambda info: (info.consumer_id, info.destination))
-_SUBSCRIBER: Final = _second_of(lambda info: (info.subscription_name, info.client_id))
-_PRODUCER_INFO: Final = _second_of(lambda info: (info.producer_id, info.destination))
-_DESTINATION_INFO: Final = _second_of(lambda info: (info.destination,))
-
-_EVENTS: Final = (
-    _event(
-        "add_connection",
-        _CONNECTION,
-        "Adding connection %s: client id %s, user %s",
-        _second_of(_connection),
-    ),
-    _event(
-        "remove_connection",
-        _CONNECTION,
-        "Removing connection %s: client id %s, user %s",
-        _second_of(_connection),
-    ),
-    _event(
-        "add_session", _SESSION, "Adding session %s", _second_of(lambda info: (info.session_id,))
-    ),
-    _event(
-        "remove_session",
-        _SESSION,
-        "Removing session %s",
-        _second_of(lambda info: (info.session_id,)),
-    ),
-    _event("begin_transaction", _TRANSACTION, "Beginning transaction %s"),
-    _event("prepare_transaction", _TRANSACTION, "Preparing transaction %s"),
-    _event("commit_transaction", _TRANSACTION, "Committing transaction %s"),
-    _event("rollback_transaction", _TRANSACTION, "Rolling back transaction %s"),
-    _event("forget_transaction", _TRANSACTION, "Forgetting transaction %s"),
-    _event(
-        "prepared_transactions",
-        _TRANSACTION,
-        "Getting prepared transactions for client %s",
-        lambda context: (context.client_id,),
-    ),
-    _event("add_consumer", _CONSUMER, "Adding consumer %s of %s", _CONSUMER_INFO),
-    _event("remove_consumer", _CONSUMER, "Removing consumer %s of %s", _CONSUMER_INFO),
-    _event("remove_subscription", _CONSUMER, "Removing subscription %s of client %s", _SUBSCRIBER),
-    _event(
-        "acknowledge",
-        _CONSUMER,
-        "Acknowledging %s: consumer %s, %d messages to %s",
-        _second_of(
-            lambda ack: (ack.destination, ack.consumer_id, ack.message_count, ack.last_message_id)
+_EVENTS: Final[dict[str, dict[str, tuple[str, _Values]]]] = {
+    "log_connection_events": {
+        "add_connection": ("Adding connection %s: client id %s, user %s", _connection),
+        "remove_connection": ("Removing connection %s: client id %s, user %s", _connection),
+    },
+    "log_session_events": {
+        "add_session": ("Adding session %s", _session),
+        "remove_session": ("Removing session %s", _session),
+    },
+    "log_transaction_events": {
+        "begin_transaction": ("Beginning transaction %s", _second),
+        "prepare_transaction": ("Preparing transaction %s", _second),
+        "commit_transaction": ("Committing transaction %s", _second),
+        "rollback_transaction": ("Rolling back transaction %s", _second),
+        "forget_transaction": ("Forgetting transaction %s", _second),
+        "prepared_transactions": (
+            "Getting prepared transactions for client %s",
+            lambda context: (context.client_id,),
         ),
-    ),
-    _event("message_pull", _CONSUMER, "Pulling a message: consumer %s of %s", _CONSUMER_INFO),
-    _event("message_consumed", _CONSUMER, "Message consumed: %s", _MESSAGE),
-    _event("message_delivered", _CONSUMER, "Message delivered: %s", _MESSAGE),
-    _event("message_dispatched", _CONSUMER, "Message dispatched: %s", _MESSAGE),
-    _event("slow_consumer", _CONSUMER, "Slow consumer on %s: %s", _slow_consumer),
-    _event("add_producer", _PRODUCER, "Adding producer %s of %s", _PRODUCER_INFO),
-    _event("remove_producer", _PRODUCER, "Removing producer %s of %s", _PRODUCER_INFO),
-    _event(
-        "send", _PRODUCER, "Sending message: %s", _second_of(lambda message: (_headers(message),))
-    ),
-    _event(
-        "fast_producer",
-        _PRODUCER,
-        "Fast producer %s of %s",
-        lambda _, info, destination: (info.producer_id, destination.destination),
-    ),
-    _event(
-        "destination_full",
-        _PRODUCER,
-        "Destination is full: %s",
-        _second_of(lambda destination: (destination.destination,)),
-    ),
-    _event("add_destination_info", _INTERNAL, "Adding destination %s", _DESTINATION_INFO),
-    _event("remove_destination_info", _INTERNAL, "Removing destination %s", _DESTINATION_INFO),
-    _event("add_destination", _INTERNAL, "Adding destination %s"),
-    _event("remove_destination", _INTERNAL, "Removing destination %s"),
-    _event("message_expired", _INTERNAL, "Message has expired: %s", _MESSAGE),
-    _event("send_to_dead_letter_queue", _INTERNAL, "Sending to dead-letter queue: %s", _MESSAGE),
-    _event("message_without_consumers", _INTERNAL, "Message without consumers: %s", _MESSAGE),
-    _event("message_discarded", _INTERNAL, "Message discarded: %s", _MESSAGE),
-    _event("now_master_broker", _INTERNAL, "The broker is the master now", lambda *_: ()),
-    _event(
-        "network_bridge_started",
-        _INTERNAL,
-        "Network bridge to broker %s at %s started",
-        lambda info, _, address: (info.broker_name, address),
-    ),
-    _event(
-        "network_bridge_stopped",
-        _INTERNAL,
-        "Network bridge to broker %s stopped",
-        lambda info: (info.broker_name,),
-    ),
-    _event(
-        "network_forward_failed",
-        _INTERNAL,
-        "Another broker has refused message %s: %s",
-        lambda message, cause: (message.message_id, cause),
-    ),
-)
-"""All logged calls; requests for the table of destinations are not events."""
+    },
+    "log_consumer_events": {
+        "add_consumer": ("Adding consumer %s of %s", _consumer),
+        "remove_consumer": ("Removing consumer %s of %s", _consumer),
+        "remove_subscription": (
+            "Removing subscription %s of client %s",
+            lambda _, info: (info.subscription_name, info.client_id),
+        ),
+        "acknowledge": ("Acknowledging %s: consumer %s, %d messages to %s", _acknowledgement),
+        "message_pull": ("Pulling a message: consumer %s of %s", _consumer),
+        "message_consumed": ("Message consumed: %s", _message),
+        "message_delivered": ("Message delivered: %s", _message),
+        "message_dispatched": ("Message dispatched: %s", _message),
+        "slow_consumer": (
+            "Slow consumer on %s: %s",
+            lambda _, to, subscription: (to.destination, subscription.info.consumer_id),
+        ),
+    },
+    "log_producer_events": {
+        "add_producer": ("Adding producer %s of %s", _producer),
+        "remove_producer": ("Removing producer %s of %s", _producer),
+        "send": ("Sending message: %s", lambda _, message: (_headers(message),)),
+        "fast_producer": (
+            "Fast producer %s of %s",
+            lambda _, info, to: (info.producer_id, to.destination),
+        ),
+        "destination_full": ("Destination is full: %s", _destination),
+    },
+    "log_internal_events": {
+        "add_destination_info": ("Adding destination %s", _destination),
+        "remove_destination_info": ("Removing destination %s", _destination),
+        "add_destination": ("Adding destination %s", _second),
+        "remove_destination": ("Removing destination %s", _second),
+        "message_expired": ("Message has expired: %s", _message),
+        "send_to_dead_letter_queue": ("Sending to dead-letter queue: %s", _message),
+        "message_without_consumers": ("Message without consumers: %s", _message),
+        "message_discarded": ("Message discarded: %s", _message),
+        "now_master_broker": ("The broker is the master now", lambda: ()),
+        "network_bridge_started": (
+            "Network bridge to broker %s at %s started",
+            lambda info, _, address: (info.broker_name, address),
+        ),
+        "network_bridge_stopped": (
+            "Network bridge to broker %s stopped",
+            lambda info: (info.broker_name,),
+        ),
+        "network_forward_failed": (
+            "Another broker has refused message %s: %s",
+            lambda message, cause: (message.message_id, cause),
+        ),
+    },
+}
+"""All logged calls by option; requests for the table of destinations are not events."""

@@ -155,30 +155,41 @@ class _SlowConsumerWatch:
     def check(
         self, consumers: Iterable[Subscription], report_slow: Callable[[Subscription], None]
     ) -> Mapping[Subscription, str]:
-        limits, before = self._limits, self.slow
-        still: dict[Subscription, SlowConsumerEntry] = {}
+        before, self.slow = self.slow, {}
         aborted: dict[Subscription, str] = {}
         for subscription in consumers:
-            if not subscription.is_slow or _is_ignored(limits, subscription):
+            if self._limits.ignore_network_consumers and subscription.info.network_subscription:
                 continue
-            slow = before.get(subscription)
+            slow = self._judge(subscription, before.get(subscription), report_slow)
             if slow is None:
-                still[subscription] = SlowConsumerEntry()
                 continue
-            slow.checks += 1
-            reason = slow.exceeds(limits)
+            reason = slow.exceeds(self._limits)
             if reason is None:
-                still[subscription] = slow
+                self.slow[subscription] = slow
             else:
                 aborted[subscription] = reason
-        self.slow = still
         return aborted
 
+    def _judge(
+        self,
+        subscription: Subscription,
+        slow: SlowConsumerEntry | None,
+        report_slow: Callable[[Subscription], None],
+    ) -> SlowConsumerEntry | None:
+        """Return the record to compare with the limits; None if it is not slow, or only now."""
+        if not subscription.is_slow:
+            return None
+        if slow is None:
+            self.slow[subscription] = SlowConsumerEntry()
+            return None
+        slow.checks += 1
+        return slow
 
-class _SlowAckConsumerWatch:
+
+class _SlowAckConsumerWatch(_SlowConsumerWatch):
     def __init__(self, limits: AbortSlowAckConsumerAttributes) -> None:
-        self._limits = limits
-        self.slow: dict[Subscription, SlowConsumerEntry] = {}
+        super().__init__(limits)
+        self._ack_limits = limits
 
     def became_slow(self, subscription: Subscription) -> None:
         """Do nothing: only acknowledgements count."""
@@ -186,34 +197,28 @@ class _SlowAckConsumerWatch:
     def check(
         self, consumers: Iterable[Subscription], report_slow: Callable[[Subscription], None]
     ) -> Mapping[Subscription, str]:
-        limits, before, now = self._limits, self.slow, _clock.now()
-        still: dict[Subscription, SlowConsumerEntry] = {}
-        aborted: dict[Subscription, str] = {}
-        for subscription in consumers:
-            if _is_ignored(limits, subscription):
-                continue
-            if limits.ignore_idle_consumers and not subscription.in_flight:
-                subscription.last_ack_time = now
-                continue
-            silent = now - subscription.last_ack_time
-            if silent <= limits.max_time_since_last_ack:
-                continue
-            slow = before.get(subscription)
-            if slow is None:
-                slow = SlowConsumerEntry(checks=1)
-                if not subscription.is_slow:
-                    report_slow(subscription)
-            else:
-                slow.checks += 1
-                slow.count += 1
-            reason = slow.exceeds(limits)
-            if reason is None:
-                still[subscription] = slow
-            else:
-                aborted[subscription] = f"{reason}: no acknowledgement for {silent:.0f} s"
-        self.slow = still
-        return aborted
+        now = _clock.now()
+        return {
+            each: f"{reason}: no acknowledgement for {now - each.last_ack_time:.0f} s"
+            for each, reason in super().check(consumers, report_slow).items()
+        }
 
-
-def _is_ignored(limits: AbortSlowConsumerAttributes, subscription: Subscription) -> bool:
-    return limits.ignore_network_consumers and subscription.info.network_subscription
+    def _judge(
+        self,
+        subscription: Subscription,
+        slow: SlowConsumerEntry | None,
+        report_slow: Callable[[Subscription], None],
+    ) -> SlowConsumerEntry | None:
+        limits, now = self._ack_limits, _clock.now()
+        if limits.ignore_idle_consumers and not subscription.in_flight:
+            subscription.last_ack_time = now
+            return None
+        if now - subscription.last_ack_time <= limits.max_time_since_last_ack:
+            return None
+        if slow is None:
+            if not subscription.is_slow:
+                report_slow(subscription)
+            return SlowConsumerEntry(checks=1)
+        slow.checks += 1
+        slow.count += 1
+        return slow

@@ -46,12 +46,13 @@ usages. A new send does not overtake those that wait for memory: they are admitt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import MessageReference
@@ -92,9 +93,6 @@ def wait_for_space(
     _warn(destination, reference, full)
     blocked = FlowControlledSend(destination, exchange, reference)
     blocked.wait_for(full)
-    exchange.context.blocked_sends[blocked] = None
-    if blocked.transaction is not None:
-        blocked.transaction.add_pending(blocked)
     if fail_after > 0 and not network:
         blocked.timer = _wakeup.spawn(
             blocked.fail_after,
@@ -147,39 +145,22 @@ def abort_blocked_sends(context: ConnectionContext) -> None:
             blocked.transaction.set_rollback_only(error)
 
 
-class FlowControlledSend:
-    """A send that waits for space. Its transaction cannot end before it is admitted."""
+class WaitingSend:
+    """A send that waits (`BlockedSend`). Its transaction cannot end before it is admitted."""
 
-    def __init__(
-        self, destination: BaseDestination, exchange: ProducerExchange, reference: MessageReference
-    ) -> None:
+    ROLLED_BACK: ClassVar[str] = "Send transaction completed while waiting for space"
+
+    def __init__(self, exchange: ProducerExchange, message: ActiveMQMessage) -> None:
+        """Begin to wait."""
         self.completion = Completion()
-        self.withdraw: Callable[[], None] | None = None
-        self.timer: _wakeup.BackgroundTask | None = None
-        self._destination = destination
-        self._exchange = exchange
-        self._context = exchange.context
-        self._producer = exchange.outer or exchange
-        self._producer.blocked_sends += 1
-        self._reference = reference
-        self.message = reference.message
+        """Completed when the message is stored, or the send has failed."""
+        self.message = message
         self.is_admitted = False
-        self._since = _clock.now()
         self.transaction: Transaction | None = exchange.transaction
-
-    def wait_for(self, full: MemoryUsage | DiskUsage) -> None:
-        """Wait until there is space in `full`."""
-        if isinstance(full, DiskUsage):
-            mark = self._destination.policy.store_usage_high_water_mark
-            self.withdraw = full.wait(self.admit, mark)
-        else:
-            self.withdraw = full.wait(self.admit)
-
-    async def fail_after(self, seconds: float, error: Exception) -> None:
-        """Fail with `error` after `seconds`."""
-        await _clock.sleep(seconds)
-        self.timer = None
-        self.abort(error)
+        self._context = exchange.context
+        self._context.blocked_sends[self] = None
+        if self.transaction is not None:
+            self.transaction.add_pending(self)
 
     def abort(self, error: Exception) -> None:
         """Stop waiting, and fail with `error`."""
@@ -189,18 +170,59 @@ class FlowControlledSend:
     def transaction_rolled_back(self) -> None:
         """Stop waiting, because of a rollback. A required response is an error response."""
         self._stop_waiting()
-        error = JMSException("Send transaction completed while waiting for space")
+        error = JMSException(self.ROLLED_BACK)
         self.completion.complete(error if self.message.response_required else None)
 
     def _stop_waiting(self) -> None:
-        if self.withdraw is not None:
-            self.withdraw()
-        self._unregister()
+        """Stop waiting without being admitted."""
+        self._context.blocked_sends.pop(self, None)
 
     def _fail(self, error: Exception) -> None:
         self.completion.complete(error)
         if self.transaction is not None:
             self.transaction.pending_failed(self, error)
+
+    def _succeed(self, stored: Completion) -> None:
+        self.is_admitted = True
+        stored.then(lambda done: self.completion.complete(done.error))
+        if self.transaction is not None:
+            self.transaction.pending_finished(self)
+
+
+class FlowControlledSend(WaitingSend):
+    """A send that waits for space."""
+
+    def __init__(
+        self, destination: BaseDestination, exchange: ProducerExchange, reference: MessageReference
+    ) -> None:
+        super().__init__(exchange, reference.message)
+        self.timer: _wakeup.BackgroundTask | None = None
+        self._withdraw: Callable[[], None] | None = None
+        self._destination = destination
+        self._exchange = exchange
+        self._producer = exchange.outer or exchange
+        self._producer.blocked_sends += 1
+        self._reference = reference
+        self._since = _clock.now()
+
+    def wait_for(self, full: MemoryUsage | DiskUsage) -> None:
+        """Wait until there is space in `full`."""
+        if isinstance(full, DiskUsage):
+            mark = self._destination.policy.store_usage_high_water_mark
+            self._withdraw = full.wait(self.admit, mark)
+        else:
+            self._withdraw = full.wait(self.admit)
+
+    async def fail_after(self, seconds: float, error: Exception) -> None:
+        """Fail with `error` after `seconds`."""
+        await _clock.sleep(seconds)
+        self.timer = None
+        self.abort(error)
+
+    def _stop_waiting(self) -> None:
+        if self._withdraw is not None:
+            self._withdraw()
+        self._unregister()
 
     def _unregister(self) -> None:
         if self._context.blocked_sends.pop(self, self) is None:
@@ -223,11 +245,8 @@ class FlowControlledSend:
             stored = self._accept()
         except Exception as error:
             self._fail(error)
-            return
-        self.is_admitted = True
-        stored.then(lambda done: self.completion.complete(done.error))
-        if self.transaction is not None:
-            self.transaction.pending_finished(self)
+        else:
+            self._succeed(stored)
 
     def _accept(self) -> Completion:
         destination, reference = self._destination, self._reference

@@ -44,7 +44,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
@@ -179,14 +179,22 @@ _QUOTED: Final = 200
 """The maximum number of logged characters of a selector."""
 
 
-class SubscriptionRequest(NamedTuple):
+class SubscriptionRequest:
     """The arguments for creating a subscription."""
 
-    broker: RegionBroker
-    context: ConnectionContext
-    info: ConsumerInfo
-    policy: PolicyEntry
-    prefetch_size: int
+    def __init__(
+        self,
+        broker: RegionBroker,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch_size: int,
+    ) -> None:
+        self.broker = broker
+        self.context = context
+        self.info = info
+        self.policy = policy
+        self.prefetch_size = prefetch_size
 
 
 class AbstractSubscription(Subscription):

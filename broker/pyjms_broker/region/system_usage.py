@@ -16,7 +16,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.store.api import PersistenceAdapter, StoreState
+from pyjms_broker.store.api import PersistenceAdapter, StorePartition, StoreState
 
 if TYPE_CHECKING:
     from pyjms_broker.store.temp import TempStore
@@ -163,13 +163,6 @@ JOB_SCHEDULER_LIMIT: Final = 50 * 1024 * 1024 * 1024
 _OnState = Callable[[StoreState, Exception | None], None]
 
 
-class Partition(Measured, Protocol):
-    """A partition of a store, for some of the destinations. (activemq-persistence K25)"""
-
-    @property
-    def limit(self) -> int: ...
-
-
 class SystemUsage:
     """The broker's limits in bytes (0: none), and whether sends wait or fail at a limit.
 
@@ -192,12 +185,12 @@ class SystemUsage:
         self.job_scheduler = DiskUsage("Job Scheduler Store", job_scheduler_limit)
         self.send_fail_if_no_space = send_fail_if_no_space
         self.send_fail_if_no_space_after_timeout = send_fail_if_no_space_after_timeout
-        self._partitions: dict[Partition, DiskUsage] = {}
+        self._partitions: dict[StorePartition, DiskUsage] = {}
 
     def store_of(self, destination: Destination) -> DiskUsage:
         """Return the usage against which a destination's persistent messages count."""
         store: object = self.store.store
-        partition_of: Callable[[Destination], Partition | None] | None = getattr(
+        partition_of: Callable[[Destination], StorePartition | None] | None = getattr(
             store, "partition_of", None
         )
         partition = None if partition_of is None else partition_of(destination)
