@@ -21,7 +21,7 @@ from dependency_injector import containers, providers
 from pyjms.app.brokers import probed_factories
 from pyjms.app.container import ApplicationContainer, make_container
 from pyjms.app.interceptors import ApplicationInterceptors
-from pyjms.app.lifecycle import HookRunner
+from pyjms.app.lifecycle import Hook, run_shutdown, run_startup
 from pyjms.app.wiring import Wiring
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory
@@ -221,7 +221,7 @@ class JmsApplication:
         health = self.settings.health
         self.observation: Observation = Observation(health, self.registry, surround, factories)
         """The application's phase, and the port of its health checks."""
-        self._hooks = HookRunner()
+        self._hooks: list[Hook] = []
         self._running = False
         self._stop_requested: anyio.Event | None = None
 
@@ -339,15 +339,12 @@ class JmsApplication:
         """
         if self._running:
             return
-        endpoints, hooks = self.wiring.check()
-        self._hooks = HookRunner()
-        for kind, name, call in hooks:
-            self._hooks.add(kind, name, call)
+        endpoints, self._hooks = self.wiring.check()
         self._running = True
         try:
             await self.observation.start()
             await self.wiring.start_pools()
-            await self._hooks.run_startup()
+            await run_startup(self._hooks)
             self.wiring.watch_virtual_topics(lambda: self.registry)
             if self.wiring.registrar.endpoint_registry is not None:
                 own = self.wiring.registrar.endpoint_registry
@@ -414,7 +411,7 @@ class JmsApplication:
         deadline = _clock.now() + seconds
         await self.wiring.schedules.stop()
         await self.registry.shutdown(seconds)
-        await self._hooks.run_shutdown(max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
+        await run_shutdown(self._hooks, max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
         with _clock.timeout(_CLOSE_TIMEOUT) as closing:
             await self.wiring.close_factories()
         if closing.cancelled_caught:

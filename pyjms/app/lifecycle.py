@@ -1,4 +1,4 @@
-"""Start-up and shutdown hooks: the decorators, and the stack that runs the functions.
+"""Start-up and shutdown hooks: the decorators, and the calls of the functions.
 
 Start-up hooks run before the listener containers start, in the order of registration; shutdown
 hooks run after the containers have drained, in reverse order. Hooks may be sync or async, and their
@@ -10,17 +10,20 @@ after the handlers have finished, and at least three seconds.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, overload
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias, TypeVar, overload
 
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["HookRunner", "hook_kind", "on_shutdown", "on_startup"]
+__all__ = ["Hook", "hook_kind", "on_shutdown", "on_startup", "run_shutdown", "run_startup"]
 
 logger: Final = get_logger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+Hook: TypeAlias = tuple[str, str, Callable[[], Any]]
+"""A hook: `startup` or `shutdown`, its name, and a function without arguments."""
 
 _ATTRIBUTE = "__pyjms_hook__"
 
@@ -71,45 +74,34 @@ def hook_kind(function: object) -> str | None:
     return kind
 
 
-class HookRunner:
-    """Keeps the hooks of an application, as functions without arguments, and runs them."""
-
-    def __init__(self) -> None:
-        self._startup: list[tuple[str, Callable[[], Any]]] = []
-        self._shutdown: list[tuple[str, Callable[[], Any]]] = []
-
-    def add(self, kind: str, name: str, call: Callable[[], Any]) -> None:
-        """Add a hook of this kind (`startup` or `shutdown`)."""
-        (self._startup if kind == "startup" else self._shutdown).append((name, call))
-
-    async def run_startup(self) -> None:
-        """Run the start-up hooks in order; the first failure is raised."""
-        for name, call in self._startup:
+async def run_startup(hooks: Iterable[Hook]) -> None:
+    """Run the start-up hooks in order; the first failure is raised."""
+    for kind, name, call in hooks:
+        if kind == "startup":
             logger.debug("Start-up hook %s", name)
             await _run(call)
 
-    async def run_shutdown(self, seconds: float | None = None) -> None:
-        """Run the shutdown hooks, last one first; failures are logged.
 
-        After `seconds` (None: no limit) the running hook is cancelled, or abandoned if it runs in a
-        thread, and the others are not run; the log names them.
-        """
-        hooks = list(self._shutdown)
-        with _clock.timeout(seconds) as deadline:
-            while hooks:
-                name, call = hooks[-1]
-                try:
-                    await _run(call)
-                except Exception:
-                    logger.exception("Shutdown hook %s failed", name)
-                hooks.pop()
-        if deadline.cancelled_caught:
-            *others, (name, _) = hooks
-            logger.warning(
-                "Shutdown hook %s did not end within %g s and is abandoned", name, seconds
-            )
-            for name, _ in reversed(others):
-                logger.warning("Shutdown hook %s is not run: no time is left", name)
+async def run_shutdown(hooks: Iterable[Hook], seconds: float | None = None) -> None:
+    """Run the shutdown hooks, last one first; failures are logged.
+
+    After `seconds` (None: no limit) the running hook is cancelled, or abandoned if it runs in a
+    thread, and the others are not run; the log names them.
+    """
+    left = [(name, call) for kind, name, call in hooks if kind == "shutdown"]
+    with _clock.timeout(seconds) as deadline:
+        while left:
+            name, call = left[-1]
+            try:
+                await _run(call)
+            except Exception:
+                logger.exception("Shutdown hook %s failed", name)
+            left.pop()
+    if deadline.cancelled_caught:
+        *others, (name, _) = left
+        logger.warning("Shutdown hook %s did not end within %g s and is abandoned", name, seconds)
+        for name, _ in reversed(others):
+            logger.warning("Shutdown hook %s is not run: no time is left", name)
 
 
 async def _run(call: Callable[[], Any]) -> None:

@@ -31,7 +31,7 @@ from pyjms.app.checks import (
 from pyjms.app.container import Injection
 from pyjms.app.factories import spread_attempts
 from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
-from pyjms.app.lifecycle import hook_kind
+from pyjms.app.lifecycle import Hook, hook_kind
 from pyjms.app.planned_listener import PlannedListener, repeated_subscriptions
 from pyjms.app.schedules import Schedules, resolved_schedule
 from pyjms.app.targets import (
@@ -77,8 +77,6 @@ from pyjms.template.template import JmsTemplate
 __all__ = ["Wiring"]
 
 logger: Final = get_logger(__name__)
-
-Hook = tuple[str, str, Callable[[], Any]]
 
 
 class Wiring:

@@ -1,4 +1,4 @@
-"""Values with their origins, and the merging of two layers."""
+"""Values with their origins, the merging of two layers, and the problems found in them."""
 
 from __future__ import annotations
 
@@ -96,9 +96,6 @@ def _merge_values(
         for stale in [known for known in origins if known[: len(inner)] == inner]:
             del origins[stale]
     return merged
-
-
-# --- The collected problems of a check: the first problem does not hide the others.
 
 
 class Problems:

@@ -1,13 +1,12 @@
 """Encrypted values of configuration files: `ENC(...)`. (activemq-edges SE3)
 
 `pyjms broker encrypt` creates them: AES-256 in GCM mode, with a key that scrypt derives from the
-password. Values created by ActiveMQ's `activemq encrypt` (Jasypt: PBEWithMD5AndDES, and
-PBEWithHmacSHA256AndAES_256 with a random IV) can be decrypted as well. The password comes from the
-environment.
+password. Values created by ActiveMQ's `activemq encrypt` (Jasypt: PBEWithMD5AndDES, its default,
+and PBEWithHmacSHA256AndAES_256 with a random IV) can be created and decrypted as well. DES is weak;
+it is supported because brokers need it. The password comes from the environment.
 
-Jasypt's encryption, compatible with ActiveMQ's `activemq encrypt` in both directions.
-
-PBEWithMD5AndDES is ActiveMQ's default. DES is weak; it is supported because brokers need it.
+The package cryptography is an extra and slow to import, so it is imported when a value is encrypted
+or decrypted.
 """
 
 from __future__ import annotations
@@ -20,138 +19,13 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
 
-__all__ = ["PASSWORD_VARIABLES", "Algorithm", "ciphers", "decrypted", "encrypted", "is_encrypted"]
-
-# --- The package cryptography, imported only when a value is encrypted or decrypted.
-
-
-class Ciphers:
-    """The imported classes of the package cryptography."""
-
-    def __init__(self) -> None:
-        # an optional dependency, and slow to import
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
-        from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES  # noqa: PLC0415
-        from cryptography.hazmat.primitives.ciphers import (  # noqa: PLC0415
-            Cipher,
-            aead,
-            algorithms,
-            modes,
-        )
-
-        self.InvalidTag = InvalidTag
-        self.TripleDES = TripleDES
-        self.Cipher: Any = Cipher
-        self.aead = aead
-        self.algorithms = algorithms
-        self.modes = modes
-
-
-@lru_cache(maxsize=1)
-def ciphers() -> Ciphers:
-    """Return the classes of the package cryptography.
-
-    Raises:
-        ConfigurationException: the package is not installed.
-    """
-    try:
-        return Ciphers()
-    except ImportError as error:
-        raise ConfigurationException(
-            "Encrypted values, ENC(...), need the package cryptography",
-            hint=install_command("encryption"),
-        ) from error
-
-
-# --- The names of the algorithms of Jasypt's encryption, for the command line.
-
-
-class Algorithm(StrEnum):
-    """An algorithm of `activemq encrypt`, by its name there."""
-
-    MD5_DES = "PBEWithMD5AndDES"
-    SHA256_AES = "PBEWithHmacSHA256AndAES_256"
-
-
-_ITERATIONS: Final = 1000
-"""Jasypt's default."""
-_DES_SALT: Final = 8
-_AES_SALT: Final = 16
-_AES_IV: Final = 16
-
-
-def jasypt_encrypted(text: str, password: str, algorithm: Algorithm) -> bytes:
-    """Return the concatenation of salt, IV (AES only) and ciphertext.
-
-    Raises:
-        ConfigurationException: the package cryptography is not installed.
-    """
-    if algorithm is Algorithm.MD5_DES:
-        head = secrets.token_bytes(_DES_SALT)
-        return head + _encrypted(text.encode(), 8, _des(password, head))
-    head = secrets.token_bytes(_AES_SALT + _AES_IV)
-    return head + _encrypted(text.encode(), 16, _aes(password, head))
-
-
-def jasypt_decrypted(data: bytes, password: str, algorithm: Algorithm) -> str | None:
-    """Return the text; None: the data was encrypted otherwise, or with another password.
-
-    Raises:
-        ConfigurationException: the package cryptography is not installed.
-    """
-    if algorithm is Algorithm.MD5_DES:
-        head, content = data[:_DES_SALT], data[_DES_SALT:]
-        return _decrypted(content, 8, lambda: _des(password, head))
-    head, content = data[: _AES_SALT + _AES_IV], data[_AES_SALT + _AES_IV :]
-    return _decrypted(content, 16, lambda: _aes(password, head))
-
-
-def _aes(password: str, head: bytes) -> Any:
-    """Return the AES cipher for Jasypt's RandomIvGenerator."""
-    modules = ciphers()
-    salt, iv = head[:_AES_SALT], head[_AES_SALT:]
-    key = hashlib.pbkdf2_hmac("sha256", _normalised(password), salt, _ITERATIONS, 32)
-    return modules.Cipher(modules.algorithms.AES(key), modules.modes.CBC(iv))
-
-
-def _des(password: str, salt: bytes) -> Any:
-    modules = ciphers()
-    digest = _normalised(password) + salt
-    for _ in range(_ITERATIONS):
-        digest = hashlib.md5(digest, usedforsecurity=False).digest()
-    key = digest[:8] * 3  # DES is triple DES with three times the same key
-    return modules.Cipher(modules.TripleDES(key), modules.modes.CBC(digest[8:]))
-
-
-def _encrypted(plain: bytes, block: int, cipher: Any) -> bytes:
-    padding = block - len(plain) % block
-    encryptor = cipher.encryptor()
-    return bytes(encryptor.update(plain + bytes([padding]) * padding) + encryptor.finalize())
-
-
-def _decrypted(content: bytes, block: int, cipher: Callable[[], Any]) -> str | None:
-    if not content or len(content) % block:
-        return None
-    decryptor = cipher().decryptor()
-    padded = decryptor.update(content) + decryptor.finalize()
-    padding = padded[-1]
-    if not 1 <= padding <= block or padded[-padding:] != bytes([padding]) * padding:
-        return None
-    try:
-        text = str(padded[:-padding], "utf-8")
-    except UnicodeDecodeError:
-        return None
-    return text if text.isprintable() else None
-
-
-def _normalised(password: str) -> bytes:
-    return unicodedata.normalize("NFC", password).encode()
-
+__all__ = ["PASSWORD_VARIABLES", "Algorithm", "decrypted", "encrypted", "is_encrypted"]
 
 PASSWORD_VARIABLES: Final = ("PYJMS_ENCRYPTION_PASSWORD", "ACTIVEMQ_ENCRYPTION_PASSWORD")
 """The environment variables for the password; the first one that is set is used."""
@@ -161,6 +35,18 @@ _SALT: Final = 16
 _NONCE: Final = 12
 _MAXIMUM: Final = 65_536
 """The maximum number of characters of a value."""
+_ITERATIONS: Final = 1000
+"""Jasypt's default."""
+_DES_SALT: Final = 8
+_AES_SALT: Final = 16
+_AES_IV: Final = 16
+
+
+class Algorithm(StrEnum):
+    """An algorithm of `activemq encrypt`, by its name there."""
+
+    MD5_DES = "PBEWithMD5AndDES"
+    SHA256_AES = "PBEWithHmacSHA256AndAES_256"
 
 
 def is_encrypted(value: str) -> bool:
@@ -180,10 +66,9 @@ def encrypted(text: str, password: str, algorithm: Algorithm | None = None) -> s
         ConfigurationException: the package cryptography is not installed.
     """
     if algorithm is not None:
-        return f"ENC({base64.b64encode(jasypt_encrypted(text, password, algorithm)).decode()})"
+        return f"ENC({base64.b64encode(_jasypt_encrypt(text, password, algorithm)).decode()})"
     salt, nonce = secrets.token_bytes(_SALT), secrets.token_bytes(_NONCE)
-    cipher = ciphers().aead.AESGCM(_scrypt_key(password, salt))
-    data = salt + nonce + cipher.encrypt(nonce, text.encode(), None)
+    data = salt + nonce + _gcm(password, salt).encrypt(nonce, text.encode(), None)
     return f"ENC({_PREFIX}{base64.b64encode(data).decode()})"
 
 
@@ -213,10 +98,10 @@ def decrypted(value: str, environ: Mapping[str, str], algorithm: Algorithm | Non
     except binascii.Error:
         raise ConfigurationException("An encrypted value, ENC(...), is damaged") from None
     if inner.startswith(_PREFIX):
-        found = [_gcm(data, password)] if algorithm is None else []
+        found = [_gcm_decrypt(data, password)] if algorithm is None else []
     else:
         ways = (Algorithm.SHA256_AES, Algorithm.MD5_DES) if algorithm is None else (algorithm,)
-        found = [jasypt_decrypted(data, password, way) for way in ways]
+        found = [_jasypt_decrypt(data, password, way) for way in ways]
     for text in found:
         if text is not None:
             return text
@@ -228,18 +113,29 @@ def decrypted(value: str, environ: Mapping[str, str], algorithm: Algorithm | Non
     )
 
 
-def _gcm(data: bytes, password: str) -> str | None:
+def _cryptography(module: str) -> Any:
+    try:
+        return import_module(f"cryptography.{module}")
+    except ImportError as error:
+        raise ConfigurationException(
+            "Encrypted values, ENC(...), need the package cryptography",
+            hint=install_command("encryption"),
+        ) from error
+
+
+def _gcm(password: str, salt: bytes) -> Any:
+    return _cryptography("hazmat.primitives.ciphers.aead").AESGCM(_scrypt_key(password, salt))
+
+
+def _gcm_decrypt(data: bytes, password: str) -> str | None:
     if len(data) < _SALT + _NONCE:
         return None
-    salt, nonce = data[:_SALT], data[_SALT : _SALT + _NONCE]
-    modules = ciphers()
+    salt, nonce, content = data[:_SALT], data[_SALT : _SALT + _NONCE], data[_SALT + _NONCE :]
+    cipher = _gcm(password, salt)
     try:
-        plain = modules.aead.AESGCM(_scrypt_key(password, salt)).decrypt(
-            nonce, data[_SALT + _NONCE :], None
-        )
-    except modules.InvalidTag:
+        return bytes(cipher.decrypt(nonce, content, None)).decode()
+    except _cryptography("exceptions").InvalidTag:
         return None
-    return bytes(plain).decode()
 
 
 @lru_cache(maxsize=64)
@@ -247,3 +143,64 @@ def _scrypt_key(password: str, salt: bytes) -> bytes:
     return hashlib.scrypt(
         password.encode(), salt=salt, n=1 << 15, r=8, p=1, maxmem=64 << 20, dklen=32
     )
+
+
+def _jasypt_encrypt(text: str, password: str, algorithm: Algorithm) -> bytes:
+    """Return the concatenation of salt, IV (AES only) and ciphertext."""
+    if algorithm is Algorithm.MD5_DES:
+        head = secrets.token_bytes(_DES_SALT)
+        return head + _encrypt(text.encode(), 8, _des(password, head))
+    head = secrets.token_bytes(_AES_SALT + _AES_IV)
+    return head + _encrypt(text.encode(), 16, _aes(password, head))
+
+
+def _jasypt_decrypt(data: bytes, password: str, algorithm: Algorithm) -> str | None:
+    """Return the text; None: the data was encrypted otherwise, or with another password."""
+    if algorithm is Algorithm.MD5_DES:
+        head, content = data[:_DES_SALT], data[_DES_SALT:]
+        return _decrypt(content, 8, lambda: _des(password, head))
+    head, content = data[: _AES_SALT + _AES_IV], data[_AES_SALT + _AES_IV :]
+    return _decrypt(content, 16, lambda: _aes(password, head))
+
+
+def _aes(password: str, head: bytes) -> Any:
+    """Return the AES cipher for Jasypt's RandomIvGenerator."""
+    ciphers = _cryptography("hazmat.primitives.ciphers")
+    salt, iv = head[:_AES_SALT], head[_AES_SALT:]
+    key = hashlib.pbkdf2_hmac("sha256", _normalize(password), salt, _ITERATIONS, 32)
+    return ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.CBC(iv))
+
+
+def _des(password: str, salt: bytes) -> Any:
+    ciphers = _cryptography("hazmat.primitives.ciphers")
+    triple = _cryptography("hazmat.decrepit.ciphers.algorithms").TripleDES
+    digest = _normalize(password) + salt
+    for _ in range(_ITERATIONS):
+        digest = hashlib.md5(digest, usedforsecurity=False).digest()
+    key = digest[:8] * 3  # DES is triple DES with three times the same key
+    return ciphers.Cipher(triple(key), ciphers.modes.CBC(digest[8:]))
+
+
+def _encrypt(plain: bytes, block: int, cipher: Any) -> bytes:
+    padding = block - len(plain) % block
+    encryptor = cipher.encryptor()
+    return bytes(encryptor.update(plain + bytes([padding]) * padding) + encryptor.finalize())
+
+
+def _decrypt(content: bytes, block: int, cipher: Callable[[], Any]) -> str | None:
+    if not content or len(content) % block:
+        return None
+    decryptor = cipher().decryptor()
+    padded = decryptor.update(content) + decryptor.finalize()
+    padding = padded[-1]
+    if not 1 <= padding <= block or padded[-padding:] != bytes([padding]) * padding:
+        return None
+    try:
+        text = str(padded[:-padding], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
+
+
+def _normalize(password: str) -> bytes:
+    return unicodedata.normalize("NFC", password).encode()

@@ -1,7 +1,8 @@
-"""Durations in settings: `500ms`, `30s`, `5m`, `1h`; converted to seconds.
+"""Values with a unit: durations (`500ms`, `30s`, `5m`, `1h`), as seconds, and sizes (`64mb`), as
+bytes.
 
-Spring reads a number without a unit as milliseconds, Python libraries read it as seconds. So it is
-rejected, except 0 and -1, which mean the same everywhere.
+Spring reads a duration without a unit as milliseconds, Python libraries read it as seconds. So it
+is rejected, except 0 and -1, which mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -121,8 +122,6 @@ ReceiveTimeout: TypeAlias = Annotated[
 ]
 """Seconds to wait for a message; None (written as 0): no limit; 0.0 (written as -1): no wait."""
 
-
-# --- Sizes in configuration files: bytes, or a number with a unit such as `64mb`.
 
 _FACTORS: Final = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _PERCENT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%")

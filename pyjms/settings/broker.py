@@ -34,8 +34,6 @@ __all__ = [
     "PoolSettings",
 ]
 
-# --- The section `failover` of a broker in application.yaml. (activemq-edges F0)
-
 _SPELLINGS: Final = {
     "priority_uris": "priorityURIs",
     "update_uris_supported": "updateURIsSupported",
@@ -149,9 +147,6 @@ def _prefixed(nested: Mapping[str, str]) -> dict[str, str]:
     return {f"nested.{name}": text for name, text in nested.items()}
 
 
-# --- The section `pool` of a broker in application.yaml. (spring-jms 8 and 9.1)
-
-
 def _patience(value: object) -> float | None:
     if value is None:
         return None
@@ -211,9 +206,6 @@ class PoolSettings(Section):
     def options(self) -> PoolOptions:
         """Return these settings as options of a pool."""
         return PoolOptions(**self.model_dump(exclude={"enabled"}))
-
-
-# --- The section `blob_transfer_policy` of a broker in application.yaml.
 
 
 class BlobTransferSettings(Section):

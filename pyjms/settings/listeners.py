@@ -89,26 +89,16 @@ CacheLevelName = Literal["none", "connection", "session", "consumer", "auto"]
 Prefetch = Annotated[int, Field(ge=0, le=32767)] | Literal["auto"]
 UnreadableMessages = Literal["dead_letter", "redeliver"]
 
-_PROPERTIES: Final = {
-    "client_id": "client_id",
-    "pub_sub_domain": "pub_sub_domain",
-    "no_local": "pub_sub_no_local",
-    "receive_timeout": "receive_timeout",
-    "max_messages_per_task": "max_messages_per_task",
-    "idle_consumer_limit": "idle_consumer_limit",
-    "idle_task_execution_limit": "idle_task_execution_limit",
-    "recovery_interval": "recovery_interval",
-    "cache_level": "cache_level",
-    "phase": "phase",
-    "acknowledge_after_listener": "acknowledge_after_listener",
-    "expose_listener_session": "expose_listener_session",
-    "accept_messages_while_stopping": "accept_messages_while_stopping",
-    "idle_receives_per_task_limit": "idle_receives_per_task_limit",
-    "reply_pub_sub_domain": "reply_pub_sub_domain",
-    "transaction_name": "transaction_name",
-    "transaction_timeout": "transaction_timeout",
-}
-"""Keys of `listeners.<id>` that are properties of the container, and their names there."""
+_PROPERTIES: Final = frozenset(
+    {
+        "client_id", "pub_sub_domain", "no_local", "receive_timeout", "max_messages_per_task",
+        "idle_consumer_limit", "idle_task_execution_limit", "recovery_interval", "cache_level",
+        "phase", "acknowledge_after_listener", "expose_listener_session",
+        "accept_messages_while_stopping", "idle_receives_per_task_limit", "reply_pub_sub_domain",
+        "transaction_name", "transaction_timeout",
+    }
+)  # fmt: skip
+"""Keys of `listeners.<id>` that are properties of the container."""
 
 _PROVIDED: Final = (
     "transaction_manager",
@@ -350,7 +340,9 @@ class ListenerOverride(Section):
         mine = {k: v for k, v in given.items() if v is not None or k == "receive_timeout"}
         if "destination" in mine:
             mine["destination"] = self.destination_text
-        properties = {_PROPERTIES[k]: mine.pop(k) for k in _PROPERTIES.keys() & mine.keys()}
+        properties = {key: mine.pop(key) for key in _PROPERTIES & mine.keys()}
+        if "no_local" in properties:
+            properties["pub_sub_no_local"] = properties.pop("no_local")
         session = self.session.model_dump(exclude_unset=True, exclude_none=True)
         properties |= {f"session_{name}": value for name, value in session.items()}
         if "cache_level" in properties:

@@ -43,8 +43,6 @@ __all__ = [
     "TemplateSettings",
 ]
 
-# --- The sections of traces, metrics, health checks and logs.
-
 LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
 Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RuntimeConfiguration"]
 
-# --- Compare settings read at different times.
-
 
 def is_same(before: object, after: object) -> bool:
     """Whether two settings are equal, even if their plug-ins have different model classes."""
@@ -74,8 +72,6 @@ def _plain(value: object) -> object:
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
-
-# --- Open and close connectors of a running broker when its configuration changes.
 
 logger = get_logger(__name__)
 
@@ -118,9 +114,6 @@ async def change_connectors(
         else:
             logger.info("Connector %s started: %s", made.name, made.connect_uri)
     return before if problems else after, problems
-
-
-# --- Start and stop network connectors of a running broker when its configuration changes.
 
 
 async def change_networks(

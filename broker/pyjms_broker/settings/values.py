@@ -95,9 +95,6 @@ def check_by(build: Callable[[], object]) -> None:
         raise ValueError(str(error)) from None
 
 
-# --- Lists of groups in broker.yaml.
-
-
 def _read_groups(value: object) -> object:
     if isinstance(value, str):
         return group_names(value)
