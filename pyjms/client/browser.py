@@ -14,7 +14,7 @@ from pyjms.errors import IllegalStateException
 from pyjms.jms import api
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
-from pyjms.transport.openwire import ReconnectingTransport
+from pyjms.transport.openwire.correlator import ReconnectingTransport
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 

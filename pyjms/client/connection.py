@@ -69,7 +69,7 @@ from pyjms.management import JMSConnectionStats
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherited_error, inherits
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.openwire import (
+from pyjms.transport.openwire.correlator import (
     InterruptionListener,
     InterruptionListeners,
     ReconnectingTransport,

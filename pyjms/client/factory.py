@@ -19,7 +19,7 @@ from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
 from pyjms.management import JMSStats
 from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.runtime.ids import IdGenerator
-from pyjms.transport.openwire import InterruptionListener
+from pyjms.transport.openwire.correlator import InterruptionListener
 from pyjms.transport.registry import check_supported, create_transport
 from pyjms.transport.uri import TransportURI, default_broker_url
 

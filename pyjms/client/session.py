@@ -79,7 +79,7 @@ from pyjms.jms.synchronization import LocalTransactionEventListener, Synchroniza
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, Waiter, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.openwire import RequestTransport
+from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.wire.openwire.commands import (
     ConsumerId,
     MessageAck,

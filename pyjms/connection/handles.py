@@ -25,7 +25,7 @@ from pyjms.jms.message import Message
 from pyjms.jms.synchronization import LocalTransactionEventListener
 from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.template.closing import called_back
-from pyjms.transport.openwire import InterruptionListener, InterruptionListeners
+from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
 
 __all__ = ["Forget", "ProducerHandle", "SessionHandle", "SharedInterruptions", "TransportListening"]
 

@@ -53,21 +53,13 @@ class Waiters:
             event.set()
 
 
-class TimeoutScope(Protocol):
-    """The scope of a timeout."""
-
-    @property
-    def cancelled_caught(self) -> bool:
-        """Whether the timeout has passed; for use after the block."""
-
-
 class Clock(Protocol):
     """A clock; its methods are the functions of this module."""
 
     def now(self) -> float: ...
     def time_ms(self) -> int: ...
     async def sleep(self, seconds: float) -> None: ...
-    def timeout(self, seconds: float | None) -> AbstractContextManager[TimeoutScope]: ...
+    def timeout(self, seconds: float | None) -> AbstractContextManager[anyio.CancelScope]: ...
 
 
 class SystemClock:
@@ -82,7 +74,7 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
 
-    def timeout(self, seconds: float | None) -> AbstractContextManager[TimeoutScope]:
+    def timeout(self, seconds: float | None) -> AbstractContextManager[anyio.CancelScope]:
         return anyio.move_on_after(seconds)
 
 
@@ -127,7 +119,7 @@ async def wait(waiter: Waiter, seconds: float | None) -> None:
         call_off()
 
 
-def timeout(seconds: float | None) -> AbstractContextManager[TimeoutScope]:
+def timeout(seconds: float | None) -> AbstractContextManager[anyio.CancelScope]:
     """Return a context manager that cancels its block after `seconds`; None: never."""
     return _clock.timeout(seconds)
 

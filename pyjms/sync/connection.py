@@ -41,7 +41,7 @@ from pyjms.sync.session import (
     MessageConsumer,
     ThreadedListener,
 )
-from pyjms.transport.openwire import InterruptionListener
+from pyjms.transport.openwire.correlator import InterruptionListener
 from pyjms.transport.uri import TransportURI
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ class VirtualClock:
         finally:
             self._drop(number, fired=woken.is_set())
 
-    def timeout(self, seconds: float | None) -> AbstractContextManager[_clock.TimeoutScope]:
+    def timeout(self, seconds: float | None) -> AbstractContextManager[anyio.CancelScope]:
         """Return a block that is cancelled, without an error, after `seconds`."""
         return self._timeout(seconds)
 

@@ -10,41 +10,30 @@ transports.
 
 from typing import TYPE_CHECKING
 
-from pyjms.runtime.forwarding import homes_of, names_of
+from pyjms.runtime.forwarding import lazily
 
+# fmt: off
+# isort: off
 if TYPE_CHECKING:
-    from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-    from pyjms.transport.base import Channel, Transport, TransportFilter, TransportListener
-    from pyjms.transport.options import TcpOptions
-    from pyjms.transport.registry import create_transport, known_schemes
-    from pyjms.transport.tcp import TcpTransport
-    from pyjms.transport.uri import TransportURI
+    from pyjms.runtime.event_loop import (
+        BackgroundTask as BackgroundTask,
+        end_tasks as end_tasks,
+        spawn as spawn,
+    )
+    from pyjms.transport.base import (
+        Channel as Channel,
+        Transport as Transport,
+        TransportFilter as TransportFilter,
+        TransportListener as TransportListener,
+    )
+    from pyjms.transport.options import TcpOptions as TcpOptions
+    from pyjms.transport.registry import (
+        create_transport as create_transport,
+        known_schemes as known_schemes,
+    )
+    from pyjms.transport.tcp import TcpTransport as TcpTransport
+    from pyjms.transport.uri import TransportURI as TransportURI
+# isort: on
+# fmt: on
 
-__all__ = [
-    "BackgroundTask",
-    "Channel",
-    "TcpOptions",
-    "TcpTransport",
-    "Transport",
-    "TransportFilter",
-    "TransportListener",
-    "TransportURI",
-    "create_transport",
-    "end_tasks",
-    "known_schemes",
-    "spawn",
-]
-
-__getattr__, __dir__ = names_of(
-    globals(),
-    homes_of(
-        {
-            "pyjms.runtime.event_loop": "BackgroundTask end_tasks spawn",
-            "pyjms.transport.base": "Channel Transport TransportFilter TransportListener",
-            "pyjms.transport.options": "TcpOptions",
-            "pyjms.transport.registry": "create_transport known_schemes",
-            "pyjms.transport.tcp": "TcpTransport",
-            "pyjms.transport.uri": "TransportURI",
-        }
-    ),
-)
+__getattr__, __dir__ = lazily(globals())

@@ -10,53 +10,61 @@ directly, and by `LayeredStream` elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from anyio.abc import ByteStream
 
 
-class ByteLayer(Protocol):
-    """A conversion between the bytes of a socket and of a wire format. Belongs to one loop."""
+class ByteLayer:
+    """A conversion between the bytes of a socket and of a wire format; this one changes nothing.
 
-    @property
-    def error(self) -> Exception | None:
-        """Why nothing more will be received, or None; earlier data is still returned."""
+    Belongs to one loop.
+    """
+
+    error: Exception | None = None
+    """Why nothing more will be received; earlier data is still returned."""
 
     def receive(self, data: bytes) -> bytes:
         """Return the content of `data`, received from the socket; it may be empty."""
+        return data
 
     def send(self, data: bytes | bytearray) -> bytes:
         """Return the bytes to send for `data`."""
+        return bytes(data)
 
     @property
     def has_outgoing(self) -> bool:
         """Whether `outgoing` would return any bytes."""
+        return False
 
     def outgoing(self) -> bytes:
         """Return the bytes that the layer itself has to send, once; often there are none."""
+        return b""
 
     @property
     def attributes(self) -> Mapping[Any, Callable[[], Any]]:
         """The stream attributes that the layer adds to those of the socket."""
+        return {}
 
     def close(self) -> bytes:
         """Return the bytes of an orderly close."""
+        return b""
 
 
-class StackedLayers:
+class StackedLayers(ByteLayer):
     """Two layers combined; `lower` is next to the socket, such as TLS below WebSocket."""
 
     def __init__(self, lower: ByteLayer, upper: ByteLayer) -> None:
         self._lower = lower
         self._upper = upper
 
-    @property
-    def error(self) -> Exception | None:
-        return self._upper.error or self._lower.error
+        self.error = upper.error or lower.error
 
     def receive(self, data: bytes) -> bytes:
         content = self._lower.receive(data)
-        return self._upper.receive(content) if content else b""
+        content = self._upper.receive(content) if content else b""
+        self.error = self._upper.error or self._lower.error
+        return content
 
     def send(self, data: bytes | bytearray) -> bytes:
         return self._lower.send(self._upper.send(data))

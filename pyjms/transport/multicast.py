@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -238,21 +238,9 @@ _MISSES: Final = 10
 """Missing announcements until a broker is removed. (ActiveMQ HEARTBEAT_MISS_BEFORE_DEATH)"""
 _MOST_SERVICES: Final = 1000
 _AT_ONCE: Final = 50
-"""Datagrams that are read before other tasks may run."""
+"""MulticastSocket that are read before other tasks may run."""
 _LOG_PERIOD: Final = 60.0
 """Seconds between two log lines of one kind."""
-
-
-class Datagrams(Protocol):
-    """The socket of an agent."""
-
-    def send(self, data: bytes) -> None: ...
-
-    async def wait_readable(self) -> None: ...
-
-    def receive(self) -> bytes | None: ...
-
-    def close(self) -> None: ...
 
 
 def multicast_agent(uri: TransportURI) -> MulticastAgent:
@@ -270,11 +258,11 @@ class MulticastAgent(DiscoveryAgent):
     def __init__(
         self,
         options: MulticastOptions,
-        open_socket: Callable[[MulticastOptions], Datagrams] = MulticastSocket,
+        open_socket: Callable[[MulticastOptions], MulticastSocket] = MulticastSocket,
     ) -> None:
         self._options = options
         self._open = open_socket
-        self._socket: Datagrams | None = None
+        self._socket: MulticastSocket | None = None
         self._listener: DiscoveryListener | None = None
         self._own: Announcement | None = None
         self._heard: dict[str, float] = {}
@@ -352,7 +340,7 @@ class MulticastAgent(DiscoveryAgent):
                 self._close()  # the keep-alive task opens it again
             await checkpoint()
 
-    def _take_all(self, opened: Datagrams) -> None:
+    def _take_all(self, opened: MulticastSocket) -> None:
         for _ in range(_AT_ONCE):
             data = opened.receive()
             if data is None:

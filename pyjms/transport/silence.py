@@ -15,29 +15,12 @@ command needs a timestamp.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyjms.runtime import clock as _clock
 
-
-class MonitoredTransport(Protocol):
-    """The attributes of a transport that the checks need; TcpTransport has them."""
-
-    received_bytes: int
-    """The number of bytes received."""
-    sent_commands: int
-    """The number of commands queued for writing so far."""
-
-    @property
-    def writing(self) -> bool:
-        """Whether a write is in progress, because the peer does not read fast enough."""
-
-    @property
-    def reading_paused(self) -> bool:
-        """Whether this side has paused reading."""
-
-    def fail(self, error: BaseException) -> None:
-        """End the transport because of `error`."""
+if TYPE_CHECKING:
+    from pyjms.transport.tcp import TcpTransport
 
 
 class Checks(NamedTuple):
@@ -52,7 +35,7 @@ NEVER: Final = Checks(float("inf"), float("inf"))
 
 
 async def wait_for_silence(
-    transport: MonitoredTransport,
+    transport: TcpTransport[Any],
     keep_alive: Callable[[], object],
     *,
     writes: Checks,

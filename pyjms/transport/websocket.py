@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import http
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -27,7 +27,7 @@ from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSE
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.distribution import install_command
 from pyjms.transport.base import ClosedUnused
-from pyjms.transport.layers import LayeredStream, StackedLayers
+from pyjms.transport.layers import ByteLayer, LayeredStream, StackedLayers
 from pyjms.wire.limits import LARGE_FRAME
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ FRAMES_LOG = logging.getLogger(f"{__name__}.frames")
 FRAMES_LOG.setLevel(logging.INFO)
 
 
-class WebSocketLayer:
+class WebSocketLayer(ByteLayer):
     """One connection's frames, after the handshake. `remote` names the peer in error messages.
 
     `unfinished(number, size)` is called with the number of a large incomplete message and its
@@ -71,7 +71,6 @@ class WebSocketLayer:
     ) -> None:
         from websockets.frames import Opcode  # noqa: PLC0415 - an extra
 
-        self.error: Exception | None = None
         self._protocol = protocol
         self._remote = remote
         self._outgoing = bytearray()
@@ -169,10 +168,6 @@ class WebSocketLayer:
     def outgoing(self) -> bytes:
         waiting, self._outgoing = bytes(self._outgoing), bytearray()
         return waiting + b"".join(self._protocol.data_to_send())
-
-    @property
-    def attributes(self) -> Mapping[Any, Callable[[], Any]]:
-        return {}
 
     def close(self) -> bytes:
         if self._protocol.state.name == "OPEN":

@@ -14,7 +14,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Final
 
 import anyio
@@ -24,8 +23,8 @@ from pyjms.errors import ConfigurationException, ConnectionFailedException, Remo
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.ids import IdGenerator
 from pyjms.transport.base import ClosedUnused, Transport
-from pyjms.transport.layers import LayeredStream
-from pyjms.transport.openwire import accepted_transport
+from pyjms.transport.layers import ByteLayer, LayeredStream
+from pyjms.transport.openwire.factory import accepted_transport
 from pyjms.transport.openwire.options import ACCEPTED, read_server_options
 from pyjms.transport.options import (
     milliseconds,
@@ -251,31 +250,11 @@ async def detect(
         if isinstance(stream, LayeredStream):
             stream.ahead = data + stream.ahead
             return protocol, stream
-        return protocol, LayeredStream(stream, _Unchanged(), data)
+        return protocol, LayeredStream(stream, ByteLayer(), data)
     raise ConnectionFailedException(
         f"{remote}: the client has not begun a known protocol within {timeout:g} s",
         hint="the connector's option protocolDetectionTimeOut (ms) sets the limit",
     )
-
-
-class _Unchanged:
-    """The pass-through layer of a connection without encryption."""
-
-    error: Exception | None = None
-    has_outgoing = False
-    attributes: Mapping[Any, Callable[[], Any]] = MappingProxyType({})
-
-    def receive(self, data: bytes) -> bytes:
-        return data
-
-    def send(self, data: bytes | bytearray) -> bytes:
-        return bytes(data)
-
-    def outgoing(self) -> bytes:
-        return b""
-
-    def close(self) -> bytes:
-        return b""
 
 
 class ChosenTransport(Transport[Command]):

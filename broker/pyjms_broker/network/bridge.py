@@ -29,8 +29,9 @@ from pyjms.errors import (
 )
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.transport import Channel, create_transport
-from pyjms.transport.openwire import RequestTransport, from_throwable
+from pyjms.transport.base import Channel
+from pyjms.transport.openwire.correlator import RequestTransport, from_throwable
+from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
     AckType,

@@ -16,7 +16,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import Channel
-from pyjms.transport.openwire import Correlator
+from pyjms.transport.openwire.correlator import Correlator
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,

@@ -12,7 +12,7 @@ from pyjms.errors import ConnectionFailedException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.openwire import RequestChannel
+from pyjms.transport.openwire.correlator import RequestChannel
 from pyjms.wire.openwire import commands
 
 __all__ = ["BridgeEnd"]

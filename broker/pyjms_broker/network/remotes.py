@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.transport import create_transport
 from pyjms.transport.discovery import create_agent, known_agents
 from pyjms.transport.options import Options, boolean, check_known, duration, integer, read_options
+from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["Discovered", "Reconnection", "Remote", "read_remotes"]

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyjms.runtime.ids import IdGenerator
 from pyjms.transport.discovery import check_agent
-from pyjms.transport.openwire import RequestTransport
+from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.uri import TransportURI, could_not_create
 from pyjms_broker.connector.vm.client import vm_transport
 from pyjms_broker.network import NetworkConnectorAttributes

@@ -15,7 +15,7 @@ import pytest
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.base import TransportListener
 from pyjms.transport.mock import RecordingListener
-from pyjms.transport.openwire import RequestTransport
+from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
     BrokerInfo,

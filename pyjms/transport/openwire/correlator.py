@@ -91,6 +91,8 @@ def _build(throwable: Throwable | None, causes: int) -> JMSException:
 
 logger: Final = get_logger(__name__)
 
+OpenWireTransport = Transport[Command]
+
 _LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next id is 1 again
 
 

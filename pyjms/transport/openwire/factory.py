@@ -78,27 +78,36 @@ def _transport(
 ) -> RequestTransport:
     # TLS and WebSocket are imported when a URL first needs them: most clients use neither
     if uses_websocket:
-        from pyjms.transport import websocket  # noqa: PLC0415
+        from pyjms.transport.websocket import (  # noqa: PLC0415
+            OPENWIRE_SUBPROTOCOL,
+            connect_websocket,
+            require_websockets,
+        )
 
-        websocket.require_websockets(str(uri))
+        require_websockets(str(uri))
     if uses_tls:
-        from pyjms.transport import tls  # noqa: PLC0415
+        from pyjms.transport.tls import (  # noqa: PLC0415
+            CLIENT_TLS,
+            IGNORED_OF_TLS_CLIENTS,
+            connect_tls,
+            read_client_tls,
+            shared_context,
+        )
 
-        tcp_options, options = read_client_options(uri, tls.CLIENT_TLS, tls.IGNORED_OF_TLS_CLIENTS)
+        tcp_options, options = read_client_options(uri, CLIENT_TLS, IGNORED_OF_TLS_CLIENTS)
     else:
         tcp_options, options = read_client_options(uri)
     host, port = host_and_port(uri)
-    context = tls.shared_context(tls.read_client_tls(uri)) if uses_tls else None
+    context = shared_context(read_client_tls(uri)) if uses_tls else None
     remote = f"{scheme}://{uri.location if uses_websocket else f'{host}:{port}'}"
 
     async def connect() -> ByteStream:
         stream = await open_socket(host, port, tcp_options, str(uri))
         timeout = tcp_options.connection_timeout
         if context is not None:
-            stream = await tls.connect_tls(stream, context, remote, timeout)
+            stream = await connect_tls(stream, context, remote, timeout)
         if uses_websocket:
-            subprotocol = websocket.OPENWIRE_SUBPROTOCOL
-            stream = await websocket.connect_websocket(stream, remote, subprotocol, timeout)
+            stream = await connect_websocket(stream, remote, OPENWIRE_SUBPROTOCOL, timeout)
         return stream
 
     return client_transport(connect, remote, tcp_options, options, refusal_hint=refusal_hint)

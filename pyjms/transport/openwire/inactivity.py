@@ -11,7 +11,8 @@ from pyjms.errors import ConnectionFailedException
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.openwire.options import OpenWireOptions
-from pyjms.transport.silence import Checks, MonitoredTransport, wait_for_silence
+from pyjms.transport.silence import Checks, wait_for_silence
+from pyjms.transport.tcp import TcpTransport
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo
 from pyjms.wire.openwire.settings import NegotiatedSettings
 
@@ -24,7 +25,7 @@ class InactivityMonitor(TransportFilter[Command]):
     def __init__(
         self,
         next_transport: Transport[Command],
-        monitored: MonitoredTransport,
+        monitored: TcpTransport[Command],
         options: OpenWireOptions,
     ) -> None:
         super().__init__(next_transport)

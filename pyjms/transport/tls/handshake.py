@@ -23,7 +23,7 @@ from anyio.streams.tls import TLSAttribute
 from pyjms.errors import ConnectionFailedException
 from pyjms.runtime import clock as _clock
 from pyjms.transport.base import ClosedUnused
-from pyjms.transport.layers import LayeredStream
+from pyjms.transport.layers import ByteLayer, LayeredStream
 from pyjms.transport.tls.context import TlsContext
 
 
@@ -178,7 +178,7 @@ def _verification(error: ssl.SSLCertVerificationError, server_side: bool) -> _Wo
 _READ = 65536
 
 
-class TlsLayer:
+class TlsLayer(ByteLayer):
     """One connection's TLS. `remote` names the peer in error messages."""
 
     def __init__(
@@ -189,7 +189,6 @@ class TlsLayer:
         self.server_side: bool = context.protocol == ssl.PROTOCOL_TLS_SERVER
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, self.server_side, server_name)
         self.remote = remote
-        self.error: Exception | None = None
         self._peer_certificate: dict[str, Any] | None = None
 
     def handshake(self, data: bytes) -> bool:

@@ -17,6 +17,7 @@ from pyjms.transport.discovery import register_agent
 from pyjms.transport.multicast import (
     MulticastAgent,
     MulticastOptions,
+    MulticastSocket,
     multicast_agent,
     read_multicast_options,
 )
@@ -40,7 +41,7 @@ _INTERFACES: Final = (
 )
 
 
-class GroupMember:
+class GroupMember(MulticastSocket):
     """The socket of an agent in a `MemoryNetwork`."""
 
     def __init__(self, network: MemoryNetwork) -> None:

@@ -76,7 +76,7 @@ class ManualClock:
         self._sleepers.append((self.seconds + seconds, event))
         await event.wait()
 
-    def timeout(self, seconds: float | None) -> AbstractContextManager[_clock.TimeoutScope]:
+    def timeout(self, seconds: float | None) -> AbstractContextManager[anyio.CancelScope]:
         return anyio.move_on_after(seconds)
 
     async def advance(self, seconds: float) -> None:

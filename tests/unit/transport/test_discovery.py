@@ -16,6 +16,7 @@ from pyjms.transport.multicast import (
     Announcement,
     MulticastAgent,
     MulticastOptions,
+    MulticastSocket,
     read_datagram,
     read_multicast_options,
 )
@@ -28,7 +29,7 @@ DEAD = b"shop.ActiveMQ-4.dead.%localhost%tcp://localhost:45901"
 BROKER = "tcp://localhost:45901"
 
 
-class Network:
+class Network(MulticastSocket):
     """A multicast group in the test."""
 
     def __init__(self, options: MulticastOptions) -> None:

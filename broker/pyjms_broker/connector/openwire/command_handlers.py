@@ -16,7 +16,7 @@ from pyjms.jms.destination import Destination, Queue
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.openwire import OpenWireTransport
+from pyjms.transport.openwire.correlator import OpenWireTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,

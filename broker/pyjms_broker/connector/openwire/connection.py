@@ -62,7 +62,7 @@ from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.openwire import OpenWireTransport
+from pyjms.transport.openwire.correlator import OpenWireTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,

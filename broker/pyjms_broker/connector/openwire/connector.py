@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anyio.abc import SocketStream
 
-from pyjms.transport.openwire import accepted_transport
+from pyjms.transport.openwire.factory import accepted_transport
 from pyjms.transport.openwire.options import read_server_options
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost

@@ -16,7 +16,7 @@ import anyio
 from pyjms.errors import ConnectionFailedException
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.openwire import RequestTransport, ResponseCorrelator
+from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
 from pyjms.transport.openwire.options import wire_format_settings as read_wire_format
 from pyjms.transport.options import (
     IGNORED_BY_CLIENTS,

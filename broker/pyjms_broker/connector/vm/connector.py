@@ -18,7 +18,7 @@ from pyjms.errors import ConnectionFailedException, RemoteProtocolError, Resourc
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.transport.base import Transport
 from pyjms.transport.inbox import Inbox
-from pyjms.transport.openwire import WireFormatNegotiator
+from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.settings import WireFormatSettings
