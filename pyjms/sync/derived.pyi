@@ -72,7 +72,7 @@ from pyjms.template.settings import (
     SendOptions as SendOptions,
     Timeout as Timeout,
 )
-from pyjms.transport.openwire import InterruptionListener as InterruptionListener
+from pyjms.transport.openwire.correlator import InterruptionListener as InterruptionListener
 from typing import (
     Any as Any,
     BinaryIO as BinaryIO,
