@@ -39,8 +39,8 @@ from pyjms_broker.store.jdbc.settings import JDBCSettings
 logger = get_logger(__name__)
 
 LAST_BROKER_SEQUENCE_ID: Final = "last_broker_sequence_id"
-WRITER: Final = "writer"
-FILE_NAME: Final = "activemq.db"
+_WRITER: Final = "writer"
+_FILE_NAME: Final = "activemq.db"
 _SECRET: Final = re.compile("pass|pwd|secret|token|key|credential", re.IGNORECASE)
 
 _UNAVAILABLE: Final = (
@@ -76,7 +76,7 @@ class Database:
         self.settings = settings
         self.statements = statements_with(settings.statements)
         self.tables = self.statements.tables
-        self.file = None if settings.data_source is not None else directory / FILE_NAME
+        self.file = None if settings.data_source is not None else directory / _FILE_NAME
         self.engine = _make_engine(self.file, settings)
         self._reader: Connection | None = None
         self._token = 0
@@ -119,15 +119,15 @@ class Database:
             for table in self.tables.metadata.sorted_tables:
                 if table is not self.tables.lock and table is not state:
                     connection.execute(table.delete())
-            connection.execute(state.delete().where(state.c.name != WRITER))
+            connection.execute(state.delete().where(state.c.name != _WRITER))
 
     def claim(self) -> None:
         """Make this broker the one that writes; later batches of any other broker fail."""
         with self.engine.begin() as connection:
             s = self.statements
             self._token = secrets.randbits(61)
-            if not connection.execute(s.set_state, {"state": WRITER, "new": self._token}).rowcount:
-                connection.execute(s.insert_state, {"name": WRITER, "value": self._token})
+            if not connection.execute(s.set_state, {"state": _WRITER, "new": self._token}).rowcount:
+                connection.execute(s.insert_state, {"name": _WRITER, "value": self._token})
 
     def set_state(self, name: str, value: int) -> None:
         """Set a number of the state table, outside of a batch."""
@@ -157,10 +157,10 @@ class Database:
     def _fence(self, connection: Connection) -> bool:
         """Advance the number; False: the last attempt did already, so its work is committed."""
         new = self._token + 1
-        swap = {"state": WRITER, "old": self._token, "new": new}
+        swap = {"state": _WRITER, "old": self._token, "new": new}
         if connection.execute(self.statements.swap_state, swap).rowcount == 1:
             return True
-        found = connection.execute(self.statements.get_state, {"state": WRITER}).scalar()
+        found = connection.execute(self.statements.get_state, {"state": _WRITER}).scalar()
         if found == new and self._unconfirmed is not None:
             return False
         raise DatabaseTakenException(

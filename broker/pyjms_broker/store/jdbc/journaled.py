@@ -127,7 +127,7 @@ _NUMBER: Final = struct.Struct(">Bq")
 _LENGTH: Final = struct.Struct(">BI")
 
 
-class DamagedRecordError(JMSException):
+class _DamagedRecordError(JMSException):
     """A record of the journal in front of the database is damaged."""
 
 
@@ -143,7 +143,7 @@ def decode_operations(payload: bytes) -> list[Operation]:
     """Return the operations of a record.
 
     Raises:
-        DamagedRecordError: the record is damaged.
+        _DamagedRecordError: the record is damaged.
         JMSException: it was written by another version.
     """
     if not payload or payload[0] != _VERSION:
@@ -158,7 +158,7 @@ def decode_operations(payload: bytes) -> list[Operation]:
             operation, at = _decode_operation(payload, at)
             operations.append(operation)
     except (IndexError, TypeError, struct.error, UnicodeDecodeError) as error:
-        raise DamagedRecordError(
+        raise _DamagedRecordError(
             "A record of the journal in front of the database is damaged"
         ) from error
     return operations
@@ -460,7 +460,7 @@ class JournaledWriter(Writer):
         return StoreState.CONGESTED if full else StoreState.RUNNING
 
 
-def replay_journal(journal: Journal, database: Database, mark: int) -> None:
+def _replay_journal(journal: Journal, database: Database, mark: int) -> None:
     """Write the journal's records after the mark to the database. Blocks."""
     start = Location(mark >> _OFFSET_BITS, mark & (1 << _OFFSET_BITS) - 1)
     skipped: list[Skipped] = []
@@ -471,7 +471,7 @@ def replay_journal(journal: Journal, database: Database, mark: int) -> None:
             continue
         try:
             decoded = decode_operations(bytes(payload))
-        except DamagedRecordError as error:
+        except _DamagedRecordError as error:
             quarantine_record(journal.directory, location, bytes(payload), error)
             continue
         operations = [*decoded, JournalMark(journal_mark(location))]
@@ -551,7 +551,7 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
         if self._journal is not None and not self._empty_first:
             self.database.claim()
             mark = make_state(self.database)[JOURNAL_MARK]
-            replay_journal(self._journal, self.database, mark)
+            _replay_journal(self._journal, self.database, mark)
         contents = super()._load()
         if self._journal is not None:
             # the database may have units that a crash has lost from the end of the journal

@@ -205,7 +205,7 @@ def _key(*names: str) -> PrimaryKeyConstraint:
 
 
 _ARRIVAL_BITS: Final = 42
-LAST_OF_NO_DESTINATION: Final = (1 << _ARRIVAL_BITS) - 1
+_LAST_OF_NO_DESTINATION: Final = (1 << _ARRIVAL_BITS) - 1
 
 
 def base_of(number: int) -> int:
@@ -220,10 +220,10 @@ def destination_number(row_id: int) -> int:
 
 def range_end(base: int) -> int:
     """Return the largest possible ID of a destination."""
-    return base + LAST_OF_NO_DESTINATION
+    return base + _LAST_OF_NO_DESTINATION
 
 
-REMOVAL: Final = "L%"
+_REMOVAL: Final = "L%"
 """The LIKE pattern of values whose first byte is `-`."""
 
 _HEAD: Final = struct.Struct(">cqbih")
@@ -261,14 +261,14 @@ def decode_xid(text: str) -> tuple[XATransactionId, bool]:
     return XATransactionId(format_id, rest[:length], rest[length:]), flag == b"+"
 
 
-CONTAINER: Final[Any] = bindparam("at")
-CLIENT_ID: Final[Any] = bindparam("client")
-SUB_NAME: Final[Any] = bindparam("subscription")
-IDS: Final[Any] = bindparam("ids", expanding=True)
-LEVEL: Final[Any] = bindparam("level")
-AFTER: Final[Any] = bindparam("after")
-SKIP: Final[Any] = bindparam("skip")
-LIMIT: Final[Any] = bindparam("limit")
+_CONTAINER: Final[Any] = bindparam("at")
+_CLIENT_ID: Final[Any] = bindparam("client")
+_SUB_NAME: Final[Any] = bindparam("subscription")
+_IDS: Final[Any] = bindparam("ids", expanding=True)
+_LEVEL: Final[Any] = bindparam("level")
+_AFTER: Final[Any] = bindparam("after")
+_SKIP: Final[Any] = bindparam("skip")
+_LIMIT: Final[Any] = bindparam("limit")
 
 
 class Statements:
@@ -325,20 +325,20 @@ class Statements:
     def _build_messages(self) -> None:
         m, d = self.tables.messages, self.tables.duplicates
         self.insert_message = insert(m)
-        self.delete_messages = delete(m).where(m.c.id.in_(IDS), m.c.container == CONTAINER)
+        self.delete_messages = delete(m).where(m.c.id.in_(_IDS), m.c.container == _CONTAINER)
         self.update_message = update(m).where(m.c.id == bindparam("row_id"))
         self.delete_all = delete(m).where(
-            m.c.container == CONTAINER, m.c.xid.is_(None), m.c.id <= AFTER
+            m.c.container == _CONTAINER, m.c.xid.is_(None), m.c.id <= _AFTER
         )
-        self.delete_container = delete(m).where(m.c.container == CONTAINER)
-        self.load_messages = select(m.c.id, m.c.msg).where(m.c.id.in_(IDS))
-        self.message_ids = select(m.c.msgid_prod, m.c.msgid_seq).where(m.c.id.in_(IDS))
+        self.delete_container = delete(m).where(m.c.container == _CONTAINER)
+        self.load_messages = select(m.c.id, m.c.msg).where(m.c.id.in_(_IDS))
+        self.message_ids = select(m.c.msgid_prod, m.c.msgid_seq).where(m.c.id.in_(_IDS))
         found = (
             select(m.c.id, m.c.priority)
             .where(
                 m.c.msgid_prod == bindparam("producer"),
                 m.c.msgid_seq == bindparam("sequence"),
-                m.c.container == CONTAINER,
+                m.c.container == _CONTAINER,
                 m.c.xid.is_(None),
             )
             .order_by(m.c.id)
@@ -360,34 +360,34 @@ class Statements:
         )
         self.producer_sequence = select(p.c.msgid_seq).where(used)
         self.producer_use = (
-            select(p.c.last_used).order_by(p.c.last_used.desc()).limit(1).offset(SKIP)
+            select(p.c.last_used).order_by(p.c.last_used.desc()).limit(1).offset(_SKIP)
         )
         self.forget_producers = delete(p).where(p.c.last_used <= bindparam("until"))
         self.last_sequence = last
-        self.last_sequence_in_container = last.where(m.c.container == CONTAINER)
+        self.last_sequence_in_container = last.where(m.c.container == _CONTAINER)
         self.last_message_ids = (
             select(m.c.container, m.c.msgid_prod, m.c.msgid_seq)
             .order_by(m.c.id.desc())
-            .limit(LIMIT)
+            .limit(_LIMIT)
         )
         self.insert_duplicate = insert(d)
-        self.trim_duplicates = delete(d).where(d.c.container == CONTAINER, d.c.id <= AFTER)
+        self.trim_duplicates = delete(d).where(d.c.container == _CONTAINER, d.c.id <= _AFTER)
         self.duplicates = (
             select(d.c.id, d.c.duplicate_id)
-            .where(d.c.container == CONTAINER)
+            .where(d.c.container == _CONTAINER)
             .order_by(d.c.id.desc())
-            .limit(LIMIT)
+            .limit(_LIMIT)
         )
 
     def _build_pages(self) -> None:
         m = self.tables.messages.c
         base = (
             select(m.id, m.priority)
-            .where(m.container == CONTAINER, m.xid.is_(None), m.id > AFTER)
+            .where(m.container == _CONTAINER, m.xid.is_(None), m.id > _AFTER)
             .order_by(m.id)
-            .limit(LIMIT)
+            .limit(_LIMIT)
         )
-        by_level = base.where(m.priority == LEVEL)
+        by_level = base.where(m.priority == _LEVEL)
         self.queue_page = {False: base, True: by_level}
         self.topic_page = {
             False: base.where(self.live(False)),
@@ -407,22 +407,22 @@ class Statements:
             delete(table).where(mine) for table, mine in zip((a, k, n), rows, strict=True)
         )
         self.forget_container = tuple(
-            delete(table).where(table.c.container == CONTAINER)
+            delete(table).where(table.c.container == _CONTAINER)
             for table in (a, k, n, self.tables.duplicates, self.tables.destinations)
         )
         self.marks = select(a.c.priority, a.c.last_acked_id).where(rows[0])
         self.delete_acked_up_to = delete(k).where(
-            k.c.container == CONTAINER, k.c.id <= AFTER, k.c.xid.is_(None)
+            k.c.container == _CONTAINER, k.c.id <= _AFTER, k.c.xid.is_(None)
         )
         self.delete_acked_message = delete(k).where(
-            k.c.container == CONTAINER, k.c.id == bindparam("row_id")
+            k.c.container == _CONTAINER, k.c.id == bindparam("row_id")
         )
         self.keys_of_container = select(a.c.client_id, a.c.sub_name, a.c.priority).where(
-            a.c.container == CONTAINER
+            a.c.container == _CONTAINER
         )
         self.lowest_marks = (
             select(a.c.priority, func.min(a.c.last_acked_id))
-            .where(a.c.container == CONTAINER)
+            .where(a.c.container == _CONTAINER)
             .group_by(a.c.priority)
         )
         self.acks_rows = select(a.c.sub_dest, a.c.selector, a.c.last_acked_id, a.c.priority).where(
@@ -447,35 +447,35 @@ class Statements:
         self.delete_dead: dict[bool, Delete] = {}
         self.pending_count: dict[bool, Any] = {}
         self.live_count: dict[bool, Any] = {}
-        unhidden = and_(m.c.container == CONTAINER, m.c.xid.is_(None))
+        unhidden = and_(m.c.container == _CONTAINER, m.c.xid.is_(None))
         for p in (False, True):
             move = update(a).where(of_marks).values(last_acked_id=bindparam("mark"))
-            forget = delete(k).where(of_acked, k.c.id <= AFTER, k.c.xid.is_(None))
+            forget = delete(k).where(of_acked, k.c.id <= _AFTER, k.c.xid.is_(None))
             following = select(m.c.id).where(
-                unhidden, m.c.id > AFTER, self._not_acknowledged(), m.c.id.not_in(IDS)
+                unhidden, m.c.id > _AFTER, self._not_acknowledged(), m.c.id.not_in(_IDS)
             )
             ahead = select(func.max(k.c.id)).where(of_acked, k.c.xid.is_(None))
             if p:
-                ahead = ahead.where(k.c.priority == LEVEL)
-                move = move.where(a.c.priority == LEVEL)
-                forget = forget.where(k.c.priority == LEVEL)
-                following = following.where(m.c.priority == LEVEL)
+                ahead = ahead.where(k.c.priority == _LEVEL)
+                move = move.where(a.c.priority == _LEVEL)
+                forget = forget.where(k.c.priority == _LEVEL)
+                following = following.where(m.c.priority == _LEVEL)
             self.move_mark[p], self.forget_acked[p] = move, forget
             self.last_acked[p] = ahead
             self.next_pending[p] = following.order_by(m.c.id).limit(1)
-            self.live_of[p] = select(m.c.id).where(m.c.id.in_(IDS), self.live(p))
+            self.live_of[p] = select(m.c.id).where(m.c.id.in_(_IDS), self.live(p))
             self.pending_of[p] = select(m.c.id, m.c.priority).where(
-                m.c.id.in_(IDS), unhidden, self._beyond_mark(p), self._not_acknowledged()
+                m.c.id.in_(_IDS), unhidden, self._beyond_mark(p), self._not_acknowledged()
             )
             self.delete_dead[p] = delete(m).where(unhidden, ~self.live(p))
             self.pending_count[p] = select(func.count()).where(unhidden, self.pending(p))
             self.live_count[p] = select(func.count()).where(unhidden, self.live(p))
         self.row_count = select(func.count()).where(unhidden)
-        self.rows_behind = select(func.count()).where(unhidden, m.c.id > AFTER)
-        past = select(m.c.id).where(unhidden, m.c.id <= AFTER).order_by(m.c.id).limit(LIMIT)
-        self.past = {False: past, True: past.where(m.c.priority == LEVEL)}
+        self.rows_behind = select(func.count()).where(unhidden, m.c.id > _AFTER)
+        past = select(m.c.id).where(unhidden, m.c.id <= _AFTER).order_by(m.c.id).limit(_LIMIT)
+        self.past = {False: past, True: past.where(m.c.priority == _LEVEL)}
         self.past_single_mark = select(m.c.id, m.c.priority).where(
-            unhidden, m.c.id > AFTER, m.c.id <= bindparam("mark"), m.c.priority == LEVEL
+            unhidden, m.c.id > _AFTER, m.c.id <= bindparam("mark"), m.c.priority == _LEVEL
         )
 
     def _build_prepared(self) -> None:
@@ -517,7 +517,9 @@ class Statements:
         self.destination_rows = select(
             d.c.container, d.c.epoch, d.c.last_id, d.c.msg_count, d.c.msg_size
         )
-        self.destination_row = select(d.c.msg_count, d.c.msg_size).where(d.c.container == CONTAINER)
+        self.destination_row = select(d.c.msg_count, d.c.msg_size).where(
+            d.c.container == _CONTAINER
+        )
         self.insert_destination = insert(d)
         mine = d.c.container == bindparam("where_container")
         self.count_destination = (
@@ -537,20 +539,20 @@ class Statements:
             .where(self._committed())
             .group_by(m.c.container)
         )
-        self.frame_size = select(func.sum(func.length(m.c.msg))).where(m.c.container == CONTAINER)
+        self.frame_size = select(func.sum(func.length(m.c.msg))).where(m.c.container == _CONTAINER)
 
     def _build_numbering(self) -> None:
         """Build the statements that move the messages of a destination to another range of IDs."""
         m, a = self.tables.messages, self.tables.acks
         self.highest_without_destination = select(func.max(m.c.id)).where(
-            m.c.id <= LAST_OF_NO_DESTINATION
+            m.c.id <= _LAST_OF_NO_DESTINATION
         )
         begin: Any = bindparam("begin")
         end: Any = bindparam("end")
         self.foreign_rows = (
             select(m.c.id)
             .where(
-                m.c.container == CONTAINER,
+                m.c.container == _CONTAINER,
                 self._committed(),
                 or_(m.c.id <= begin, m.c.id > end),
             )
@@ -563,24 +565,24 @@ class Statements:
         self.foreign_marks = (
             select(a.c.last_acked_id)
             .where(
-                a.c.container == CONTAINER, or_(a.c.last_acked_id < begin, a.c.last_acked_id > end)
+                a.c.container == _CONTAINER, or_(a.c.last_acked_id < begin, a.c.last_acked_id > end)
             )
             .distinct()
         )
         self.renumber_mark = (
             update(a)
-            .where(a.c.container == CONTAINER, a.c.last_acked_id == bindparam("old_mark"))
+            .where(a.c.container == _CONTAINER, a.c.last_acked_id == bindparam("old_mark"))
             .values(last_acked_id=bindparam("new_mark"))
         )
 
     def _committed(self) -> ColumnElement[bool]:
         """Return the condition that a message was added; a prepared removal may hide it."""
         m = self.tables.messages
-        return or_(m.c.xid.is_(None), m.c.xid.like(REMOVAL))
+        return or_(m.c.xid.is_(None), m.c.xid.like(_REMOVAL))
 
     def _mine(self, table: object) -> ColumnElement[bool]:
         c = table.c  # type: ignore[attr-defined]
-        return and_(c.container == CONTAINER, c.client_id == CLIENT_ID, c.sub_name == SUB_NAME)
+        return and_(c.container == _CONTAINER, c.client_id == _CLIENT_ID, c.sub_name == _SUB_NAME)
 
     def _beyond_mark(self, prioritized: bool) -> ColumnElement[bool]:
         m, acks = self.tables.messages.c, self.tables.acks.alias("a")

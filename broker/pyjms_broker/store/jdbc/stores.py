@@ -59,7 +59,7 @@ _SMALLEST_PAGE: Final = 100
 _HIGHEST_PRIORITY: Final = 9
 
 
-class Overlay:
+class _Overlay:
     """The uncommitted changes of one destination."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Subscriber:
         """Acknowledged in a prepared transaction."""
 
 
-class PageQuery(NamedTuple):
+class _PageQuery(NamedTuple):
     """The messages that a page may contain."""
 
     statement: Any
@@ -166,7 +166,7 @@ class JDBCMessageStore:
         self.base = base
         self._epoch = epoch
         self.container = self.destination.qualified_name
-        self.overlay = Overlay()
+        self.overlay = _Overlay()
         self._count = 0
         self._size = 0
         self._last_id = self.base
@@ -225,7 +225,7 @@ class JDBCMessageStore:
         self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         self._settle()
-        query = PageQuery(self._page_statement, {}, skip, self.overlay.is_visible)
+        query = _PageQuery(self._page_statement, {}, skip, self.overlay.is_visible)
         return self._page(query, after, limit)
 
     def remove_all_messages(self, context: OperationContext) -> Completion:
@@ -419,7 +419,7 @@ class JDBCMessageStore:
     def _find_statement(self) -> Any:
         return self.adapter.statements.find_message
 
-    def _page(self, query: PageQuery, after: Position | None, limit: int) -> list[StoredMessage]:
+    def _page(self, query: _PageQuery, after: Position | None, limit: int) -> list[StoredMessage]:
         """Return the messages of a page; reads again if some were quarantined, to fill the page."""
         before, found = -1, list[StoredMessage]()
         while before != len(self.overlay.unshown):
@@ -427,7 +427,7 @@ class JDBCMessageStore:
             found = self._load(self._positions(query, after, limit))
         return found
 
-    def _positions(self, query: PageQuery, after: Position | None, limit: int) -> list[Position]:
+    def _positions(self, query: _PageQuery, after: Position | None, limit: int) -> list[Position]:
         found: list[Position] = []
         start = after or Position(0, 0)
         for level in range(start.level, _HIGHEST_PRIORITY + 1 if self.prioritized else 1):
@@ -438,7 +438,7 @@ class JDBCMessageStore:
             found += self._page_of_level(query, first, wanted)
         return found
 
-    def _page_of_level(self, query: PageQuery, after: Position, wanted: int) -> list[Position]:
+    def _page_of_level(self, query: _PageQuery, after: Position, wanted: int) -> list[Position]:
         statement, parameters, skip, visible = query
         level = after.level
         parameters = {**parameters, "at": self.container}
@@ -585,7 +585,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             "client": key.client_id,
             "subscription": key.subscription_name,
         }
-        return self._page(PageQuery(page, parameters, skip, _filter(self, found)), after, limit)
+        return self._page(_PageQuery(page, parameters, skip, _filter(self, found)), after, limit)
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
         if key in self.subscribers_by_key:

@@ -59,7 +59,7 @@ _SPARE_SEGMENTS: Final = 2
 Last = tuple[Location, bytes]
 
 
-def delete_job_files(directory: Path) -> None:
+def _delete_job_files(directory: Path) -> None:
     """Remove the journal and the indexes, and thereby all jobs.
 
     Raises:
@@ -70,7 +70,7 @@ def delete_job_files(directory: Path) -> None:
             path.unlink()
 
 
-def recover(
+def _recover(
     directory: Path, journal: Journal, ignore_missing: bool
 ) -> tuple[JobIndex, Last | None]:
     """Return the index, brought up to date with the journal, and the journal's last record.
@@ -233,10 +233,10 @@ class KahaDBJobSchedulerStore(JobSchedulerStore):
             if self._lock is not None:
                 await self._lock.acquire()
             if self._delete_all:
-                await to_thread.run_sync(delete_job_files, self.directory)
+                await to_thread.run_sync(_delete_job_files, self.directory)
             await self.journal.open()
             self._index, self._last = await to_thread.run_sync(
-                recover, self.directory, self.journal, self._ignore_missing
+                _recover, self.directory, self.journal, self._ignore_missing
             )
         except (OSError, sqlite3.Error) as e:
             await self._close()

@@ -175,7 +175,7 @@ _EXAMINED: Final = 1000
 """The number of a destination's messages searched for the oldest one in a segment."""
 
 
-def with_keepers(index: StoreIndex, reports: Iterable[SegmentReport]) -> list[SegmentReport]:
+def _with_keepers(index: StoreIndex, reports: Iterable[SegmentReport]) -> list[SegmentReport]:
     """Add to the reports of the oldest segments the destinations with the most messages."""
     found = list(reports)
     needed = [report.file_id for report in found if report.messages][:_SEGMENTS]
@@ -292,7 +292,7 @@ class Maintenance:
 
     def report(self) -> list[SegmentReport]:
         """Return the reasons for which each segment is kept."""
-        return with_keepers(self._db.index, self._reports())
+        return _with_keepers(self._db.index, self._reports())
 
     def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
         self._tasks.append(spawn(function, name=f"pyjms kahadb {name}"))

@@ -76,12 +76,12 @@ def activemq_name(destination: Destination) -> str:
     return _escape(destination)[-_LONGEST_NAME:]
 
 
-def belongs_to(name: str, destination: Destination) -> bool:
+def _belongs_to(name: str, destination: Destination) -> bool:
     """Return whether a directory's name is one that the destination's separate store may have."""
     return name in (directory_name(destination), activemq_name(destination))
 
 
-def store_names(directory: Path) -> list[str]:
+def _store_names(directory: Path) -> list[str]:
     """Return the sorted names of directories that may hold a destination's store. Blocks."""
     return sorted(
         path.name
@@ -217,7 +217,7 @@ def worst(states: Iterable[StoreState]) -> StoreState:
     return max(states, key=_BEST_FIRST.index, default=StoreState.RUNNING)
 
 
-async def close_all(closing: Iterable[Callable[[], Awaitable[None]]]) -> None:
+async def _close_all(closing: Iterable[Callable[[], Awaitable[None]]]) -> None:
     """Close all, even if some fail; raise the first error and log the others."""
     first: Exception | None = None
     for close in closing:
@@ -232,12 +232,12 @@ async def close_all(closing: Iterable[Callable[[], Awaitable[None]]]) -> None:
         raise first
 
 
-def delete_store(directory: Path) -> None:
+def _delete_store(directory: Path) -> None:
     """Delete the directory of a closed store without destinations. Blocks; raises OSError."""
     shutil.rmtree(directory)
 
 
-def delete_journal(directory: Path, disk: Disk) -> None:
+def _delete_journal(directory: Path, disk: Disk) -> None:
     """Delete the segments of a closed journal. Blocks; raises OSError."""
     for name in disk.names(directory):
         if segment_number(name) is not None:
@@ -310,7 +310,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         decisions_directory = self.directory / _DECISIONS
         await to_thread.run_sync(self._disk.make_directory, decisions_directory)
         if self._delete_all:
-            await to_thread.run_sync(delete_journal, decisions_directory, self._disk)
+            await to_thread.run_sync(_delete_journal, decisions_directory, self._disk)
         decisions = self._decisions = DecisionLog(
             decisions_directory, self._decision_settings, self._disk, self._state_changed
         )
@@ -319,7 +319,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
             if not each.per_destination and each not in self._by_filter:
                 self._by_filter[each] = await self._start_adapter(each, each.directory_name)
         taken = {each.directory_name for each in self.filters if not each.per_destination}
-        for name in await to_thread.run_sync(store_names, self.directory):
+        for name in await to_thread.run_sync(_store_names, self.directory):
             if name not in taken:
                 await self._open_existing(name)
         self._delete_all = False
@@ -344,7 +344,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         destination = next(iter(adapter.destinations()), None)
         if destination is None:
             await self._stop_adapter(likely, adapter)
-            await to_thread.run_sync(delete_store, self.directory / name)
+            await to_thread.run_sync(_delete_store, self.directory / name)
             return
         own = best_filter(self.filters, destination)
         other = self._by_destination.get(destination)
@@ -359,7 +359,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
             own is None
             or not own.per_destination
             or other is not None
-            or not belongs_to(name, destination)
+            or not _belongs_to(name, destination)
         ):
             await self._stop_adapter(likely, adapter)
             return
@@ -412,7 +412,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         ]
         await self._close()
         for directory in empty:
-            await to_thread.run_sync(delete_store, directory)
+            await to_thread.run_sync(_delete_store, directory)
 
     async def _close(self) -> None:
         with CancelScope(shield=True):
@@ -427,7 +427,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
             if decisions is not None:
                 closing.append(decisions.journal.close)
             try:
-                await close_all(closing)
+                await _close_all(closing)
             finally:
                 self._lock.release()
 

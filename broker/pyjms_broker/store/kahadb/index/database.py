@@ -85,9 +85,9 @@ def join_id(name: str, sequence: int) -> str:
     return name if sequence == NO_SEQUENCE else f"{name}:{sequence}"
 
 
-APPLICATION_ID: Final = 0x504A4D53  # "PJMS"
-SCHEMA_VERSION: Final = 1
-SCHEMA: Final = """
+_APPLICATION_ID: Final = 0x504A4D53  # "PJMS"
+_SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
 CREATE TABLE state(
     id INTEGER PRIMARY KEY CHECK(id = 1), covered_file INTEGER, covered_offset INTEGER,
     digest INTEGER, open_file INTEGER, open_offset INTEGER,
@@ -281,7 +281,7 @@ class Database:
             "SELECT (SELECT application_id FROM pragma_application_id),"
             " (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)"
         ).fetchone()
-        if tables and (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
+        if tables and (application, version) != (_APPLICATION_ID, _SCHEMA_VERSION):
             raise IndexCorrupt(
                 f"The index {self.path} belongs to another program or version.",
                 hint="Delete it: it is rebuilt from the journal.",
@@ -291,9 +291,8 @@ class Database:
         writer.execute(f"PRAGMA journal_size_limit = {_WAL_PAGES * 4096}")
         if not tables:
             writer.executescript(
-                f"BEGIN IMMEDIATE; {SCHEMA}"
-                f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
-                "COMMIT;"
+                f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID};"
+                f"PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;"
             )
 
 

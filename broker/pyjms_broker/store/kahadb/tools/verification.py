@@ -62,7 +62,7 @@ from pyjms_broker.store.kahadb.tools.journal_directory import (
 _NAMED: Final = 20
 
 
-def missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
+def _missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
     """Return a sentence for each missing segment that has indexed messages.
 
     (activemq-persistence K23)
@@ -78,7 +78,7 @@ def missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
     ]
 
 
-def messages_within(
+def _messages_within(
     index: StoreIndex, damaged: Iterable[Skipped]
 ) -> Iterator[tuple[int, int, str]]:
     """Yield segment, offset and a sentence for each damaged range that has indexed messages."""
@@ -96,7 +96,7 @@ def messages_within(
             yield each.file_id, each.start, f"{text}; they are quarantined when they are read"
 
 
-def differences(index: StoreIndex, rebuilt: StoreIndex) -> list[str]:
+def _differences(index: StoreIndex, rebuilt: StoreIndex) -> list[str]:
     """Describe the differences between `index` and the one rebuilt from the journal."""
     found: list[str] = []
     wanted = {d.key: d for d in rebuilt.destinations()}
@@ -429,12 +429,12 @@ def _compare(
     for index in copies:
         found.problems += [
             Problem(_location_text(file_id, start), text)
-            for file_id, start, text in messages_within(index, damaged)
+            for file_id, start, text in _messages_within(index, damaged)
         ]
         found.problems += [
-            Problem(OUR_INDEX, text) for text in missing_segments(index, JournalFiles(folder))
+            Problem(OUR_INDEX, text) for text in _missing_segments(index, JournalFiles(folder))
         ]
-        found.problems += [Problem(OUR_INDEX, text) for text in differences(index, rebuilt)]
+        found.problems += [Problem(OUR_INDEX, text) for text in _differences(index, rebuilt)]
 
 
 def _location_text(file_id: int, offset: int) -> str:
