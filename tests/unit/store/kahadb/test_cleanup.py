@@ -25,7 +25,7 @@ from pyjms.wire.kahadb.commands import (
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
-from pyjms_broker.store.kahadb.ack_compaction import movable_acks
+from pyjms_broker.store.kahadb.maintenance import movable_acks
 
 Q, OTHER, T = Queue("Q"), Queue("OTHER"), Topic("T")
 KEY = SubscriptionKey("c", "s")

@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms_broker.store.multi.adapter import (
+from pyjms_broker.store.multi import (
     FilteredKahaDB,
     activemq_name,
     best_filter,

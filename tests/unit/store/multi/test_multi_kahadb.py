@@ -38,9 +38,14 @@ from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
-from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
-from pyjms_broker.store.multi.adapter import activemq_name, directory_name
-from pyjms_broker.store.multi.transactions import LOCAL_FORMAT_ID, as_xa
+from pyjms_broker.store.multi import (
+    LOCAL_FORMAT_ID,
+    FilteredKahaDB,
+    MultiKahaDBPersistenceAdapter,
+    activemq_name,
+    as_xa,
+    directory_name,
+)
 from tests.kit.waiting import until_stored
 
 JOURNAL = JournalSettings(max_file_length=1 << 16, preallocation_scope=PreallocationScope.NONE)
