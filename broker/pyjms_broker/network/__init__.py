@@ -15,9 +15,8 @@ from pyjms.runtime.forwarding import names_of
 if TYPE_CHECKING:
     from pyjms_broker.network.attributes import NetworkConnectorAttributes
     from pyjms_broker.network.bridge import NetworkBridge
-    from pyjms_broker.network.connector import NetworkConnector
+    from pyjms_broker.network.connector import NetworkConnector, Remote, read_remotes
     from pyjms_broker.network.networks import NetworkHost, Networks
-    from pyjms_broker.network.remotes import Remote, read_remotes
 
 __all__ = [
     "NetworkBridge",
@@ -37,7 +36,7 @@ __getattr__, __dir__ = names_of(
         "NetworkConnectorAttributes": "pyjms_broker.network.attributes",
         "NetworkHost": "pyjms_broker.network.networks",
         "Networks": "pyjms_broker.network.networks",
-        "Remote": "pyjms_broker.network.remotes",
-        "read_remotes": "pyjms_broker.network.remotes",
+        "Remote": "pyjms_broker.network.connector",
+        "read_remotes": "pyjms_broker.network.connector",
     },
 )

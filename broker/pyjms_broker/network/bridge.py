@@ -13,10 +13,12 @@ passed unchanged to the local broker over another `vm://`, and its commands are 
 
 from __future__ import annotations
 
+import itertools
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 
@@ -27,10 +29,12 @@ from pyjms.errors import (
     InvalidClientIDException,
     JMSException,
 )
+from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import Channel
-from pyjms.transport.openwire.correlator import RequestTransport, from_throwable
+from pyjms.transport.openwire.correlator import RequestChannel, RequestTransport, from_throwable
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
@@ -41,10 +45,18 @@ from pyjms.wire.openwire.commands import (
     BrokerInfo,
     BrokerSubscriptionInfo,
     Command,
+    ConnectionId,
+    ConnectionInfo,
     ConsumerControl,
+    ConsumerId,
     MessageAck,
     MessageDispatch,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
     Response,
+    SessionId,
+    SessionInfo,
     ShutdownInfo,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
@@ -55,23 +67,23 @@ from pyjms_broker.network.attributes import (
     inbound_properties,
     written_properties,
 )
-from pyjms_broker.network.demand import (
-    BridgeSubscriptions,
-    durable_name,
-    durable_subscriptions,
-)
-from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.network.demand import BridgeSubscriptions, durable_name, durable_subscriptions
 from pyjms_broker.network.networks import Demand, NetworkHost
-from pyjms_broker.network.remotes import Remote
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
-from pyjms_broker.region.bridge_filter import may_pass
-from pyjms_broker.region.bridge_filter import path_with as appended
+from pyjms_broker.region.bridge_filter import may_pass, path_with
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 
-__all__ = ["Login", "LoopBackError", "NetworkBridge"]
+if TYPE_CHECKING:
+    from pyjms_broker.network.connector import Remote
+
+__all__ = ["BridgeEnd", "Login", "LoopBackError", "NetworkBridge"]
 
 logger = get_logger(__name__)
+
+_TIMEOUT: Final = 30.0
+"""Seconds to wait for the broker's BrokerInfo, and for each response while a bridge starts."""
+_SESSION: Final = 1
 
 
 Login: TypeAlias = tuple[str | None, str | None]
@@ -354,7 +366,7 @@ class NetworkBridge:
         destination = dispatch.destination or message.destination
         assert destination is not None
         copy = copy_for_destination(message, destination, None)
-        copy.broker_path = appended(message.broker_path, self._host.broker_id)
+        copy.broker_path = path_with(message.broker_path, self._host.broker_id)
         copy.producer_id = remote.producer_id
         copy.original_transaction_id = message.original_transaction_id or message.transaction_id
         copy.transaction_id = None
@@ -536,4 +548,133 @@ class _InboundConnection:
 
     def on_exception(self, error: Exception) -> None:
         """End the bridge, because the local broker has closed the connection."""
+        self._fail(error)
+
+
+class BridgeEnd:
+    """A connection of a bridge, with one session and one producer without a destination.
+
+    Args:
+        transport: the transport, not started.
+        on_command: called with the broker's commands other than responses.
+        on_failure: called with the failure of the transport.
+        is_duplex: whether the broker at the other end also forwards over the connection.
+    """
+
+    def __init__(
+        self,
+        transport: RequestChannel,
+        on_command: Callable[[Command], None],
+        on_failure: Callable[[Exception], None],
+        *,
+        is_duplex: bool = False,
+    ) -> None:
+        self.transport = transport
+        self.connection_id = ConnectionId(IdGenerator().generate())
+        self.producer_id = ProducerId(self.connection_id.value, 1, _SESSION)
+        self.client_id = ""
+        self._deliver = on_command
+        self._fail = on_failure
+        self._consumers = itertools.count(1)
+        self._introduction: BrokerInfo | None = None
+        self._introduced = anyio.Event()
+        self._error: Exception | None = None
+        self._has_connection = False
+        self._is_duplex = is_duplex
+        transport.listener = self
+
+    def next_consumer_id(self) -> ConsumerId:
+        """Return the id of a new consumer of the session."""
+        return ConsumerId(self.connection_id.value, _SESSION, next(self._consumers))
+
+    async def start(self) -> BrokerInfo:
+        """Connect; return the broker's BrokerInfo.
+
+        Raises:
+            ConnectionFailedException: the connection failed, or no BrokerInfo arrived in time.
+        """
+        await self.transport.start()
+        with _clock.timeout(_TIMEOUT):
+            await self._introduced.wait()
+        if self._introduction is None:
+            raise ConnectionFailedException(
+                f"{self.transport.remote_address}: the broker has not introduced itself"
+            ) from self._error
+        return self._introduction
+
+    async def open(self, client_id: str, user_name: str | None, password: str | None) -> None:
+        """Log in, and open the session and the producer.
+
+        Raises:
+            JMSException: the broker refuses that, or does not respond.
+        """
+        self.client_id = client_id
+        info = ConnectionInfo(self.connection_id, client_id, password, user_name)
+        self._has_connection = True
+        await self.request(info)
+        await self.request(SessionInfo(SessionId(self.connection_id.value, _SESSION)))
+        await self.request(ProducerInfo(self.producer_id))
+
+    async def request(self, command: Command) -> None:
+        """Send a command and wait for its response, which a duplex connection does not have.
+
+        Raises:
+            JMSException: the broker refuses that, or does not respond.
+        """
+        if self._is_duplex:
+            self.transport.oneway(command)  # a refusal arrives as a ConnectionError
+        else:
+            await self.transport.request(command, _TIMEOUT)
+
+    def send(self, command: Command) -> None:
+        """Send a command; end the bridge if the transport has failed."""
+        try:
+            self.transport.oneway(command)
+        except ConnectionFailedException as error:
+            self._fail(error)
+
+    def try_request(
+        self, command: Command, on_refusal: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Send a command without waiting; a refusal is passed to `on_refusal`, or logged."""
+
+        def on_response(outcome: Response | Exception) -> None:
+            # a failure of the connection ends the bridge anyway
+            if isinstance(outcome, Exception) and not isinstance(
+                outcome, ConnectionFailedException
+            ):
+                if on_refusal is not None:
+                    on_refusal(outcome)
+                else:
+                    logger.warning("A request of a network bridge was refused: %s", outcome)
+
+        try:
+            self.transport.request_soon(command, on_response)
+        except ConnectionFailedException as error:
+            logger.debug("%s: nothing is sent: %s", self.transport.remote_address, error)
+
+    async def stop(self, last_delivered: int) -> None:
+        """Close the connection; messages after `last_delivered` were not processed. Idempotent."""
+        if self._has_connection and self._error is None:
+            self._has_connection = False
+            try:
+                end = RemoveInfo(self.connection_id, last_delivered)
+                self.transport.oneway(ShutdownInfo() if self._is_duplex else end)
+            except ConnectionFailedException as error:
+                logger.debug("%s is lost already: %s", self.transport.remote_address, error)
+        await self.transport.stop()
+
+    # from the transport
+    def on_command(self, command: Command) -> None:
+        """Handle a command of the broker."""
+        if isinstance(command, BrokerInfo):
+            self._introduction = command
+            self._introduced.set()
+        else:
+            self._deliver(command)
+
+    def on_exception(self, error: Exception) -> None:
+        """Handle a failure of the transport."""
+        self._error = error
+        self._introduced.set()
         self._fail(error)

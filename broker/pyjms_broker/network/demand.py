@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
 from pyjms.runtime.ids import IdGenerator
@@ -37,13 +37,14 @@ from pyjms_broker.api.message import copy_command
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.filters.advisory_topics import CONSUMER_PREFIX, VIRTUAL_CONSUMER_PREFIX
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.ends import BridgeEnd
 from pyjms_broker.network.networks import Demand, DurableKey, NetworkHost
 from pyjms_broker.policy.wildcard import matches
-from pyjms_broker.region.bridge_filter import is_too_long
-from pyjms_broker.region.bridge_filter import path_with as appended
+from pyjms_broker.region.bridge_filter import is_too_long, path_with
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
+
+if TYPE_CHECKING:
+    from pyjms_broker.network.bridge import BridgeEnd
 
 __all__ = [
     "MAXIMUM_CONSUMERS",
@@ -237,7 +238,7 @@ class BridgeSubscriptions:
             return
         copy = copy_command(info)
         copy.connection_id = self._local.connection_id
-        copy.broker_path = appended(info.broker_path, self._remote_id)
+        copy.broker_path = path_with(info.broker_path, self._remote_id)
         ignore = partial(logger.debug, "A temporary destination of another broker: %s")
         self._local.try_request(copy, ignore)
 
@@ -464,7 +465,7 @@ class BridgeSubscriptions:
     def _new_demand(self, info: ConsumerInfo, consumer_id: ConsumerId) -> Demand:
         local = copy_command(info)
         local.consumer_id = self._local.next_consumer_id()
-        local.broker_path = appended(info.broker_path, self._remote_id)
+        local.broker_path = path_with(info.broker_path, self._remote_id)
         local.network_consumer_path = [*(info.network_consumer_path or ()), consumer_id]
         is_conduit = self._is_conduit(info)
         if is_conduit:

@@ -34,10 +34,9 @@ from pyjms_broker.connector.openwire.connection import (
     CommandResult,
 )
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.bridge import Login, NetworkBridge
-from pyjms_broker.network.ends import BridgeEnd
+from pyjms_broker.network.bridge import BridgeEnd, Login, NetworkBridge
+from pyjms_broker.network.connector import Remote
 from pyjms_broker.network.networks import NetworkHost
-from pyjms_broker.network.remotes import Remote
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
 __all__ = ["ReverseBridge", "reverse_handlers"]

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from pyjms.runtime.forwarding import names_of
 from pyjms_broker.api.broker import BrokerPlugin
 from pyjms_broker.connector.vm import registry
-from pyjms_broker.service.configuration import PersistenceFactory
+from pyjms_broker.service.configuration import IOExceptionHandler, PersistenceFactory
 from pyjms_broker.service.service import BrokerService
-from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.service.uri import check_options
 
 if TYPE_CHECKING:

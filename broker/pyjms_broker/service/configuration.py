@@ -16,11 +16,11 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.api.broker import Broker, BrokerPlugin
+from pyjms_broker.attribute import flag
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.filters.virtual_topics import VirtualDestination
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
-from pyjms_broker.service.store_failures import IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "BrokerConfiguration",
     "Configured",
     "Hook",
+    "IOExceptionHandler",
     "KahaDBPersistenceFactory",
     "PersistenceFactory",
     "run_hooks",
@@ -106,6 +107,17 @@ class KahaDBPersistenceFactory:
         from pyjms_broker.store.kahadb.settings import KahaDBSettings  # noqa: PLC0415
 
         return KahaDBPersistenceAdapter(directory, KahaDBSettings())
+
+
+@dataclass(frozen=True)
+class IOExceptionHandler:
+    """The reaction to a failed store. Source: ActiveMQ DefaultIOExceptionHandler."""
+
+    ignore_all_errors: bool = flag("Whether the broker keeps running without its store.")
+    stop_start_connectors: bool = flag("Whether connectors are closed while the disk is full.")
+    system_exit_on_shutdown: bool = flag(
+        "Whether the process is ended with SIGTERM after the broker had to stop."
+    )
 
 
 class Configured:

@@ -58,7 +58,6 @@ from pyjms_broker.service.configuration import (
     run_stop_hooks,
 )
 from pyjms_broker.service.filter_chain import build_filter_chain, create_region
-from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
 from pyjms_broker.service.stores import BrokerStores, require_started
 from pyjms_broker.service.uri import BrokerURI, keywords_from, read_broker_uri
 from pyjms_broker.service.usage_limits import check_disk, check_memory, system_usage_of
@@ -191,12 +190,11 @@ class BrokerService(BrokerConfiguration):
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []
         self.networks = Networks(self)
-        self.stores = BrokerStores(self, self.system_usage)
+        self.stores = BrokerStores(self)
         self.website = Website(self)
         self._started_at: float | None = None
         self._broker: Broker | None = None
         self._region: RegionBroker | None = None
-        self._monitor: StoreMonitor | None = None
         self._own_stop: BackgroundTask | None = None
         self._state = BrokerState.CREATED
         self._opening: anyio.CancelScope | None = None  # while STARTING
@@ -459,9 +457,8 @@ class BrokerService(BrokerConfiguration):
 
     async def _open(self) -> None:
         await self.website.start(self.web)
-        self._monitor = StoreMonitor(self, self.io_exception_handler or IOExceptionHandler())
         check_memory(self, self.system_usage)
-        await self.stores.open(self._monitor.on_state, self._lock_lost)
+        await self.stores.open()
         check_disk(self, self.system_usage)
         self._region = region = create_region(self)
         self._broker = broker = build_filter_chain(region, self)
@@ -483,7 +480,8 @@ class BrokerService(BrokerConfiguration):
         await run_hooks(self.startup_hooks)
         logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
 
-    def _lock_lost(self) -> None:
+    def on_lock_lost(self) -> None:
+        """Stop, because another broker has taken over the store."""
         name = self.broker_name
         logger.error("Broker %s stops: another broker has taken over its store", name)
         if self._own_stop is None or self._own_stop.done:
@@ -494,8 +492,7 @@ class BrokerService(BrokerConfiguration):
         await run_stop_hooks(self.pre_shutdown_hooks, self.broker_name, timeout)
         try:
             with _clock.timeout(timeout) as scope:
-                if self._monitor is not None:
-                    await self._monitor.close()
+                await self.stores.stop_watching()
                 await self.website.stop()
                 await self.networks.stop()
                 await stop_all(self.connectors)

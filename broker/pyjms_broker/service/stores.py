@@ -2,25 +2,36 @@
 
 They are created and opened at each start: the message store first (which waits for its lock), then
 the temp store, then the job store. Each stop closes them in reverse order.
+
+How the broker reacts to a failure of a store: (activemq-persistence K24)
+
+    RUNNING  --space or database missing-->  SUSPENDED  --available again-->  RUNNING
+    any      --any other error----------->   FAILED (final)
+
+While the store is SUSPENDED, senders wait; with `stop_start_connectors` the connectors are closed,
+so that clients fail over to another broker. When the store has FAILED, the broker stops unless
+`ignore_all_errors` is set. The store decides which state an error leads to.
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 from pyjms.errors import IllegalStateException
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.region.region_broker import RegionBroker, StoreCapabilities
-from pyjms_broker.region.system_usage import SystemUsage
-from pyjms_broker.service.configuration import BrokerConfiguration
+from pyjms_broker.service.configuration import IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter, StoreState
 from pyjms_broker.store.damage import quarantined_files
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 if TYPE_CHECKING:
+    from pyjms_broker.service.service import BrokerService
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.store.temp import TempStore
 
@@ -42,10 +53,10 @@ def require_started(part: _T | None) -> _T:
     return part
 
 
+_RETRY_DELAY: Final = 1.0
+"""Seconds until opening or closing connectors is retried."""
 PROGRESS_INTERVAL: Final = 5.0
 """Seconds between log lines about a long replay."""
-
-StateListener = Callable[[StoreState, "Exception | None"], None]
 
 
 @runtime_checkable
@@ -69,12 +80,15 @@ class ReplayedStore(Protocol):
 
 
 class BrokerStores:
-    """Creates, opens and closes the stores of a broker."""
+    """Creates, opens and closes the stores of a broker. Use it only on the broker's event loop."""
 
-    def __init__(self, configuration: BrokerConfiguration, usage: SystemUsage) -> None:
-        """Remember the configuration, which is evaluated at each `open`."""
-        self._configuration = configuration
-        self._usage = usage
+    def __init__(self, service: BrokerService) -> None:
+        """Remember the broker, whose configuration is evaluated at each `open`."""
+        self._service = service
+        self._state = StoreState.RUNNING
+        self._are_connectors_open = True
+        self._connectors: BackgroundTask | None = None
+        self._stop: BackgroundTask | None = None
         self.temp_store: TempStore | None = None
         """The store for non-persistent messages when memory is short; None: they stay in memory.
 
@@ -107,7 +121,7 @@ class BrokerStores:
     @property
     def directory(self) -> Path | None:
         """The message store's directory; None in memory, and with a custom adapter."""
-        config = self._configuration
+        config = self._service
         name = None if config.persistence is None else config.persistence.directory_name
         if config.persistence_adapter is not None or not config.persistent or name is None:
             return None
@@ -117,21 +131,16 @@ class BrokerStores:
 
     @property
     def _broker_directory(self) -> Path:
-        return Path(self._configuration.data_directory) / self._configuration.broker_name
+        return Path(self._service.data_directory) / self._service.broker_name
 
-    async def open(
-        self, on_state: StateListener, on_lock_lost: Callable[[], None]
-    ) -> PersistenceAdapter:
+    async def open(self) -> PersistenceAdapter:
         """Create the stores and open them, after waiting for the lock.
-
-        Args:
-            on_state: called when the message store's state changes, or the job store fails.
-            on_lock_lost: called when another broker has taken over the message store.
 
         Raises:
             JMSException: a store cannot be opened.
         """
-        config, directory = self._configuration, self.directory
+        self._state, self._are_connectors_open, self._stop = StoreState.RUNNING, True, None
+        config, directory = self._service, self.directory
         self.temp_store = self.job_store = None
         if config.persistence_adapter is not None:
             store = config.persistence_adapter
@@ -141,9 +150,9 @@ class BrokerStores:
             location = directory or self._broker_directory
             store = config.persistence.create(location, config.broker_name)
         self._store = store
-        store.on_state = on_state
+        store.on_state = self._on_state
         if isinstance(store, LockedStore):
-            store.on_lock_lost = on_lock_lost
+            store.on_lock_lost = config.on_lock_lost
         if isinstance(store, ReplayedStore):
             self._last_progress = _clock.now()
             store.on_progress = self._progress
@@ -155,7 +164,7 @@ class BrokerStores:
         if directory is not None or not is_volatile:
             await self._open_temp_store()
         if config.scheduler_support:
-            await self._open_job_store(is_volatile, on_state)
+            await self._open_job_store(is_volatile)
         return store
 
     async def _open_temp_store(self) -> None:
@@ -166,14 +175,14 @@ class BrokerStores:
         self.temp_store = store  # so that `close` closes it if its start fails
         await store.start()
 
-    async def _open_job_store(self, is_volatile: bool, on_state: StateListener) -> None:
-        config, usage = self._configuration, self._usage.job_scheduler
+    async def _open_job_store(self, is_volatile: bool) -> None:
+        config, usage = self._service, self._service.system_usage.job_scheduler
         store: JobSchedulerStore
         if is_volatile:
             from pyjms_broker.store.jobs.scheduler import MemoryJobSchedulerStore  # noqa: PLC0415
 
             store = MemoryJobSchedulerStore()
-            limits = (usage.limit, self._usage.memory.limit)
+            limits = (usage.limit, self._service.system_usage.memory.limit)
             usage.limit = min((limit for limit in limits if limit), default=0)
         else:
             from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore  # noqa: PLC0415
@@ -183,7 +192,7 @@ class BrokerStores:
 
         def job_store_state(state: StoreState, error: Exception | None) -> None:
             if state is StoreState.FAILED:
-                on_state(state, error)
+                self._on_state(state, error)
             usage.admit_waiting()
 
         store.on_state = job_store_state
@@ -194,7 +203,7 @@ class BrokerStores:
 
     def log_contents(self, region: RegionBroker) -> None:
         """Log where the messages are stored and their number."""
-        config = self._configuration
+        config = self._service
         if config.persistence_adapter is None and self.directory is None:
             logger.info("Broker %s keeps its messages in memory", config.broker_name)
             return
@@ -226,8 +235,12 @@ class BrokerStores:
         now = _clock.now()
         if now - self._last_progress >= PROGRESS_INTERVAL:
             self._last_progress = now
-            name = self._configuration.broker_name
+            name = self._service.broker_name
             logger.info("Broker %s replays its journal: %d records, at %s", name, records, location)
+
+    async def stop_watching(self) -> None:
+        """Stop opening and closing connectors, because the broker stops them."""
+        await end_tasks(self._connectors)
 
     async def close(self) -> None:
         """Close the stores. Idempotent."""
@@ -239,3 +252,72 @@ class BrokerStores:
         finally:
             if self._store is not None:
                 await self._store.stop()
+
+    # failures
+    def _on_state(self, state: StoreState, error: Exception | None) -> None:
+        """React to a change of the store's state."""
+        former, self._state = self._state, state
+        name = self._service.broker_name
+        if state is StoreState.FAILED:
+            self._on_failure(name, error)
+        elif state is StoreState.SUSPENDED:
+            logger.error(
+                "Broker %s: the store is suspended: %s. Senders wait, and it is retried until it "
+                "works again",
+                name,
+                error,
+            )
+            self._open_or_close()
+        elif former is StoreState.SUSPENDED:
+            logger.warning("Broker %s: the store works again", name)
+            self._open_or_close()
+
+    @property
+    def _handler(self) -> IOExceptionHandler:
+        return self._service.io_exception_handler or IOExceptionHandler()
+
+    def _on_failure(self, name: str, error: Exception | None) -> None:
+        if self._handler.ignore_all_errors:
+            logger.error(
+                "Broker %s: the store failed, the broker keeps running without it: %s", name, error
+            )
+            return
+        logger.error("Broker %s stops because its store failed: %s", name, error, exc_info=error)
+        if self._stop is None:
+            self._stop = spawn(self._stop_broker, name=f"broker {name} stop on a failed store")
+
+    async def _stop_broker(self) -> None:
+        try:
+            await self._service.stop()
+        finally:  # with a failed store, stopping may fail as well
+            if self._handler.system_exit_on_shutdown:
+                signal.raise_signal(signal.SIGTERM)
+
+    def _open_or_close(self) -> None:
+        if self._handler.stop_start_connectors and (
+            self._connectors is None or self._connectors.done
+        ):
+            self._connectors = spawn(
+                self._follow_state,
+                name=f"broker {self._service.broker_name} connectors of its store",
+            )
+
+    async def _follow_state(self) -> None:
+        """Open or close the connectors according to the store's state until both agree."""
+        failed = False
+        while failed or self._are_connectors_open is (self._state is StoreState.SUSPENDED):
+            self._are_connectors_open = self._state is not StoreState.SUSPENDED
+            name = self._service.broker_name
+            done = "opened" if self._are_connectors_open else "closed"
+            try:
+                for connector in self._service.connectors:
+                    await (connector.start() if self._are_connectors_open else connector.stop())
+            except Exception as error:  # another program may be using the port temporarily
+                failed = True
+                logger.error(
+                    "Broker %s: connectors could not be %s, retrying: %s", name, done, error
+                )
+                await _clock.sleep(_RETRY_DELAY)
+            else:
+                failed = False
+                logger.warning("Broker %s: connectors %s", name, done)

@@ -25,7 +25,7 @@ from pyjms_broker.connector.cluster import ClusterAttributes
 from pyjms_broker.network import NetworkConnectorAttributes, read_remotes
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
-from pyjms_broker.service.store_failures import IOExceptionHandler
+from pyjms_broker.service.configuration import IOExceptionHandler
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.persistence import PersistenceSettings
 from pyjms_broker.settings.policies import PolicySettings, VirtualDestinationSettings

@@ -149,7 +149,7 @@ def test_which_brokers_are_listed() -> None:
         ClusterAttributes(update_cluster_filter="(")
 
 
-def test_what_a_broker_says_of_itself_is_not_trusted(caplog: Any) -> None:
+def test_what_a_broker_says_of_itself_is_not_trusted(caplog: pytest.LogCaptureFixture) -> None:
     lies = ["vm://x", "tcp://a:1,tcp://b:2", "failover:(tcp://a:1)", "tcp://a:1\n", "mock://x", ""]
     lies += ["tcp://" + "x" * 600, "gopher://a:1", "tcp://a b:1"]
     cluster = made()
@@ -176,7 +176,7 @@ def test_the_head_of_the_list_changes_and_a_broker_stays_while_it_has_a_bridge()
     assert cluster.brokers == ["tcp://own:1"]
 
 
-async def test_the_file_says_it(tmp_path: Any, caplog: Any) -> None:
+async def test_the_file_says_it(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "broker.yaml"
     path.write_text(
         "connectors:\n"

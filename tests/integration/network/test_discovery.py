@@ -117,7 +117,7 @@ async def test_a_bridge_to_each_broker_that_is_found(
 
 
 async def test_what_is_found_is_not_trusted(
-    network: Network, telling: list[Telling], caplog: Any
+    network: Network, telling: list[Telling], caplog: pytest.LogCaptureFixture
 ) -> None:
     source, connector, found = await finding(network, telling, "?initialReconnectDelay=100")
     for lie in ("vm://other", "failover:(tcp://a:1)", "file:///etc", "tcp://a b", "x" * 9000, ""):
@@ -197,7 +197,7 @@ async def joined(producer: Any, session: Any, subscriber: Subscriber) -> None:
 
 @pytest.mark.fact("activemq-edges U6")
 async def test_a_client_at_all_brokers_that_are_found(
-    network: Network, telling: list[Telling], caplog: Any
+    network: Network, telling: list[Telling], caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers = [tcp_broker(network, name) for name in "abc"]
     await network.start(*brokers)

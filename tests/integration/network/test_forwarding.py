@@ -43,7 +43,9 @@ async def pair(network: Network, **attributes: Any) -> tuple[BrokerService, Brok
 
 
 @pytest.mark.fact("activemq-edges NW1", "activemq-edges NW4")
-async def test_a_message_goes_where_its_consumer_is(network: Network, caplog: Any) -> None:
+async def test_a_message_goes_where_its_consumer_is(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, logger="pyjms_broker.network")
     source, target = network.broker("a"), network.broker("b")
     door = target.add_connector("tcp://127.0.0.1:0")
@@ -122,7 +124,9 @@ async def test_two_brokers_that_forward_to_each_other(network: Network) -> None:
     await left.nothing_dispatched()
 
 
-async def test_a_connector_to_the_broker_itself_gives_up(network: Network, caplog: Any) -> None:
+async def test_a_connector_to_the_broker_itself_gives_up(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
     alone = network.broker("alone")
     connector = network.link(alone, alone)
     await alone.start()

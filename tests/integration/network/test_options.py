@@ -75,7 +75,9 @@ async def test_a_bridge_logs_in(network: Network, remote: str | None) -> None:
     await settled(network, source, target)
 
 
-async def test_without_a_user_there_is_no_bridge(network: Network, caplog: Any) -> None:
+async def test_without_a_user_there_is_no_bridge(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
     source = network.broker("a")
     users = [user("joe", password="x")]
     target = network.broker("b", plugins=[simple(*users)])
@@ -371,7 +373,7 @@ async def test_the_uri_says_when_it_is_tried_again(network: Network) -> None:
         await target.stop()
 
 
-async def test_a_connector_may_give_up(network: Network, caplog: Any) -> None:
+async def test_a_connector_may_give_up(network: Network, caplog: pytest.LogCaptureFixture) -> None:
     async with VirtualClock() as clock:
         source = network.broker("a")
         uri = "static:(vm://nobody?create=false)?maxReconnectAttempts=2&useExponentialBackOff=false"

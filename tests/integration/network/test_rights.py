@@ -55,7 +55,11 @@ async def test_a_bridge_with_these_rights(network: Network) -> None:
     ],
 )
 async def test_a_bridge_without_them(
-    network: Network, caplog: Any, here: dict[str, str], there: dict[str, str], logged: str
+    network: Network,
+    caplog: pytest.LogCaptureFixture,
+    here: dict[str, str],
+    there: dict[str, str],
+    logged: str,
 ) -> None:
     source = network.broker("a", plugins=plugins(**here))
     target = network.broker("b", plugins=plugins(**there))
@@ -82,7 +86,13 @@ async def test_a_bridge_without_them(
     ],
 )
 async def test_each_right_of_a_bridges_user(
-    network: Network, caplog: Any, here: str, there: str, *, exists: bool, forwards: bool
+    network: Network,
+    caplog: pytest.LogCaptureFixture,
+    here: str,
+    there: str,
+    *,
+    exists: bool,
+    forwards: bool,
 ) -> None:
     more = EXISTING if exists else {}
     source, target = (

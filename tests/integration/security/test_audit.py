@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -28,7 +28,7 @@ RIGHTS = AuthorizationSettings.model_validate(
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Any:
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """The lines of the audit log."""
     caplog.set_level(logging.INFO, "pyjms_broker.audit")
 
@@ -44,7 +44,9 @@ def address_of(broker: SecuredBroker, client: RawClient) -> str:
     return broker.service.connections.by_id[client.connection_id].remote_address
 
 
-async def test_clients_acts_are_logged_with_the_plugin(secured: StartSecured, lines: Any) -> None:
+async def test_clients_acts_are_logged_with_the_plugin(
+    secured: StartSecured, lines: Callable[[], list[str]]
+) -> None:
     async with secured(USERS, RIGHTS, AuditSettings()) as broker:
         client = await broker.client("alice", "alice-secret", name="a")
         where = address_of(broker, client)
@@ -70,7 +72,7 @@ async def test_clients_acts_are_logged_with_the_plugin(secured: StartSecured, li
 
 
 async def test_refusals_are_one_line_each(
-    secured: StartSecured, lines: Any, caplog: pytest.LogCaptureFixture
+    secured: StartSecured, lines: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     async with secured(USERS, RIGHTS, AuditSettings()) as broker:
@@ -99,7 +101,7 @@ async def test_refusals_are_one_line_each(
 
 
 async def test_a_name_cannot_look_like_the_line_of_another_user(
-    secured: StartSecured, lines: Any
+    secured: StartSecured, lines: Callable[[], list[str]]
 ) -> None:
     async with secured(USERS) as broker:
         with pytest.raises(JMSSecurityException):
@@ -110,7 +112,9 @@ async def test_a_name_cannot_look_like_the_line_of_another_user(
         )
 
 
-async def test_management_is_logged_with_who_asked(secured: StartSecured, lines: Any) -> None:
+async def test_management_is_logged_with_who_asked(
+    secured: StartSecured, lines: Callable[[], list[str]]
+) -> None:
     async with secured(destinations=[Queue("q")]) as broker:
         name = next(view.name for view in Management(broker.service).find("*:*,destinationName=q"))
         view = Management(broker.service).view(name)

@@ -10,7 +10,7 @@ import sys
 
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ActiveMQObjectMessage
-from pyjms_broker.connector.stomp.transformation import received_body, transformed_body
+from pyjms_broker.connector.stomp.messages import received_body, transformed_body
 
 PARTS = [
     b"<map>", b"</map>", b"<entry>", b"</entry>", b"<string>", b"</string>", b"<int>5</int>",

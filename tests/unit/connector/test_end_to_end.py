@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -128,8 +128,14 @@ async def service() -> AsyncIterator[BrokerService]:
         yield service
 
 
+class Connect(Protocol):
+    """Opens a new client's connection, with a session and a producer."""
+
+    async def __call__(self, name: str = "c1", *, window: int = 0) -> Client: ...
+
+
 @pytest.fixture(params=["tcp", "vm", "vm?marshal=true", "tight+cache"])
-async def connect(request: pytest.FixtureRequest, service: BrokerService) -> AsyncIterator[object]:
+async def connect(request: pytest.FixtureRequest, service: BrokerService) -> AsyncIterator[Connect]:
     url = service.connect_uri
     if request.param == "tight+cache":  # offered by both ends only if both say so: falls back
         url += "?wireFormat.tightEncodingEnabled=true&wireFormat.cacheEnabled=true"
@@ -148,7 +154,7 @@ async def connect(request: pytest.FixtureRequest, service: BrokerService) -> Asy
         await client.transport.stop()
 
 
-async def test_send_and_receive(connect: object) -> None:
+async def test_send_and_receive(connect: Connect) -> None:
     producer, consumer = await connect("p"), await connect("c")
     await consumer.consume()
     for n in range(50):
@@ -162,7 +168,7 @@ async def test_send_and_receive(connect: object) -> None:
 
 
 @pytest.mark.fact("activemq-broker C1")
-async def test_client_ids_are_unique_and_needed(connect: object, service: BrokerService) -> None:
+async def test_client_ids_are_unique_and_needed(connect: Connect, service: BrokerService) -> None:
     first = await connect("one")
     second = await connect("two")
     with pytest.raises(InvalidClientIDException) as caught:
@@ -191,7 +197,7 @@ def service_vm_door() -> object:
 
 
 @pytest.mark.fact("activemq-broker C3")
-async def test_replayed_adds_change_nothing(connect: object) -> None:
+async def test_replayed_adds_change_nothing(connect: Connect) -> None:
     client = await connect()
     xid = LocalTransactionId(1, client.id)
     for _ in range(2):
@@ -215,7 +221,7 @@ async def test_replayed_adds_change_nothing(connect: object) -> None:
 
 @pytest.mark.fact("activemq-broker C4")
 @pytest.mark.parametrize("politely", [True, False])
-async def test_a_closed_connection_leaves_no_resources(connect: object, politely: bool) -> None:
+async def test_a_closed_connection_leaves_no_resources(connect: Connect, politely: bool) -> None:
     going, staying = await connect("going"), await connect("staying")
     await going.consume(prefetch=10)
     await staying.ask(staying.message("in flight"))
@@ -254,7 +260,7 @@ async def test_a_closed_connection_leaves_no_resources(connect: object, politely
 
 @pytest.mark.fact("activemq-broker C5")
 async def test_a_oneway_failure_is_reported_and_makes_the_transaction_rollback_only(
-    connect: object,
+    connect: Connect,
 ) -> None:
     client = await connect()
     nowhere = TemporaryQueue("nobody:1")
@@ -274,7 +280,7 @@ async def test_a_oneway_failure_is_reported_and_makes_the_transaction_rollback_o
 
 @pytest.mark.fact("activemq-broker C7")
 async def test_acks_of_unknown_consumers_and_messages(
-    connect: object, caplog: pytest.LogCaptureFixture
+    connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = await connect()
     await client.consume()
@@ -296,7 +302,7 @@ async def test_acks_of_unknown_consumers_and_messages(
 
 
 @pytest.mark.fact("activemq-broker C9")
-async def test_commands_that_make_no_sense(connect: object) -> None:
+async def test_commands_that_make_no_sense(connect: Connect) -> None:
     client = await connect(window=10_000)
     message = client.message("m")
     message.producer_id = ProducerId("c1", 9, 1)
@@ -317,7 +323,7 @@ async def test_commands_that_make_no_sense(connect: object) -> None:
 
 
 @pytest.mark.fact("activemq-broker M6")
-async def test_a_window_opens_by_the_size_of_each_unanswered_send(connect: object) -> None:
+async def test_a_window_opens_by_the_size_of_each_unanswered_send(connect: Connect) -> None:
     client = await connect(window=10_000)
     message = client.message("ab")
     client.tell(message)
@@ -331,7 +337,7 @@ async def test_a_window_opens_by_the_size_of_each_unanswered_send(connect: objec
     assert not any(isinstance(c, ProducerAck) for c in plain.heard.commands)
 
 
-async def test_the_error_names_a_deleted_temporary_destination(connect: object) -> None:
+async def test_the_error_names_a_deleted_temporary_destination(connect: Connect) -> None:
     client = await connect()
     with pytest.raises(DestinationDoesNotExistException) as caught:
         await client.ask(client.message("x", TemporaryQueue("nobody:1")))
@@ -339,7 +345,7 @@ async def test_the_error_names_a_deleted_temporary_destination(connect: object) 
 
 
 async def test_a_service_that_stops_closes_its_clients(
-    connect: object, service: BrokerService
+    connect: Connect, service: BrokerService
 ) -> None:
     client = await connect()
     await client.consume()

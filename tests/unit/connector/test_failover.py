@@ -32,6 +32,8 @@ from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.context import ConsumerExchange
+from tests.kit.clients.recording_broker import Client, Host
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)
@@ -48,7 +50,7 @@ def message(number: int, *, persistent: bool = True) -> ActiveMQTextMessage:
     )
 
 
-async def come_back(client: Any, *, window: int = 0, reconnect: bool = True) -> None:
+async def come_back(client: Client, *, window: int = 0, reconnect: bool = True) -> None:
     info = ConnectionInfo(CONNECTION, "client-c1", fault_tolerant=True)
     info.failover_reconnect = reconnect
     await client.ask(info)
@@ -56,7 +58,7 @@ async def come_back(client: Any, *, window: int = 0, reconnect: bool = True) -> 
     await client.ask(ProducerInfo(PRODUCER, None, window_size=window))
 
 
-def sent(host: Any) -> list[int]:
+def sent(host: Host) -> list[int]:
     return [
         args[1].message_id.producer_sequence_id
         for name, args in host.recording.calls
@@ -64,7 +66,7 @@ def sent(host: Any) -> list[int]:
     ]
 
 
-async def test_a_stored_message_is_not_stored_again(client: Any, host: Any) -> None:
+async def test_a_stored_message_is_not_stored_again(client: Client, host: Host) -> None:
     host.stored[PRODUCER] = 3
     await come_back(client)
     for number in (2, 3, 4):
@@ -74,14 +76,16 @@ async def test_a_stored_message_is_not_stored_again(client: Any, host: Any) -> N
     assert sent(host) == [4, 1]
 
 
-async def test_a_first_connection_suppresses_no_messages(client: Any, host: Any) -> None:
+async def test_a_first_connection_suppresses_no_messages(client: Client, host: Host) -> None:
     host.stored[PRODUCER] = 3
     await come_back(client, reconnect=False)
     await client.ask(message(2))
     assert sent(host) == [2]
 
 
-async def test_a_producers_window_opens_for_suppressed_duplicates(client: Any, host: Any) -> None:
+async def test_a_producers_window_opens_for_suppressed_duplicates(
+    client: Client, host: Host
+) -> None:
     host.stored[PRODUCER] = 3
     await come_back(client, window=10_000)
     client.tell(message(3))
@@ -90,7 +94,7 @@ async def test_a_producers_window_opens_for_suppressed_duplicates(client: Any, h
     assert sent(host) == []
 
 
-async def send_and_wait(client: Any, number: int, heard: list[str]) -> None:
+async def send_and_wait(client: Client, number: int, heard: list[str]) -> None:
     try:
         await client.ask(message(number))
     except JMSException:
@@ -100,7 +104,7 @@ async def send_and_wait(client: Any, number: int, heard: list[str]) -> None:
 
 
 async def test_a_repeated_send_is_answered_when_the_first_one_is_safe(
-    connect: Callable[[], Any], host: Any
+    connect: Callable[[], Client], host: Host
 ) -> None:
     first, second = await connect(), await connect()
     await come_back(first, reconnect=False)
@@ -123,7 +127,7 @@ async def test_a_repeated_send_is_answered_when_the_first_one_is_safe(
 
 
 async def test_the_answers_of_a_client_that_does_not_fail_over_are_not_kept(
-    client: Any, host: Any
+    client: Client, host: Host
 ) -> None:
     await client.connect()
     await client.producer()
@@ -138,7 +142,7 @@ async def test_the_answers_of_a_client_that_does_not_fail_over_are_not_kept(
     assert heard == ["lost"]
 
 
-async def test_the_last_connection_of_an_id_wins(connect: Callable[[], Any], host: Any) -> None:
+async def test_the_last_connection_of_an_id_wins(connect: Callable[[], Client], host: Host) -> None:
     old = await connect()
     await old.connect()
     new = await connect()
@@ -151,13 +155,13 @@ async def test_the_last_connection_of_an_id_wins(connect: Callable[[], Any], hos
 
 @pytest.mark.parametrize("response_required", [True, False])
 async def test_an_acknowledgement_that_requires_a_response_is_synced(
-    client: Any, host: Any, response_required: bool
+    client: Client, host: Host, response_required: bool
 ) -> None:
     await client.connect()
     consumer = await client.consumer()
     seen: list[bool] = []
 
-    def acknowledge(exchange: Any, ack: MessageAck) -> Completion:
+    def acknowledge(exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         seen.append(ack.response_required)
         return COMPLETED
 
@@ -170,7 +174,7 @@ async def test_an_acknowledgement_that_requires_a_response_is_synced(
     assert seen == [response_required]
 
 
-async def test_a_late_vote_is_the_response_to_prepare(client: Any, host: Any) -> None:
+async def test_a_late_vote_is_the_response_to_prepare(client: Client, host: Host) -> None:
     await client.connect()
     await client.ask(TransactionInfo(CONNECTION, XA, TransactionType.BEGIN))
     vote = host.recording.answers["prepare_transaction"] = Completion()
@@ -192,7 +196,9 @@ async def test_a_late_vote_is_the_response_to_prepare(client: Any, host: Any) ->
     assert host.recording.names.count("prepare_transaction") == 1
 
 
-async def test_a_vote_that_fails_later_is_answered_with_the_error(client: Any, host: Any) -> None:
+async def test_a_vote_that_fails_later_is_answered_with_the_error(
+    client: Client, host: Host
+) -> None:
     await client.connect()
     await client.ask(TransactionInfo(CONNECTION, XA, TransactionType.BEGIN))
     vote = host.recording.answers["prepare_transaction"] = Completion()
@@ -202,7 +208,7 @@ async def test_a_vote_that_fails_later_is_answered_with_the_error(client: Any, h
         await client.ask(TransactionInfo(CONNECTION, XA, TransactionType.PREPARE))
 
 
-async def test_a_failed_store_answers_nothing(client: Any, host: Any) -> None:
+async def test_a_failed_store_answers_nothing(client: Client, host: Host) -> None:
     await client.connect()
     await client.producer()
     host.recording.answers["send"] = OSError("disk gone")

@@ -20,6 +20,8 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.connector.vm.connector import VmConnector
+from tests.kit.clients.recording_broker import Client, Host
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)
@@ -37,7 +39,7 @@ def step(number: int, kind: int) -> TransactionInfo:
 
 
 async def test_a_stopping_connector_waits_for_no_commit_without_room(
-    client: Any, connector: Any, host: Any
+    client: Client, connector: VmConnector, host: Host
 ) -> None:
     await client.connect()
     await client.ask(step(1, TransactionType.BEGIN))
@@ -52,7 +54,7 @@ async def test_a_stopping_connector_waits_for_no_commit_without_room(
 
 
 async def test_a_stopping_connector_waits_for_a_commit_that_has_space_by_now(
-    client: Any, connector: Any, host: Any
+    client: Client, connector: VmConnector, host: Host
 ) -> None:
     await client.connect()
     await client.producer(window=5000)
@@ -82,7 +84,7 @@ async def test_a_stopping_connector_waits_for_a_commit_that_has_space_by_now(
 
 
 async def test_transactions_whose_end_is_pending_count_towards_the_limit(
-    client: Any, connector: Any, host: Any
+    client: Client, connector: VmConnector, host: Host
 ) -> None:
     connector.maximum_transactions_per_connection = 2
     await client.connect()

@@ -129,12 +129,12 @@ def test_a_wrong_password_of_the_broker_itself_is_not_a_failed_login() -> None:
         ),
     ],
 )
-def test_wrong_options_are_errors(tmp_path: Any, option: str, value: str, message: str) -> None:
+def test_wrong_options_are_errors(option: str, value: str, message: str) -> None:
     with pytest.raises(ConfigurationException, match=message):
         LdapLogin.from_options({**OPTIONS, option: value})
 
 
-def test_start_tls_is_for_a_connection_that_is_not_encrypted_yet(tmp_path: Any) -> None:
+def test_start_tls_is_for_a_connection_that_is_not_encrypted_yet() -> None:
     options = {**OPTIONS, "connectionURL": "ldaps://directory", "connectionProtocol": "StartTLS"}
     with pytest.raises(ConfigurationException, match="is encrypted from the beginning"):
         LdapLogin.from_options(options)

@@ -175,7 +175,7 @@ async def test_a_broken_disk_under_the_scheduled_messages_is_a_failed_store(
     """`pyjms broker start` then exits with an error, so that its supervisor restarts it."""
     disk = TroubledDisk()
     job_store = partial(KahaDBJobSchedulerStore, disk=disk)
-    monkeypatch.setattr("pyjms_broker.store.jobs.KahaDBJobSchedulerStore", job_store)
+    monkeypatch.setattr("pyjms_broker.store.jobs.kahadb.KahaDBJobSchedulerStore", job_store)
     service = service_on()
     service.scheduler_support = True
     await service.start()

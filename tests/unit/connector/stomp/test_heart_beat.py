@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Protocol
 
 import pytest
 
@@ -34,6 +34,12 @@ class Monitored:
         self.failures.append(error)
 
 
+class Begin(Protocol):
+    """Starts the heart-beats of a new connection with the periods in milliseconds."""
+
+    def __call__(self, client: int, broker: int, grace: float = 1.0) -> Monitored: ...
+
+
 @pytest.fixture
 async def clock() -> AsyncIterator[VirtualClock]:
     async with VirtualClock() as clock:
@@ -41,7 +47,7 @@ async def clock() -> AsyncIterator[VirtualClock]:
 
 
 @pytest.fixture
-async def start(clock: VirtualClock) -> AsyncIterator[Any]:
+async def start(clock: VirtualClock) -> AsyncIterator[Begin]:
     tasks: list[BackgroundTask | None] = []
 
     def begin(client: int, broker: int, grace: float = 1.0) -> Monitored:
@@ -56,7 +62,7 @@ async def start(clock: VirtualClock) -> AsyncIterator[Any]:
 
 @pytest.mark.fact("activemq-edges ST13")
 async def test_a_silent_client_is_ended_after_three_periods(
-    clock: VirtualClock, start: Any
+    clock: VirtualClock, start: Begin
 ) -> None:
     silent = start(1000, 0)
     await clock.advance(2.9)
@@ -67,7 +73,7 @@ async def test_a_silent_client_is_ended_after_three_periods(
 
 @pytest.mark.fact("activemq-edges ST13")
 async def test_the_grace_multiplier_lets_clients_take_longer(
-    clock: VirtualClock, start: Any
+    clock: VirtualClock, start: Begin
 ) -> None:
     client = start(1000, 0, grace=2.0)
     for _ in range(10):
@@ -78,7 +84,9 @@ async def test_the_grace_multiplier_lets_clients_take_longer(
     assert len(client.failures) == 1
 
 
-async def test_a_client_that_we_do_not_read_is_not_silent(clock: VirtualClock, start: Any) -> None:
+async def test_a_client_that_we_do_not_read_is_not_silent(
+    clock: VirtualClock, start: Begin
+) -> None:
     client = start(1000, 0)
     client.reading_paused = True
     await clock.advance(30)
@@ -86,14 +94,14 @@ async def test_a_client_that_we_do_not_read_is_not_silent(clock: VirtualClock, s
 
 
 @pytest.mark.fact("activemq-edges ST13")
-async def test_an_idle_connection_gets_beats_in_time(clock: VirtualClock, start: Any) -> None:
+async def test_an_idle_connection_gets_beats_in_time(clock: VirtualClock, start: Begin) -> None:
     client = start(0, 1000)
     for number in range(1, 6):
         await clock.advance(1.0)
         assert client.beats >= number
 
 
-async def test_frames_stand_for_beats(clock: VirtualClock, start: Any) -> None:
+async def test_frames_stand_for_beats(clock: VirtualClock, start: Begin) -> None:
     client = start(0, 1000)
     for _ in range(50):
         client.sent_commands += 1
@@ -104,13 +112,13 @@ async def test_frames_stand_for_beats(clock: VirtualClock, start: Any) -> None:
     assert client.beats == 0
 
 
-async def test_tiny_periods_cost_little(clock: VirtualClock, start: Any) -> None:
+async def test_tiny_periods_cost_little(clock: VirtualClock, start: Begin) -> None:
     client = start(0, 1)
     await clock.advance(1.0)
     assert 0 < client.beats <= 101
 
 
-async def test_nothing_is_promised(clock: VirtualClock, start: Any) -> None:
+async def test_nothing_is_promised(clock: VirtualClock, start: Begin) -> None:
     client = start(0, 0)
     await clock.advance(1000)
     assert (client.beats, client.failures) == (0, [])

@@ -12,7 +12,7 @@ from pyjms.wire.openwire.commands import ActiveMQMapMessage, ActiveMQObjectMessa
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.connector.stomp import java_serialization as java_objects
 from pyjms_broker.connector.stomp import java_serialization as java_reader
-from pyjms_broker.connector.stomp.transformation import received_body, transformed_body
+from pyjms_broker.connector.stomp.messages import received_body, transformed_body
 
 VALUES = [
     None, True, 5, -(2**31), Long(7), Short(-3), Byte(-1), Float(1.5), 2.5, Char("x"), "text \u20ac",
