@@ -27,6 +27,8 @@ BUILD = ROOT / "benchmarks" / "build_extensions.py"
 PACKAGES = ("pyjms", "broker/pyjms_broker")
 PROGRAMS = ("benchmarks", "tests")
 MODULES = (
+    "pyjms/wire/limits.py",
+    "pyjms/wire/message_audit.py",
     "pyjms/wire/openwire/*.py",
     "pyjms/wire/openwire/commands/*.py",
     "broker/pyjms_broker/api/message.py",

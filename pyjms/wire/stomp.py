@@ -158,18 +158,27 @@ _ENDS_OF_LINES: Final = re.compile(rb"[\r\n]*")
 _LENGTH: Final = re.compile(r"[0-9]{1,10}\Z")
 
 
-class StompParser:
-    """The parser of one connection. Set `version` when it is negotiated. Not thread-safe."""
+class StompFormat:
+    """The STOMP codec of one connection. Not thread-safe."""
 
     def __init__(
         self,
         max_frame_size: int = MAX_FRAME_SIZE,
-        unfinished: UnfinishedFrame | None = None,
+        unfinished_frame: UnfinishedFrame | None = None,
+        *,
+        version: str | None = None,
     ) -> None:
-        """Create a parser; large incomplete frames are counted in `unfinished`."""
-        self.version: str | None = None
+        """Create a codec.
+
+        Args:
+            max_frame_size: the maximum bytes of a received frame, including headers.
+            unfinished_frame: counts large incomplete frames.
+            version: the negotiated version; None: it follows from the first CONNECT frame received.
+        """
+        self.version: str | None = version
+        """The negotiated version, or None."""
         self._limit = max_frame_size
-        self._unfinished = unfinished
+        self._unfinished = unfinished_frame
         self._buffer = bytearray()
         self._begin = 0  # the start of the frame
         self._at = 0  # the end of the parsed bytes
@@ -182,24 +191,25 @@ class StompParser:
         self._frames = 0
         self._failed = False
 
-    def feed(self, data: bytes) -> None:
-        """Add bytes at the end."""
-        if not self._failed:
-            self._buffer += data
+    def receive_data(self, data: bytes) -> list[Frame]:
+        """Return the frames that `data` completes; after a `fault` there are none.
 
-    def next_frame(self) -> Frame | None:
-        """Return the next frame, or None if it is not complete yet."""
+        Never raises.
+        """
+        frames: list[Frame] = []
         if self._failed:
-            return None
+            return frames
+        self._buffer += data
         try:
-            frame = self._parse()
-            if frame is None:
-                self._wait_for_more()
+            while (frame := self._parse()) is not None:
+                frames.append(frame)
+                if self.version is None and frame.command in {"CONNECT", "STOMP"}:
+                    self.version = negotiated_version(frame.headers.get("accept-version"))
+            self._wait_for_more()
         except RemoteProtocolError as error:
-            self._failed = True
             self.discard()
-            return Frame("", fault=error.reason)
-        return frame
+            frames.append(Frame("", fault=error.reason))
+        return frames
 
     def discard(self) -> None:
         """Drop the incomplete frame, because nothing more is received."""
@@ -207,6 +217,46 @@ class StompParser:
         self._buffer = bytearray()
         if self._unfinished is not None:
             self._unfinished.close()
+
+    def encode_into(self, buffer: bytearray, command: Frame) -> None:
+        """Append a frame to `buffer`, with its NUL and an end of line.
+
+        A frame whose body contains a NUL gets a content-length if it has none.
+
+        Raises:
+            LocalProtocolError: the version cannot express a header, or the command is not a line.
+        """
+        for position, value in self.encode_shared(buffer, command):
+            buffer[position:position] = value
+
+    def encode_shared(
+        self, buffer: bytearray, command: Frame
+    ) -> list[tuple[int, bytes]] | tuple[()]:
+        """Append a frame to `buffer`; a long body is omitted, and returned with its position.
+
+        Raises:
+            LocalProtocolError: as for `encode_into`.
+        """
+        if command is HEART_BEAT:
+            buffer += b"\n"
+            return ()
+        name = command.command
+        if not name or not name.isalnum():
+            raise LocalProtocolError(f"{name!r:.100} is not a command of STOMP")
+        version = escaping_version(name, self.version or V1_0)
+        lines = [name, *(encode_header(k, v, version) for k, v in command.headers.items())]
+        if b"\0" in command.body and "content-length" not in command.headers:
+            lines.append(f"content-length:{len(command.body)}")
+        # a Java string may contain a lone surrogate, which UTF-8 cannot express
+        buffer += "\n".join(lines).encode("utf-8", "replace")
+        buffer += b"\n\n"
+        if len(command.body) > LARGE_FRAME:
+            shared = [(len(buffer), command.body)]
+            buffer += b"\0\n"
+            return shared
+        buffer += command.body
+        buffer += b"\0\n"
+        return ()
 
     def _parse(self) -> Frame | None:
         if self._command is None and not self._parse_command():
@@ -320,87 +370,3 @@ class StompParser:
             return self._at + self._body_length
         size = len(self._buffer)
         return 0 if size <= LARGE_FRAME else 1 << size.bit_length()
-
-
-class StompFormat:
-    """The STOMP codec of one connection. Not thread-safe."""
-
-    def __init__(
-        self,
-        max_frame_size: int = MAX_FRAME_SIZE,
-        unfinished_frame: UnfinishedFrame | None = None,
-        *,
-        version: str | None = None,
-    ) -> None:
-        """Create a codec.
-
-        Args:
-            max_frame_size: the maximum bytes of a received frame, including headers.
-            unfinished_frame: counts large incomplete frames.
-            version: the negotiated version; None: it follows from the first CONNECT frame received.
-        """
-        self._parser = StompParser(max_frame_size, unfinished_frame)
-        self._parser.version = version
-
-    @property
-    def version(self) -> str | None:
-        """The negotiated version, or None."""
-        return self._parser.version
-
-    def receive_data(self, data: bytes) -> list[Frame]:
-        """Return the frames that `data` completes; after a `fault` there are none.
-
-        Never raises.
-        """
-        parser = self._parser
-        parser.feed(data)
-        frames: list[Frame] = []
-        while (frame := parser.next_frame()) is not None:
-            frames.append(frame)
-            if parser.version is None and frame.command in {"CONNECT", "STOMP"}:
-                parser.version = negotiated_version(frame.headers.get("accept-version"))
-        return frames
-
-    def discard(self) -> None:
-        """Drop the incomplete frame, because nothing more is received."""
-        self._parser.discard()
-
-    def encode_into(self, buffer: bytearray, command: Frame) -> None:
-        """Append a frame to `buffer`, with its NUL and an end of line.
-
-        A frame whose body contains a NUL gets a content-length if it has none.
-
-        Raises:
-            LocalProtocolError: the version cannot express a header, or the command is not a line.
-        """
-        for position, value in self.encode_shared(buffer, command):
-            buffer[position:position] = value
-
-    def encode_shared(
-        self, buffer: bytearray, command: Frame
-    ) -> list[tuple[int, bytes]] | tuple[()]:
-        """Append a frame to `buffer`; a long body is omitted, and returned with its position.
-
-        Raises:
-            LocalProtocolError: as for `encode_into`.
-        """
-        if command is HEART_BEAT:
-            buffer += b"\n"
-            return ()
-        name = command.command
-        if not name or not name.isalnum():
-            raise LocalProtocolError(f"{name!r:.100} is not a command of STOMP")
-        version = escaping_version(name, self.version or V1_0)
-        lines = [name, *(encode_header(k, v, version) for k, v in command.headers.items())]
-        if b"\0" in command.body and "content-length" not in command.headers:
-            lines.append(f"content-length:{len(command.body)}")
-        # a Java string may contain a lone surrogate, which UTF-8 cannot express
-        buffer += "\n".join(lines).encode("utf-8", "replace")
-        buffer += b"\n\n"
-        if len(command.body) > LARGE_FRAME:
-            shared = [(len(buffer), command.body)]
-            buffer += b"\0\n"
-            return shared
-        buffer += command.body
-        buffer += b"\0\n"
-        return ()

@@ -93,18 +93,18 @@ class WireFormatSettings:
         if info.version < OLDEST_VERSION:
             raise RemoteProtocolError(f"OpenWire version {info.version} is too low")
         theirs = wire_format_properties(info)
+
+        def both(ours: bool, name: str) -> bool:
+            return ours and theirs.get(name) is True
+
         return NegotiatedSettings(
             version=min(self.version, info.version),
-            tight_encoding_enabled=self.tight_encoding_enabled
-            and theirs.get("TightEncodingEnabled") is True,
-            cache_enabled=self.cache_enabled and theirs.get("CacheEnabled") is True,
+            tight_encoding_enabled=both(self.tight_encoding_enabled, "TightEncodingEnabled"),
+            cache_enabled=both(self.cache_enabled, "CacheEnabled"),
             cache_size=min(self.cache_size, max(_number(theirs, "CacheSize"), 0)),
-            size_prefix_disabled=self.size_prefix_disabled
-            and theirs.get("SizePrefixDisabled") is True,
-            stack_trace_enabled=self.stack_trace_enabled
-            and theirs.get("StackTraceEnabled") is True,
-            tcp_no_delay_enabled=self.tcp_no_delay_enabled
-            and theirs.get("TcpNoDelayEnabled") is True,
+            size_prefix_disabled=both(self.size_prefix_disabled, "SizePrefixDisabled"),
+            stack_trace_enabled=both(self.stack_trace_enabled, "StackTraceEnabled"),
+            tcp_no_delay_enabled=both(self.tcp_no_delay_enabled, "TcpNoDelayEnabled"),
             max_frame_size=_smaller_limit(self.max_frame_size, _number(theirs, "MaxFrameSize")),
             max_inactivity_duration=min(
                 self.max_inactivity_duration, _seconds(theirs, "MaxInactivityDuration")
