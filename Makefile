@@ -17,6 +17,8 @@ PYTEST := $(BIN)/python -m pytest
 # A test that hangs ends its worker, and so the run: pytest-xdist may hang behind a new worker.
 PARALLEL = -n $(WORKERS) --dist loadgroup --max-worker-restart 0
 
+# A part of the tests: make test AREA=unit/region
+AREA ?=
 # Each coroutine test on asyncio and on trio, not on one of them: make test LOOPS=--every-loop
 LOOPS ?=
 PARALLEL += $(LOOPS)
@@ -57,7 +59,7 @@ run: venv
 	$(BIN)/python -m examples.board
 
 test: venv
-	$(PYTEST) $(PARALLEL) -m "not (nightly or pythons or spark or $(SERVERS))" $(ALONE)
+	$(PYTEST) $(PARALLEL) -m "not (nightly or pythons or spark or $(SERVERS))" $(AREA:%=tests/%) $(ALONE)
 
 # Pipelines on Spark: processes with a JVM each, four at a time.
 spark: venv
