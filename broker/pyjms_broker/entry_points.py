@@ -22,7 +22,7 @@ __all__ = [
     "STORES",
     "WEB_PARTS",
     "check_loaded",
-    "installed",
+    "installed_names",
     "load",
 ]
 
@@ -43,7 +43,7 @@ _KINDS = {
 }
 
 
-def installed(group: str) -> list[str]:
+def installed_names(group: str) -> list[str]:
     """Return the sorted names in an entry point group."""
     return sorted({point.name for point in entry_points(group=group)})
 
@@ -58,8 +58,8 @@ def load(group: str, name: str) -> object:
         try:
             return point.load()
         except Exception as error:  # importing another distribution may raise anything
-            raise _broken(point, f"{type(error).__name__}: {error}") from error
-    known = installed(group)
+            raise _load_error(point, f"{type(error).__name__}: {error}") from error
+    known = installed_names(group)
     raise ConfigurationException(
         f"{_KINDS[group]} '{name}' is not installed (entry point group {group})",
         hint=f"installed: {', '.join(known)}" if known else "none is installed",
@@ -74,10 +74,10 @@ def check_loaded(group: str, name: str, ok: bool, expected: str) -> None:
     """
     if not ok:
         for point in entry_points(group=group, name=name):
-            raise _broken(point, f"{point.value} is not {expected}")
+            raise _load_error(point, f"{point.value} is not {expected}")
 
 
-def _broken(point: EntryPoint, reason: str) -> ConfigurationException:
+def _load_error(point: EntryPoint, reason: str) -> ConfigurationException:
     owner = "an unknown distribution"
     if point.dist is not None:
         owner = f"{point.dist.name} {point.dist.version}"

@@ -119,7 +119,7 @@ class Observation:
         """Return an ASGI application that serves health checks, and /metrics if enabled."""
         return HealthApp(self.health, self._interceptors.metrics, self.probe)
 
-    def _served(self) -> ASGIApp:
+    def _asgi_app(self) -> ASGIApp:
         token = self._settings.control_token
         if token is None:
             return self.app()
@@ -138,7 +138,7 @@ class Observation:
         if self.port is not None:
             kind = optional("pyjms.observability.server", "health.port", "web").HealthServer
             server = kind(
-                self._served(), self._settings.host, self.port, reuse_port=self.reuse_port
+                self._asgi_app(), self._settings.host, self.port, reuse_port=self.reuse_port
             )
             await server.start()
             self._server = server

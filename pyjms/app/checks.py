@@ -86,7 +86,7 @@ class HandlerProblems:
         except (JMSException, ValueError) as error:
             self.add(error, prefix)
 
-    def resolved(
+    def resolve_texts(
         self, mark: JmsListenerMark, resolve: Callable[[str], str]
     ) -> dict[str, Any] | None:
         """Return the mark's texts with placeholders replaced; None if some cannot be."""
@@ -123,25 +123,25 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
     """Add the problems of URLs, mapped classes, listeners and durable subscriptions in settings."""
     known = len(problems.found)
     for path, provide in _brokers(container, settings):
-        with _located(path, settings, problems):
+        with _collect_at(path, settings, problems):
             _check_transport(provide())
     for type_id, name in settings.jms.converter.type_id_mappings.items():
-        with _located((*_MAPPINGS, type_id), settings, problems):
+        with _collect_at((*_MAPPINGS, type_id), settings, problems):
             imported_class(name)
     for place in (("jms", "listener", "interceptors"), ("jms", "template", "interceptors")):
         section = settings.jms.listener if place[1] == "listener" else settings.jms.template
         _add_interceptor_problems(place, section.interceptors, settings, problems)
-    with _located(("jms", "listener", "retry"), settings, problems):
+    with _collect_at(("jms", "listener", "retry"), settings, problems):
         default_retry(settings)
     for name, override in settings.listeners.items():
         own = override.interceptors or ()
         _add_interceptor_problems(("listeners", name, "interceptors"), own, settings, problems)
-        with _located(("listeners", name, "retry"), settings, problems):
+        with _collect_at(("listeners", name, "retry"), settings, problems):
             if override.retry is not None:
                 override.retry.changes()
         texts = override.destination_text, override.concurrency, override.selector
         for key, check in _text_checks(*texts).items():
-            with _located(("listeners", name, key), settings, problems):
+            with _collect_at(("listeners", name, key), settings, problems):
                 check()
     if len(problems.found) == known and not settings.is_incomplete:
         with problems.caught():
@@ -216,12 +216,14 @@ def _add_interceptor_problems(
     path: tuple[str, ...], names: Iterable[str], settings: PyjmsSettings, problems: Problems
 ) -> None:
     for name in names:
-        with _located(path, settings, problems):
+        with _collect_at(path, settings, problems):
             named_interceptors([name])
 
 
 @contextmanager
-def _located(path: tuple[str, ...], settings: PyjmsSettings, problems: Problems) -> Iterator[None]:
+def _collect_at(
+    path: tuple[str, ...], settings: PyjmsSettings, problems: Problems
+) -> Iterator[None]:
     """Add the error that the block raises as a problem of the setting at `path`."""
     try:
         yield

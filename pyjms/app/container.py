@@ -125,7 +125,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
     def __new__(cls, **overriding: Any) -> Any:
         """Create the providers; a provider replaced in a subclass is used for all references."""
         container: Any = super().__new__(cls, **overriding)
-        replaced = _replaced(cls)
+        replaced = _replacements(cls)
         if replaced:
             # dependency-injector copies the inherited providers with references to the old ones
             stand_ins: dict[Any, Any] = {old: providers.Provider() for old in replaced}
@@ -139,7 +139,9 @@ class ApplicationContainer(containers.DeclarativeContainer):
         return container
 
 
-def _replaced(kind: type[containers.DeclarativeContainer]) -> dict[providers.Provider[Any], str]:
+def _replacements(
+    kind: type[containers.DeclarativeContainer],
+) -> dict[providers.Provider[Any], str]:
     """Return the providers of base classes that `kind` replaces, with their names."""
     own = kind.providers
     return {
@@ -181,7 +183,7 @@ def named_like(container: Any, wanted: Any) -> Any:
     parent = getattr(container, "declarative_parent", None)
     if parent is None or not isinstance(wanted, providers.Provider):
         return wanted
-    return _replaced(parent).get(wanted, wanted)
+    return _replacements(parent).get(wanted, wanted)
 
 
 _TEMPLATE_OF = "jms_templates."
@@ -208,13 +210,13 @@ class Injection:
         blocking = not inspect.iscoroutinefunction(handler)
         return lambda marker: self._supply(marker, blocking=blocking)
 
-    def named(self, name: str, modifier: Any = None) -> Any:
+    def provider_of(self, name: str, modifier: Any = None) -> Any:
         """Return the provider of this name.
 
         Raises:
             ConfigurationException: there is no such provider.
         """
-        return self._resolved(name, modifier)
+        return self._find_provider(name, modifier)
 
     def _supply(self, marker: InjectionMarker, *, blocking: bool) -> Callable[[], object]:
         provider = self._provider(marker)
@@ -228,9 +230,9 @@ class Injection:
         wanted = named_like(self._container, marker.provider)
         if isinstance(wanted, str) and wanted.startswith(_TEMPLATE_OF):
             return self._template_of(wanted.removeprefix(_TEMPLATE_OF))
-        return self._resolved(wanted, marker.modifier)
+        return self._find_provider(wanted, marker.modifier)
 
-    def _resolved(self, wanted: Any, modifier: Any) -> Any:
+    def _find_provider(self, wanted: Any, modifier: Any) -> Any:
         found = injection.ProvidersMap(self._container).resolve_provider(wanted, modifier)
         if found is None:
             known = sorted(name for name in self._container.providers if name != "__self__")

@@ -148,18 +148,18 @@ def named_interceptors(names: Iterable[Any]) -> list[Any]:
     Raises:
         ConfigurationException: one cannot be loaded, or is not an interceptor.
     """
-    found = [_named(each) if isinstance(each, str) else each for each in names]
+    found = [_load(each) if isinstance(each, str) else each for each in names]
     return list(in_order(found))
 
 
-def _named(name: str) -> Any:
+def _load(name: str) -> Any:
     """Return the interceptor of this name. Blocks while it is imported.
 
     Raises:
         ConfigurationException: there is no such interceptor, or it cannot be loaded.
     """
     try:
-        found = _imported(name) if ":" in name or "." in name else _installed(name)
+        found = _import(name) if ":" in name or "." in name else _load_installed(name)
         return found() if isinstance(found, type) else found
     except JMSException:
         raise
@@ -171,7 +171,7 @@ def _named(name: str) -> Any:
         ) from error
 
 
-def _imported(name: str) -> Any:
+def _import(name: str) -> Any:
     module, colon, attributes = name.partition(":")
     if not colon:
         module, _, attributes = name.rpartition(".")
@@ -181,18 +181,18 @@ def _imported(name: str) -> Any:
     return found
 
 
-def _installed(name: str) -> Any:
+def _load_installed(name: str) -> Any:
     points = entry_points(group=GROUP)
     found = [point for point in points if point.name == name]
     if len(found) != 1:
         raise ConfigurationException(
             f"{len(found) or 'No'} installed packages have an interceptor {name!r}",
-            hint=_known(sorted({point.name for point in points})),
+            hint=_hint(sorted({point.name for point in points})),
         )
     return found[0].load()
 
 
-def _known(names: Sequence[str]) -> str:
+def _hint(names: Sequence[str]) -> str:
     return (
         f"installed: {', '.join(names)}; or write module:name"
         if names

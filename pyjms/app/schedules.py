@@ -87,7 +87,7 @@ class Schedules:
             return
         for job in self._jobs:
             with _clock.timeout(self._startup_timeout) as scope:
-                if await self._made(*job):
+                if await self._make_job(*job):
                     continue
             if scope.cancelled_caught:
                 logger.warning("The schedule of %s waits for its broker", job[0].bean_name)
@@ -110,7 +110,7 @@ class Schedules:
                 if seen[id(container)] == restorations and job not in self._waiting:
                     continue
                 try:
-                    done = await self._made(container, schedule)
+                    done = await self._make_job(container, schedule)
                 except JMSException as error:
                     logger.error(
                         "The schedule of %s cannot be created: %s", container.bean_name, error
@@ -120,7 +120,9 @@ class Schedules:
                     seen[id(container)] = restorations
                     self._waiting = [other for other in self._waiting if other != job]
 
-    async def _made(self, container: AbstractMessageListenerContainer, schedule: Schedule) -> bool:
+    async def _make_job(
+        self, container: AbstractMessageListenerContainer, schedule: Schedule
+    ) -> bool:
         """Create a job, or remove it if it is never due; False: the broker cannot be reached."""
         name = str(container.bean_name)
         factory = container.require_connection_factory()

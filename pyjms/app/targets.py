@@ -34,7 +34,7 @@ __all__ = [
     "functions",
     "hook_call",
     "is_work",
-    "marked",
+    "marked_handlers",
     "missing_instances",
     "nothing_to_run",
     "with_provided_instances",
@@ -75,7 +75,9 @@ class ProvidedInstance:
         return self._instance
 
 
-def marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
+def marked_handlers(
+    targets: Iterable[object],
+) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
     """Yield each handler with each of its listener marks.
 
     Raises:
@@ -151,7 +153,7 @@ def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:
     targets = list(targets)
     modules = [t for t in targets if isinstance(t, ModuleType)]
     where = " and ".join(m.__name__ for m in modules) or "the application"
-    hints = [*missing_instances(targets), *_imported(modules)]
+    hints = [*missing_instances(targets), *_hints_of_imports(modules)]
     return ConfigurationException(
         f"Nothing to run in {where}: no function is marked with @jms_listener, @on_startup or "
         "@on_shutdown",
@@ -160,7 +162,7 @@ def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:
     )
 
 
-def _imported(modules: Iterable[ModuleType]) -> Iterator[str]:
+def _hints_of_imports(modules: Iterable[ModuleType]) -> Iterator[str]:
     for module in modules:
         homes = {
             member.__module__
@@ -209,12 +211,12 @@ def with_provided_instances(targets: Iterable[object], container: Any) -> list[o
     found: list[object] = []
     for target in targets:
         if isinstance(target, type):
-            found.append(_provided(target, container) or target)
+            found.append(_provided_instance(target, container) or target)
             continue
         found.append(target)
         if isinstance(target, ModuleType):
             kinds = (kind for kind in marked_classes(target) if not _is_among(kind, targets))
-            found.extend(filter(None, (_provided(kind, container) for kind in kinds)))
+            found.extend(filter(None, (_provided_instance(kind, container) for kind in kinds)))
     return found
 
 
@@ -235,7 +237,7 @@ def _is_among(kind: type, targets: Iterable[object]) -> bool:
     return any(target is kind or isinstance(target, kind) for target in targets)
 
 
-def _provided(kind: type, container: Any) -> ProvidedInstance | None:
+def _provided_instance(kind: type, container: Any) -> ProvidedInstance | None:
     found = dict(_providers_of(kind, container))
     if len(found) > 1:
         raise ConfigurationException(

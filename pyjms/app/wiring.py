@@ -1,4 +1,4 @@
-"""Wiring of marked functions: finds handlers and hooks, checks them, injects services.
+"""Wiring of marked_handlers functions: finds handlers and hooks, checks them, injects services.
 
 All problems of an application's handlers are found before anything starts and are reported
 together, in one ConfigurationException with a line for each problem.
@@ -40,7 +40,7 @@ from pyjms.app.targets import (
     functions,
     hook_call,
     is_work,
-    marked,
+    marked_handlers,
     missing_instances,
     nothing_to_run,
     with_provided_instances,
@@ -181,7 +181,7 @@ class Wiring:
         ids: set[str] = set()
         self.registrar = configured_registrar(targets, self._injection, problems)
         self._factories.start_again(self.registrar)
-        for handler, mark in (*marked(targets), *self.registrar.handlers):
+        for handler, mark in (*marked_handlers(targets), *self.registrar.handlers):
             found = HandlerProblems(handler, problems, is_partial=self._is_partial)
             endpoint = None
             with suppress(ConfigurationException):  # reported with the other texts
@@ -284,7 +284,7 @@ class Wiring:
             reply_destination = send_to_destination(handler)
             if reply_destination is not None:
                 check_reply_destination(resolve(reply_destination), handler)
-        texts = found.resolved(mark, resolve)
+        texts = found.resolve_texts(mark, resolve)
         if texts is None:
             return None
         endpoint = MethodJmsListenerEndpoint(
@@ -323,9 +323,9 @@ class Wiring:
         with found.caught(f"Listener {endpoint.id!r}: "):
             resolve = self._settings.resolve_placeholders
             endpoint.schedule = resolved_schedule(endpoint.schedule, own, resolve)
-        for name, provider in ({} if own is None else own.provided()).items():
+        for name, provider in ({} if own is None else own.provider_names()).items():
             with found.caught(f"Listener {endpoint.id!r}, {name}: "):
-                endpoint.provided[name] = self._injection.named(provider)
+                endpoint.provided[name] = self._injection.provider_of(provider)
         prefix = f"Listener {endpoint.id or endpoint.destination!r}: "
         with found.caught(prefix):
             endpoint.interceptors = named_interceptors(interceptors or ())

@@ -16,7 +16,7 @@ __all__ = [
     "Origin",
     "Path",
     "Problems",
-    "dotted",
+    "dotted_path",
     "merge",
 ]
 
@@ -55,7 +55,7 @@ class Document:
     def problem(self, path: Path, reason: str, hint: str = "") -> ConfigurationException:
         """Return the error for the value at `path`."""
         origin = self.origin(path)
-        parts = (str(origin) if origin else "", dotted(path), reason)
+        parts = (str(origin) if origin else "", dotted_path(path), reason)
         return ConfigurationException(
             ": ".join(part for part in parts if part),
             source=origin.source if origin else None,
@@ -64,7 +64,7 @@ class Document:
         )
 
 
-def dotted(path: Path) -> str:
+def dotted_path(path: Path) -> str:
     """Return a path as text, such as `jms.listener.session` or `connectors[0].uri`."""
     text = ""
     for part in path:

@@ -25,7 +25,7 @@ from typing import Any, Final
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
 
-__all__ = ["PASSWORD_VARIABLES", "Algorithm", "decrypted", "encrypted", "is_encrypted"]
+__all__ = ["PASSWORD_VARIABLES", "Algorithm", "decrypt", "encrypt", "is_encrypted"]
 
 PASSWORD_VARIABLES: Final = ("PYJMS_ENCRYPTION_PASSWORD", "ACTIVEMQ_ENCRYPTION_PASSWORD")
 """The environment variables for the password; the first one that is set is used."""
@@ -54,7 +54,7 @@ def is_encrypted(value: str) -> bool:
     return value.startswith("ENC(") and value.endswith(")")
 
 
-def encrypted(text: str, password: str, algorithm: Algorithm | None = None) -> str:
+def encrypt(text: str, password: str, algorithm: Algorithm | None = None) -> str:
     """Return `ENC(...)` of a text. Takes about 0.1 s.
 
     Args:
@@ -72,7 +72,7 @@ def encrypted(text: str, password: str, algorithm: Algorithm | None = None) -> s
     return f"ENC({_PREFIX}{base64.b64encode(data).decode()})"
 
 
-def decrypted(value: str, environ: Mapping[str, str], algorithm: Algorithm | None = None) -> str:
+def decrypt(value: str, environ: Mapping[str, str], algorithm: Algorithm | None = None) -> str:
     """Return the text of an encrypted value. Takes about 0.1 s; no error contains the text.
 
     Args:

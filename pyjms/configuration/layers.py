@@ -182,7 +182,7 @@ def refuse_misspelt_variables(
         ConfigurationException: there are such variables; one line each, with the correct name.
     """
     start = prefix.replace("__", "_")
-    wrong = sorted(_unexplained(environ, start, document))
+    wrong = sorted(_unexplained_variables(environ, start, document))
     if not wrong:
         return
     known = sorted(_settings(model, prefix, start), key=lambda setting: setting.variable.count("{"))
@@ -201,7 +201,9 @@ def refuse_misspelt_variables(
         )
 
 
-def _unexplained(environ: Mapping[str, str], start: str, document: Document) -> Iterator[str]:
+def _unexplained_variables(
+    environ: Mapping[str, str], start: str, document: Document
+) -> Iterator[str]:
     named = set(_PLACEHOLDER.findall(str(document.values)))
     services = [name.removesuffix(_SERVICE) for name in environ if name.endswith(_SERVICE)]
     links = tuple(f"{service}{end}" for service in services for end in ("_SERVICE_", "_PORT"))

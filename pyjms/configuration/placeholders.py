@@ -101,11 +101,11 @@ def expand(document: Document, environ: Mapping[str, str], problems: Problems) -
     """
     placeholders = Placeholders(document.values, environ)
 
-    def expanded(value: object, path: Path) -> Any:
+    def expand_value(value: object, path: Path) -> Any:
         if isinstance(value, dict):
-            return {key: expanded(item, (*path, key)) for key, item in value.items()}
+            return {key: expand_value(item, (*path, key)) for key, item in value.items()}
         if isinstance(value, list):
-            return [expanded(item, (*path, index)) for index, item in enumerate(value)]
+            return [expand_value(item, (*path, index)) for index, item in enumerate(value)]
         if not isinstance(value, str):
             return value
         try:
@@ -114,7 +114,7 @@ def expand(document: Document, environ: Mapping[str, str], problems: Problems) -
                 from pyjms.configuration import encryption  # noqa: PLC0415 - few have such values
 
                 if encryption.is_encrypted(found):
-                    return encryption.decrypted(found, environ)
+                    return encryption.decrypt(found, environ)
             return found
         except ConfigurationException as error:
             if isinstance(error, UnknownPlaceholder) and problems.lacks_files:
@@ -123,7 +123,7 @@ def expand(document: Document, environ: Mapping[str, str], problems: Problems) -
                 problems.add_at(path, document.problem(path, error.reason, error.hint))
             return value
 
-    return Document(expanded(document.values, ()), document.origins)
+    return Document(expand_value(document.values, ()), document.origins)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, object]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from pyjms.configuration.document import Document, Path, Problems, dotted
+from pyjms.configuration.document import Document, Path, Problems, dotted_path
 from pyjms.errors import ConfigurationException, nearest_name
 
 __all__ = ["Translate", "valid_part", "validate"]
@@ -67,12 +67,12 @@ def valid_part(model: type[M], document: Document, translate: Translate, problem
         try:
             return model.model_validate(values)
         except ValidationError as error:
-            paths = [_written(details["loc"], values) for details in _details(error)]
+            paths = [_path_in_file(details["loc"], values) for details in _details(error)]
             if is_first:
                 _add_lines(error, model, document, translate, problems)
             else:
                 problems.unchecked += [
-                    f"{dotted(path)}: not all its keys are valid" for path in paths
+                    f"{dotted_path(path)}: not all its keys are valid" for path in paths
                 ]
             removed = [_remove(values, path) for path in paths]
             if not any(removed):
@@ -122,7 +122,7 @@ class _Lines:
     problems: Problems
 
     def add(self, details: Mapping[str, Any]) -> None:
-        path = _written(details["loc"], self.document.values)
+        path = _path_in_file(details["loc"], self.document.values)
         if details["type"] == "extra_forbidden":
             for leaf in self._foreign_leaves(path, details["input"]):
                 self._add(leaf, self._unknown(leaf))
@@ -151,8 +151,8 @@ class _Lines:
         parent, known = path[:-1], _keys(self.model, path[:-1])
         near = nearest_name(str(path[-1]), known)
         if near:
-            return f"there is no such setting; did you mean {dotted((*parent, near))}?"
-        where = f"{dotted(parent)} has" if parent else "the keys are"
+            return f"there is no such setting; did you mean {dotted_path((*parent, near))}?"
+        where = f"{dotted_path(parent)} has" if parent else "the keys are"
         return f"there is no such setting; {where} {', '.join(known)}"
 
     def _wrong(self, path: Path, details: Mapping[str, Any]) -> str:
@@ -164,7 +164,7 @@ class _Lines:
         return f"{reason}; the value is {value!r}"
 
 
-def _written(location: Path, values: object) -> Path:
+def _path_in_file(location: Path, values: object) -> Path:
     """Return pydantic's location without the elements that pydantic inserts, such as union tags."""
     path: list[str | int] = []
     for index, part in enumerate(location):

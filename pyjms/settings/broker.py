@@ -128,7 +128,7 @@ class FailoverSettings(Section):
     def _options(self) -> dict[str, str]:
         values = self.model_dump(exclude_none=True, exclude={"uris", "nested"})
         options = {_option(name): _text(name, value) for name, value in values.items()}
-        return options | _prefixed(self.nested)
+        return options | _nested_options(self.nested)
 
 
 def _option(name: str) -> str:
@@ -143,7 +143,7 @@ def _text(name: str, value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _prefixed(nested: Mapping[str, str]) -> dict[str, str]:
+def _nested_options(nested: Mapping[str, str]) -> dict[str, str]:
     return {f"nested.{name}": text for name, text in nested.items()}
 
 

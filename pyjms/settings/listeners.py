@@ -324,7 +324,7 @@ class ListenerOverride(Section):
         given = self.destination
         return ",".join(given) if isinstance(given, list) else given
 
-    def provided(self) -> dict[str, str]:
+    def provider_names(self) -> dict[str, str]:
         """Return the provider name of each container property that a provider supplies."""
         given = {name: getattr(self, name) for name in _PROVIDED}
         return {name: provider for name, provider in given.items() if provider is not None}
@@ -333,7 +333,7 @@ class ListenerOverride(Section):
         """Return the keys that are set, under the names of JmsListenerEndpoint's fields.
 
         Excluded are `redelivery`, `retry`, `cron` and `fixed_rate`, which change the decorator's
-        values, and the keys that `provided` returns.
+        values, and the keys that `provider_names` returns.
         """
         sections = {"session", "redelivery", "retry", "back_off", "reply_qos", "cron", "fixed_rate"}
         given = self.model_dump(exclude_unset=True, exclude={*sections, *_PROVIDED})

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
-from pyjms.configuration.document import APPLICATION_PREFIX, Problems, dotted
+from pyjms.configuration.document import APPLICATION_PREFIX, Problems, dotted_path
 from pyjms.configuration.document import Path as KeyPath
 from pyjms.configuration.layers import chosen_profiles, read_configuration
 from pyjms.configuration.placeholders import Placeholders
@@ -152,10 +152,10 @@ _ABSENT: Final = (
 
 def translate_spring_key(path: KeyPath) -> str | None:
     """Return the explanation for an unknown key that Spring Boot has; None for other keys."""
-    name = _ours(dotted(path))
-    spring = f"Spring Boot's {dotted(path)}"
+    name = _ours(dotted_path(path))
+    spring = f"Spring Boot's {dotted_path(path)}"
     ours = _OLD_NAMES.get(name, name)
-    if ours in _OUR_NAMES and ours != dotted(path):
+    if ours in _OUR_NAMES and ours != dotted_path(path):
         return f"{spring} is {ours} here"
     for prefix, reason in _ABSENT:
         if name == prefix or name.startswith(f"{prefix}."):

@@ -309,7 +309,7 @@ def encrypt(
     --input, the command works as `activemq encrypt`: it prints "Encrypted text: ..." with the part
     between the parentheses, encrypted by an algorithm that ActiveMQ supports.
     """
-    from pyjms.configuration.encryption import PASSWORD_VARIABLES, encrypted
+    from pyjms.configuration.encryption import PASSWORD_VARIABLES, encrypt
     from pyjms.errors import ConfigurationException
 
     secret = _environ(password).get(PASSWORD_VARIABLES[0])
@@ -321,7 +321,7 @@ def encrypt(
     if text is not None and algorithm is None:
         algorithm = Algorithm.MD5_DES
     try:
-        value = encrypted(given, secret, algorithm)
+        value = encrypt(given, secret, algorithm)
     except ConfigurationException as error:
         _fail("encrypt", str(error))
     typer.echo(value if text is None else f"Encrypted text: {value[4:-1]}")
@@ -347,12 +347,12 @@ def decrypt(
     password is read from PYJMS_ENCRYPTION_PASSWORD or ACTIVEMQ_ENCRYPTION_PASSWORD. With --input,
     the command works as `activemq decrypt`: it prints "Decrypted text: ...".
     """
-    from pyjms.configuration.encryption import decrypted
+    from pyjms.configuration.encryption import decrypt
     from pyjms.errors import ConfigurationException
 
     given = _read("Encrypted value", hidden=False) if value is None else value
     try:
-        text = decrypted(given.strip(), _environ(password), algorithm)
+        text = decrypt(given.strip(), _environ(password), algorithm)
     except ConfigurationException as error:
         _fail("decrypt", str(error))
     typer.echo(text if value is None else f"Decrypted text: {text}")

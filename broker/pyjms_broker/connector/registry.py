@@ -45,7 +45,7 @@ BUILT_IN_SCHEMES: Final = frozenset(_BUILT_IN)
 
 def known_schemes() -> list[str]:
     """Return the schemes of all connectors, sorted."""
-    return sorted({*_BUILT_IN, *entry_points.installed(entry_points.CONNECTORS)})
+    return sorted({*_BUILT_IN, *entry_points.installed_names(entry_points.CONNECTORS)})
 
 
 def create_connector(

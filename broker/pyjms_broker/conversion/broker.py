@@ -40,7 +40,7 @@ from pyjms_broker.settings.model import (
     NetworkConnectorSettings,
     SystemUsageSettings,
 )
-from pyjms_broker.settings.sources import validated
+from pyjms_broker.settings.sources import build_settings
 
 __all__ = ["DESTINATION_LISTS", "NETWORK_CONNECTOR", "Conversion", "convert_activemq_xml"]
 
@@ -65,7 +65,7 @@ class Conversion:
         Raises:
             ConfigurationException: the values contradict each other; the error has file and line.
         """
-        return validated(self.document)
+        return build_settings(self.document)
 
     def yaml(self) -> str:
         """Return broker.yaml, starting with the findings as comments."""
@@ -79,7 +79,7 @@ class Conversion:
                 head.append(f"# {title}:")
                 head += (f"#   {' '.join(str(each).split())}" for each in findings)
         head.append("")
-        values = _escaped(self.document.values)
+        values = _escape(self.document.values)
         body = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
         return "\n".join(head) + "\n" + body
 
@@ -113,12 +113,12 @@ def convert_activemq_xml(
     return Conversion(draft.document, findings.all)
 
 
-def _escaped(value: Any) -> Any:
+def _escape(value: Any) -> Any:
     r"""Write `\${` for a literal `${`, which broker.yaml would replace."""
     if isinstance(value, dict):
-        return {key: _escaped(item) for key, item in value.items()}
+        return {key: _escape(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_escaped(item) for item in value]
+        return [_escape(item) for item in value]
     return value.replace("${", "\\${") if isinstance(value, str) else value
 
 
@@ -273,7 +273,7 @@ def _connectors(draft: Draft, element: Element, path: Path) -> None:
         values: dict[str, object] = {"uri": uri}
         if context is not None and _is_encrypted(uri):
             if tls is None:
-                draft.findings.unsupported(context, f"so the connector {uri} is left out", _BY_HAND)
+                draft.findings.report(context, f"so the connector {uri} is left out", _BY_HAND)
                 element.is_named = True
                 return
             values["tls"] = dict(tls)
@@ -282,7 +282,7 @@ def _connectors(draft: Draft, element: Element, path: Path) -> None:
             draft.put((*here, "tls"), values["tls"], context)
         draft.convert(element, CONNECTOR, here)
         if is_open and not _is_local(uri):
-            draft.findings.unsupported(element, _EXPOSED, _WAYS_OUT, attribute="uri")
+            draft.findings.report(element, _EXPOSED, _WAYS_OUT, attribute="uri")
 
     draft.convert_children(element, {"transportConnector": convert}, path)
 
@@ -304,7 +304,7 @@ def _supported_uri(draft: Draft, element: Element, *, has_ssl: bool) -> str | No
         bare = replace(uri, options={})
         _check(bare, has_ssl or "ssl.keyStore" in uri.options)
     except ConfigurationException as error:
-        draft.findings.unsupported(element, error.reason, error.hint, attribute="uri")
+        draft.findings.report(element, error.reason, error.hint, attribute="uri")
         element.is_named = True  # its attributes and children need no findings
         return None
     kept = {}
@@ -312,7 +312,7 @@ def _supported_uri(draft: Draft, element: Element, *, has_ssl: bool) -> str | No
         try:
             _check(replace(bare, options={name: value}), True)
         except ConfigurationException as error:
-            draft.findings.unsupported(
+            draft.findings.report(
                 element, f"option {name}: {error.reason}", error.hint, attribute="uri"
             )
         else:
@@ -373,7 +373,7 @@ def _check_store(draft: Draft, element: Element, attribute: str, file: FilePath)
         with file.open("rb") as opened:
             start = opened.read(4)
     except OSError as error:
-        draft.findings.unsupported(
+        draft.findings.report(
             element,
             f"{file} cannot be read: {error.strerror or error}",
             "it must be PEM or PKCS12",
@@ -381,7 +381,7 @@ def _check_store(draft: Draft, element: Element, attribute: str, file: FilePath)
         )
         return False
     if start in _JKS:
-        draft.findings.unsupported(
+        draft.findings.report(
             element,
             f"{file} has Java's own format, which only Java reads",
             f"convert it, and change the name in broker.yaml: {_KEYTOOL.format(file)}",
@@ -431,7 +431,7 @@ def _network(draft: Draft, element: Element, path: Path) -> None:
     try:
         read_remotes(text)
     except JMSException as error:
-        draft.findings.unsupported(element, error.reason, error.hint, attribute="uri")
+        draft.findings.report(element, error.reason, error.hint, attribute="uri")
         element.is_named = True  # its attributes and children need no findings
         return
     here = draft.append((*path, "network_connectors"), {"uri": text}, element)
@@ -443,7 +443,7 @@ def _hook(draft: Draft, element: Element, _path: Path) -> None:
     if "springcontexthook" in name.lower():
         draft.findings.note(element, "it stops ActiveMQ's web server with the broker")
     else:
-        draft.findings.unsupported(
+        draft.findings.report(
             element, f"{name} is a Java class", "see docs/plugins.md: functions at start and stop"
         )
 
@@ -451,7 +451,7 @@ def _hook(draft: Draft, element: Element, _path: Path) -> None:
 def _management_context(draft: Draft, element: Element, _path: Path) -> None:
     for name, text in element.attributes.items():
         if name == "createConnector" and text.lower() == "true":
-            draft.findings.unsupported(
+            draft.findings.report(
                 element, "there is no JMX connector", "see docs/management.md", attribute=name
             )
         else:

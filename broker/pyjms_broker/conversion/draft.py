@@ -124,7 +124,7 @@ class Spec:
         """
         value = self.values.get(name, {}).get(text, text)
         if value is text:
-            value = _converted(text, setting)
+            value = _value_of(text, setting)
         kind: Any = setting.annotation
         TypeAdapter(
             Annotated[kind, *setting.metadata] if setting.metadata else kind
@@ -132,7 +132,7 @@ class Spec:
         return value
 
 
-def _converted(text: str, setting: FieldInfo) -> object:
+def _value_of(text: str, setting: FieldInfo) -> object:
     """Return the value as written in broker.yaml: durations with a unit, numbers as numbers."""
     kinds = get_args(setting.annotation) or (setting.annotation,)
     if any(
@@ -239,12 +239,12 @@ class Draft:
                 reason = f"this broker always behaves as with {text}"
                 findings.note(element, reason, attribute=name)
             else:
-                findings.unsupported(element, lost.reason, lost.hint, attribute=name)
+                findings.report(element, lost.reason, lost.hint, attribute=name)
             return
         key = spec.key_of(name)
         setting = spec.setting_of(key)
         if setting is None:
-            findings.unsupported(
+            findings.report(
                 element,
                 "ActiveMQ 5.17 has no such attribute, or this broker has no such setting",
                 did_you_mean(name, spec.names),
@@ -256,7 +256,7 @@ class Draft:
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=False, include_input=False)
             reason = str(details[0]["msg"]).removeprefix("Value error, ")
-            findings.unsupported(element, f"{'.'.join(key)}: {reason}", attribute=name)
+            findings.report(element, f"{'.'.join(key)}: {reason}", attribute=name)
             return
         self.put((*path, *key), value, element)
 
@@ -276,7 +276,7 @@ class Draft:
                     did_you_mean(child.name, rules),
                 )
             if isinstance(rule, Lost):
-                self.findings.unsupported(child, rule.reason, rule.hint)
+                self.findings.report(child, rule.reason, rule.hint)
             else:
                 rule(self, child, path)
 
@@ -284,20 +284,20 @@ class Draft:
         """Report everything in `element` that the conversion has not read."""
         if element.is_named:
             return
-        unsupported = self.findings.unsupported
+        report = self.findings.report
         for name in element.attributes.keys() - element.read_attributes:
-            unsupported(
+            report(
                 element,
                 "ActiveMQ 5.17 has no such attribute here, or it is unknown",
                 attribute=name,
             )
         if element.text:
-            unsupported(element, "its text has no meaning here")  # or is a secret
+            report(element, "its text has no meaning here")  # or is a secret
         for child in element.children:
             if child.is_read:
                 self.report_unread(child)
             elif not child.is_named:
-                unsupported(
+                report(
                     child,
                     f"<{element.name}> has no such element in ActiveMQ 5.17, or it is unknown",
                 )
@@ -320,7 +320,7 @@ def item(key: str, spec: Spec) -> Handler:
     def convert(draft: Draft, element: Element, path: Path) -> None:
         name = destination_of(element) if spec.has_destination or spec.needs_destination else None
         if name is None and spec.needs_destination:
-            draft.findings.unsupported(element, "it names no queue or topic")
+            draft.findings.report(element, "it names no queue or topic")
             return
         here = draft.append((*path, key), {}, element)
         if name is not None:
@@ -365,7 +365,7 @@ def destinations(key: str) -> Handler:
     def convert(draft: Draft, element: Element, path: Path) -> None:
         name = destination_of(element)
         if name is None:
-            draft.findings.unsupported(element, "it names no queue or topic")
+            draft.findings.report(element, "it names no queue or topic")
         else:
             draft.append((*path, key), name, element)
 

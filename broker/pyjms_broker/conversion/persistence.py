@@ -186,7 +186,7 @@ def _data_source(draft: Draft, bean: Element, path: Path) -> None:
     elif "postgresql" in kind or "pgpooling" in kind:
         draft.put((*path, "data_source"), _postgresql(values), bean)
         if "?" in values.get("url", ""):
-            draft.findings.unsupported(
+            draft.findings.report(
                 bean,
                 "options of the JDBC driver in the URL are left out",
                 "psycopg has different options: data_source: postgresql+psycopg://...?sslmode=...",
@@ -195,7 +195,7 @@ def _data_source(draft: Draft, bean: Element, path: Path) -> None:
         for name in bean.attributes.keys() - bean.read_attributes:
             draft.findings.note(bean, _NO_EFFECT, attribute=name)
     else:
-        draft.findings.unsupported(
+        draft.findings.report(
             bean,
             "this database is not supported as a store; SQLite is used instead",
             "set persistence.data_source to the URL of a PostgreSQL database",

@@ -30,7 +30,7 @@ __all__ = ["PLUGINS"]
 
 def _foreign_plugin(draft: Draft, element: Element, _path: Path) -> None:
     name = element.attributes.get("class", "")
-    draft.findings.unsupported(
+    draft.findings.report(
         element, f"{name} is a Java class", "write the plug-in in Python (docs/extending.md)"
     )
 
@@ -48,7 +48,7 @@ def _user(draft: Draft, element: Element, path: Path) -> None:
     missing = [name for name in ("username", "password") if not element.attributes.get(name)]
     if missing:
         who = element.attributes.get("username", "")
-        draft.findings.unsupported(
+        draft.findings.report(
             element, f"the user {who!r} is left out: it has no {missing[0]}", "add the user"
         )
         return
@@ -64,7 +64,7 @@ def _simple_authentication(draft: Draft, element: Element, path: Path) -> None:
     _plugin("simple_authentication", rules)(draft, element, path)
     plugin = draft.get((*path, "plugins"))[-1]
     if not plugin.get("users") and not plugin.get("anonymous_access_allowed"):
-        draft.findings.unsupported(element, "it has no users: nobody could connect", "add users")
+        draft.findings.report(element, "it has no users: nobody could connect", "add users")
         draft.remove_last((*path, "plugins"))
 
 
@@ -77,7 +77,7 @@ def _jaas(type_: str) -> Handler:
         index = len(draft.get((*path, "plugins"))) - 1
         draft.put((*path, "plugins", index, "login_config"), str(file), element)
         if not file.is_file():
-            draft.findings.unsupported(
+            draft.findings.report(
                 element, f"{file} does not exist", "set its login_config", attribute="configuration"
             )
 

@@ -224,7 +224,7 @@ def _virtual(type_: str, model: type[BaseModel]) -> Handler:
         if type_ != "virtual_topic" and (
             forward is None or not any(each.name in _FORWARDED for each in forward.children)
         ):
-            draft.findings.unsupported(element, "it forwards to no destination")
+            draft.findings.report(element, "it forwards to no destination")
         else:
             convert(draft, element, path)
 

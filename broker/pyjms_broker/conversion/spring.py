@@ -194,7 +194,7 @@ class SpringFiles:
                 hint="convert a file with one <broker>, ActiveMQ's conf/activemq.xml",
             )
         self._used.add(brokers[0])
-        broker = self._resolved(brokers[0], ())
+        broker = self._resolve(brokers[0], ())
         self._name_unused()
         return broker
 
@@ -236,15 +236,13 @@ class SpringFiles:
             if self._read_file(target, element):
                 return
         except ConfigurationException as error:
-            self._findings.unsupported(element, error.reason, error.hint, attribute="resource")
+            self._findings.report(element, error.reason, error.hint, attribute="resource")
             return
         for mark, reason, hint in TOP_LEVEL:
             if mark in target.name:
-                self._findings.unsupported(
-                    element, f"{resource}: {reason}", hint, attribute="resource"
-                )
+                self._findings.report(element, f"{resource}: {reason}", hint, attribute="resource")
                 return
-        self._findings.unsupported(
+        self._findings.report(
             element,
             f"{resource} configures Java objects, nothing of a broker",
             attribute="resource",
@@ -263,7 +261,7 @@ class SpringFiles:
                 text = self._placeholders.resolve(location)
                 self._placeholders.add_properties(read_properties(file_path(text, directory)))
             except ConfigurationException as error:
-                self._findings.unsupported(element, error.reason, error.hint)
+                self._findings.report(element, error.reason, error.hint)
 
     def _name_of(self, element: Element) -> str:
         """Return the name of ActiveMQ's element; for a bean, the one of its class."""
@@ -274,7 +272,7 @@ class SpringFiles:
             return "bean"
         return CLASS_ELEMENTS.get(known[1], known[1][:1].lower() + known[1][1:])
 
-    def _resolved(self, element: Element, within: tuple[Element, ...]) -> Element:
+    def _resolve(self, element: Element, within: tuple[Element, ...]) -> Element:
         """Return a copy without Spring syntax; `within` has the elements that contain it."""
         if element in within or len(within) > 64:
             raise ConfigurationException(f"{element.origin}: <{element.name}> contains itself")
@@ -317,31 +315,31 @@ class SpringFiles:
                 self._add_child(made, renamed, inside)
         elif child.name == "ref":
             name = child.attributes.get("bean") or child.attributes.get("local", "")
-            made.children.extend(self._referenced(child, [name], inside))
+            made.children.extend(self._resolve_references(child, [name], inside))
         elif child.name in ("list", "set", "array"):
             for item in child.children:
                 self._add_child(made, item, inside)
         elif child.is_plain_text and child.name != "value":
             self._add_attribute(made, child.name, child.text, inside)
         else:
-            made.children.append(self._resolved(child, inside))
+            made.children.append(self._resolve(child, inside))
 
     def _property(
         self, owner: Element, name: str, references: list[str], inside: tuple[Element, ...]
     ) -> Element:
-        found = list(self._referenced(owner, references, inside))
+        found = list(self._resolve_references(owner, references, inside))
         return Element(name, "", {}, owner.origin, found)
 
-    def _referenced(
+    def _resolve_references(
         self, owner: Element, names: list[str], inside: tuple[Element, ...]
     ) -> Iterator[Element]:
         for name in names:
             bean = self._beans.get(name)
             if bean is None:
-                self._findings.unsupported(owner, f"there is no bean {name!r}", "define it")
+                self._findings.report(owner, f"there is no bean {name!r}", "define it")
                 continue
             self._used.add(bean)
-            yield self._resolved(bean, inside)
+            yield self._resolve(bean, inside)
 
     def _placeholder_text(self, element: Element, name: str, text: str) -> str | None:
         if "${" not in text:
@@ -349,7 +347,7 @@ class SpringFiles:
         try:
             return self._placeholders.resolve(text)
         except ConfigurationException as error:
-            self._findings.unsupported(element, error.reason, error.hint, attribute=name)
+            self._findings.report(element, error.reason, error.hint, attribute=name)
             return None
 
     def _name_unused(self) -> None:
@@ -359,10 +357,10 @@ class SpringFiles:
             described = _class(element) or element.name
             for mark, reason, hint in TOP_LEVEL:
                 if mark in described:
-                    self._findings.unsupported(element, reason, hint)
+                    self._findings.report(element, reason, hint)
                     break
             else:
-                self._findings.unsupported(
+                self._findings.report(
                     element, f"{described} is a Java object that this broker cannot create"
                 )
 

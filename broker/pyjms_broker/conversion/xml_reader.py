@@ -177,9 +177,7 @@ class Findings:
         """All findings, by file and line."""
         return tuple(sorted(self._found, key=lambda each: (each.origin.source, each.origin.line)))
 
-    def unsupported(
-        self, element: Element, reason: str, hint: str = "", *, attribute: str = ""
-    ) -> None:
+    def report(self, element: Element, reason: str, hint: str = "", *, attribute: str = "") -> None:
         """Add a finding about a lost element or attribute."""
         self._add(element, attribute, reason, hint, is_unsupported=True)
 

@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pyjms.configuration.encryption import decrypted, is_encrypted
+from pyjms.configuration.encryption import decrypt, is_encrypted
 from pyjms.errors import ConfigurationException, JMSSecurityException
 from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.security.authentication import Credentials
@@ -324,7 +324,7 @@ class _Reader:
         if not is_encrypted(value):
             return value
         try:
-            return decrypted(value, self._environ)
+            return decrypt(value, self._environ)
         except ConfigurationException as error:
             raise self.error(str(error)) from None
 

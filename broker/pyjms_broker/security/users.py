@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from pyjms.configuration.encryption import decrypted, is_encrypted
+from pyjms.configuration.encryption import decrypt, is_encrypted
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.context import SecurityContext
@@ -154,7 +154,7 @@ def _version_of(path: Path) -> object:
 def _check_password(path: Path, name: str, password: str) -> str:
     try:
         if is_encrypted(password):
-            password = decrypted(password, os.environ)
+            password = decrypt(password, os.environ)
         return check_stored(password)
     except ConfigurationException as error:
         raise ConfigurationException(

@@ -264,7 +264,7 @@ def _check_type(value: object) -> object:
         )
     if not isinstance(kind, str) or kind in BUILT_IN_TYPES:
         return value
-    if others := entry_points.installed(entry_points.STORES):
+    if others := entry_points.installed_names(entry_points.STORES):
         raise ValueError(f"there is no store {kind!r}; installed: {', '.join(_types(others))}")
     return value
 

@@ -254,10 +254,10 @@ class _Line(NamedTuple):
     text: str
     comment: str = ""
 
-    def indented(self, prefix: str = "  ") -> _Line:
+    def indent(self, prefix: str = "  ") -> _Line:
         return self._replace(text=prefix + self.text)
 
-    def rendered(self, mark: str = "") -> str:
+    def render(self, mark: str = "") -> str:
         """Return the line, preceded by its comment if both do not fit on one line."""
         if not self.comment:
             return f"{mark}{self.text}\n"
@@ -282,10 +282,10 @@ def _document() -> Iterator[str]:
         if is_structure or follows_structure:
             yield "\n"
         follows_structure = is_structure
-        yield from (line.rendered() for line in _entry(BrokerSettings, name, value))
+        yield from (line.render() for line in _entry(BrokerSettings, name, value))
         for number, items in enumerate(examples, 1):
             mark = "#|" if number == 1 else f"#{number}|"
-            yield from (line.rendered(mark) for line in _example(name, items))
+            yield from (line.render(mark) for line in _example(name, items))
 
 
 def _example(name: str, items: tuple[_Item, ...]) -> Iterator[_Line]:
@@ -295,10 +295,10 @@ def _example(name: str, items: tuple[_Item, ...]) -> Iterator[_Line]:
         return
     yield _Line(f"{name}:")
     for item in items:
-        lines = list(_section(item)) if isinstance(item, _Example) else _written(item)
+        lines = list(_section(item)) if isinstance(item, _Example) else _lines_of(item)
         if isinstance(item, _Example) and name not in _MAPPINGS:
-            lines = [line.indented("  " if index else "- ") for index, line in enumerate(lines)]
-        yield from (line.indented() for line in lines)
+            lines = [line.indent("  " if index else "- ") for index, line in enumerate(lines)]
+        yield from (line.indent() for line in lines)
 
 
 def _section(example: _Example) -> Iterator[_Line]:
@@ -306,15 +306,15 @@ def _section(example: _Example) -> Iterator[_Line]:
     for name in sorted(model.model_fields, key=lambda each: (*_FIRST, each).index(each)):
         value = example.values[name] if name in example.values else _default_of(model, name)
         if isinstance(value, _Example | _Text):
-            lines = _section(value) if isinstance(value, _Example) else _written(value)
+            lines = _section(value) if isinstance(value, _Example) else _lines_of(value)
             yield _Line(f"{name}:", _comment_of(model, name))
-            yield from (line.indented() for line in lines)
+            yield from (line.indent() for line in lines)
         else:
             comment = example.choices if name == "type" else _comment_of(model, name)
             yield from _entry(model, name, value, comment)
 
 
-def _written(example: _Text) -> list[_Line]:
+def _lines_of(example: _Text) -> list[_Line]:
     lines = []
     for line in example.lines.splitlines():
         text, _, comment = line.partition("  # ")
@@ -330,7 +330,7 @@ def _entry(
         yield _Line(f"{name}:", comment)
         for inner in type(value).model_fields:
             lines = _entry(type(value), inner, getattr(value, inner))
-            yield from (line.indented() for line in lines)
+            yield from (line.indent() for line in lines)
     else:
         yield _Line(f"{name}: {_yaml_of(value, model.model_fields[name])}", comment)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from pyjms_broker.service import BrokerService
 
 __all__ = ["RuntimeConfiguration"]
+
+logger = get_logger(__name__)
 
 
 def is_same(before: object, after: object) -> bool:
@@ -71,9 +74,6 @@ def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
-
-
-logger = get_logger(__name__)
 
 
 async def change_connectors(
@@ -144,12 +144,7 @@ async def change_networks(
 
 
 _AT_START: Final = "takes effect at the next start"
-_LISTED: Final[dict[str, Callable[..., Awaitable[tuple[Sequence[Any], list[str]]]]]] = {
-    "connectors": change_connectors,
-    "network_connectors": change_networks,
-}
-"""By key: function that stops and starts the items of a list; returns the list in effect and the
-problems."""
+_Apply: TypeAlias = Callable[[Any, Any], Awaitable[tuple[object, list[str]]]]
 
 
 @dataclass
@@ -182,13 +177,15 @@ class RuntimeConfiguration:
         self._in_effect = {name: getattr(settings, name) for name in BrokerSettings.model_fields}
         self._reported: list[str] = []
         self._turn = anyio.Lock()
-        self._appliers: dict[str, Callable[..., list[str]]] = {
+        self._appliers: dict[str, _Apply] = {
+            "connectors": partial(change_connectors, service),
+            "network_connectors": partial(change_networks, service),
             "policies": self._change_policies,
             "virtual_destinations": self._change_virtual_destinations,
             "destinations": self._add_destinations,
             "system_usage": self._change_system_usage,
         }
-        """By key: function that applies a change; returns the problems."""
+        """By key: function that applies a change; returns the value in effect, and the problems."""
 
     @property
     def origin(self) -> str:
@@ -217,14 +214,12 @@ class RuntimeConfiguration:
                 before, after = self._in_effect[key], getattr(settings, key)
                 if key == "plugins":
                     await self._change_plugins(before, after, changes, read_users=read_users)
-                elif key in _LISTED:
-                    await self._change_listed(key, before, after, changes)
                 elif not is_same(before, after):
-                    self._change(key, before, after, changes)
+                    await self._change(key, before, after, changes)
             self._report(changes)
             return changes
 
-    def _change(
+    async def _change(
         self, key: str, before: object, after: object, changes: ConfigurationChanges
     ) -> None:
         apply = self._appliers.get(key)
@@ -232,12 +227,13 @@ class RuntimeConfiguration:
             changes.pending += (f"{k}: {_AT_START}" for k in changed_keys(key, before, after))
             return
         try:
-            changes.pending += apply(before, after)
+            self._in_effect[key], problems = await apply(before, after)
         except JMSException as error:
             changes.pending.append(f"{key}: {error}")
             return
-        self._in_effect[key] = after
-        changes.applied += changed_keys(key, before, after)
+        changes.pending += problems
+        if is_same(self._in_effect[key], after):
+            changes.applied += changed_keys(key, before, after)
 
     def _report(self, changes: ConfigurationChanges) -> None:
         name = self._service.broker_name
@@ -257,7 +253,6 @@ class RuntimeConfiguration:
             )
         self._reported = changes.pending
 
-    # plug-ins
     async def _change_plugins(
         self,
         before: Sequence[PluginSettings],
@@ -305,20 +300,9 @@ class RuntimeConfiguration:
                 changed = outer
         return True
 
-    async def _change_listed(
-        self, key: str, before: Sequence[Any], after: Sequence[Any], changes: ConfigurationChanges
-    ) -> None:
-        if is_same(before, after):
-            return
-        self._in_effect[key], problems = await _LISTED[key](self._service, before, after)
-        changes.pending += problems
-        if not problems:
-            changes.applied += changed_keys(key, before, after)
-
-    # destinations
-    def _change_policies(
+    async def _change_policies(
         self, before: Sequence[PolicySettings], after: Sequence[PolicySettings]
-    ) -> list[str]:
+    ) -> tuple[object, list[str]]:
         region = self._service.region_broker
         earlier = {
             entry.target: entry
@@ -327,41 +311,43 @@ class RuntimeConfiguration:
         }
         entries = [_policy_entry(each, before, earlier) for each in after]
         kept = region.change_policies(PolicyMap(entries))
-        return [
+        return after, [
             f"policies, {', '.join(sorted(names))} of {destination.qualified_name}: {_AT_START}"
             for destination, names in kept.items()
         ]
 
-    def _change_virtual_destinations(
+    async def _change_virtual_destinations(
         self,
         _before: Sequence[VirtualDestinationSettings] | None,
         after: Sequence[VirtualDestinationSettings] | None,
-    ) -> list[str]:
+    ) -> tuple[object, list[str]]:
         service = self._service
         virtual = None if after is None else tuple(each.build() for each in after)
         service.virtual_destinations = virtual
         intercept_destinations(service.region_broker, service)
         if not service.use_virtual_dest_subs:
-            return []
-        return [f"virtual_destinations, the advisories of use_virtual_dest_subs: {_AT_START}"]
+            return after, []
+        return after, [
+            f"virtual_destinations, the advisories of use_virtual_dest_subs: {_AT_START}"
+        ]
 
-    def _add_destinations(
+    async def _add_destinations(
         self, _before: Sequence[Destination], after: Sequence[Destination]
-    ) -> list[str]:
+    ) -> tuple[object, list[str]]:
         """Create new destinations; destinations no longer listed remain, as after a restart."""
         context = ConnectionContext()
         context.is_broker = True
         for destination in after:
             self._service.broker.add_destination(context, destination)
         self._service.destinations = tuple(after)
-        return []
+        return after, []
 
-    def _change_system_usage(
+    async def _change_system_usage(
         self, _before: SystemUsageSettings, after: SystemUsageSettings
-    ) -> list[str]:
+    ) -> tuple[object, list[str]]:
         values = {name: getattr(after, name) for name in type(after).model_fields}
         change_limits(self._service, self._service.system_usage, values)
-        return []
+        return after, []
 
 
 def _type_of(plugin: PluginSettings) -> str:

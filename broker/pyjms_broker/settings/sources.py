@@ -1,6 +1,4 @@
-"""Read broker.yaml, its profiles, `${...}` placeholders and `PYJMS_BROKER__` variables.
-
-The settings model with the plug-ins, stores and policies that a document uses.
+"""Reading broker.yaml: its profiles, environment variables and placeholders; extensions in use.
 
 BrokerSettings contains only the built-in ones. For a document that uses others, a subclass is
 created whose `plugins`, `persistence` and `policies` accept these types, so that their settings are
@@ -41,7 +39,7 @@ from pyjms_broker.settings.policies import (
     load_message_query,
 )
 
-__all__ = ["broker_schema", "load_broker_settings", "validated"]
+__all__ = ["broker_schema", "build_settings", "load_broker_settings"]
 
 _Path = tuple[str | int, ...]
 _RECOVERY_KEY: Final = "subscription_recovery_policy"
@@ -68,7 +66,7 @@ def with_plugin_list(document: Document) -> Document:
         listed = [_plugin(each, {}) if isinstance(each, str) else each for each in written]
     else:
         return document
-    origins = {_moved(path, moved): origin for path, origin in document.origins.items()}
+    origins = {_move(path, moved): origin for path, origin in document.origins.items()}
     return Document({**document.values, "plugins": listed}, origins)
 
 
@@ -76,7 +74,7 @@ def _plugin(name: object, settings: object) -> object:
     return {"type": name, **settings} if isinstance(settings, dict) else settings
 
 
-def _moved(path: _Path, moved: Mapping[_Path, _Path]) -> _Path:
+def _move(path: _Path, moved: Mapping[_Path, _Path]) -> _Path:
     start = moved.get(path[:2])
     return path if start is None else (*start, *path[2:])
 
@@ -115,7 +113,7 @@ def _plugin_types(document: Document, problems: Problems) -> dict[str, _Path]:
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         kind = plugin.get("type") if isinstance(plugin, dict) else None
         if not isinstance(kind, str):
-            known = ", ".join(_known(entry_points.PLUGINS))
+            known = ", ".join(_known_names(entry_points.PLUGINS))
             problem = document.problem(
                 ("plugins", index),
                 "a plug-in is a name, or a mapping with a type and its settings",
@@ -158,7 +156,7 @@ def _check_query(document: Document, name: object, path: _Path, problems: Proble
     try:
         load_message_query(name)
     except ConfigurationException as error:
-        near = did_you_mean(name, entry_points.installed(entry_points.QUERIES))
+        near = did_you_mean(name, entry_points.installed_names(entry_points.QUERIES))
         problems.add_at(path, document.problem(path, error.reason, hint=near or error.hint))
 
 
@@ -189,16 +187,16 @@ def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseMo
         )
         entry_points.check_loaded(group, name, ok, expected)
     except ConfigurationException as error:
-        near = did_you_mean(name, _known(group))
+        near = did_you_mean(name, _known_names(group))
         raise document.problem(path, error.reason, hint=near or error.hint) from error
     assert isinstance(loaded, type)
     kind: Any = Literal[name]
     return create_model(loaded.__name__, __base__=loaded, type=(kind, name))
 
 
-def _known(group: str) -> list[str]:
+def _known_names(group: str) -> list[str]:
     """Return the names of a group, built-in ones first."""
-    return [*_built_in(group), *entry_points.installed(group)]
+    return [*_built_in(group), *entry_points.installed_names(group)]
 
 
 def _built_in(group: str) -> dict[str, type[PluginSettings]]:
@@ -213,7 +211,11 @@ def _built_in(group: str) -> dict[str, type[PluginSettings]]:
 
 def _is_installed(name: object, group: str, built_in: Container[str]) -> TypeGuard[str]:
     """Return whether a type is an installed one, without a search if it is built in."""
-    return isinstance(name, str) and name not in built_in and name in entry_points.installed(group)
+    return (
+        isinstance(name, str)
+        and name not in built_in
+        and name in entry_points.installed_names(group)
+    )
 
 
 def _union(models: Sequence[type[BaseModel]]) -> Any:
@@ -281,14 +283,14 @@ def load_broker_settings(
         profiles=chosen_profiles(profiles, environment),
         all_profiles=profiles is not None,
     )
-    settings = validated(document, problems)
+    settings = build_settings(document, problems)
     if path is None:
         return settings
     again = partial(load_broker_settings, path, profiles, environ)
     return settings.read_from(Path(path), again)
 
 
-def validated(document: Document, problems: Problems | None = None) -> BrokerSettings:
+def build_settings(document: Document, problems: Problems | None = None) -> BrokerSettings:
     """Return the settings of a document with resolved placeholders.
 
     `problems` has the problems of earlier stages.

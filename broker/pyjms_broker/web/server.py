@@ -156,7 +156,7 @@ def _factory(name: str) -> PartFactory:
         factory: PartFactory = getattr(import_module(module), function)
         return factory
     group = entry_points.WEB_PARTS
-    installed = entry_points.installed(group)
+    installed = entry_points.installed_names(group)
     if name not in installed:
         known = [*_BUILT_IN, *installed]
         raise ConfigurationException(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.configuration.encryption import decrypted, encrypted
+from pyjms.configuration.encryption import decrypt, encrypt
 from pyjms.errors import ConfigurationException
 from pyjms_broker.security.jaas import parse_login_config
 from pyjms_broker.settings import load_broker_settings
@@ -32,20 +32,20 @@ AES = "ENC(9/OdvvhJgiEm760lMYmTLrO6/2kX33LYfuYbWHSQmynTd2by/CW9udRodE8SNyv3)"
 @pytest.mark.fact("activemq-edges SE3")
 @pytest.mark.parametrize("value", [DES, AES], ids=["des", "aes"])
 def test_values_of_activemq_are_decrypted(value: str) -> None:
-    assert decrypted(value, ENVIRON) == "mypassword"
+    assert decrypt(value, ENVIRON) == "mypassword"
     with pytest.raises(ConfigurationException, match="the password is wrong"):
-        decrypted(value, {"PYJMS_ENCRYPTION_PASSWORD": "other"})
+        decrypt(value, {"PYJMS_ENCRYPTION_PASSWORD": "other"})
 
 
 @pytest.mark.parametrize("text", ["x", "geheim: Ü\n", "long " * 1000], ids=["x", "odd", "long"])
 def test_own_values_are_decrypted(text: str) -> None:
-    value = encrypted(text, "secret")
-    assert value != encrypted(text, "secret")
-    assert decrypted(value, {"PYJMS_ENCRYPTION_PASSWORD": "secret", **ENVIRON}) == text
+    value = encrypt(text, "secret")
+    assert value != encrypt(text, "secret")
+    assert decrypt(value, {"PYJMS_ENCRYPTION_PASSWORD": "secret", **ENVIRON}) == text
     changed = value[:-3] + ("A" if value[-3] != "A" else "B") + value[-2:]
     for wrong in (value[:40] + ")", "ENC(v1:)", changed):
         with pytest.raises(ConfigurationException):
-            decrypted(wrong, {"PYJMS_ENCRYPTION_PASSWORD": "secret"})
+            decrypt(wrong, {"PYJMS_ENCRYPTION_PASSWORD": "secret"})
 
 
 def test_without_a_password_the_error_names_the_line_and_the_variable(tmp_path: Path) -> None:
