@@ -35,8 +35,6 @@ from pyjms.transport.uri import DEFAULT_PORT, TransportURI
 
 __all__ = ["Schemas", "asyncapi_document", "content_type_of", "html_page"]
 
-# --- Schemas of payloads and headers, generated from the types of handlers.
-
 _REFERENCE: Final = "#/components/schemas/{model}"
 _BINARY: Final = (bytes, bytearray, memoryview)
 
@@ -364,8 +362,6 @@ def _extensions(endpoint: JmsListenerEndpoint) -> Json:
     return {name: value for name, value in found.items() if value is not None}
 
 
-# --- The HTML page of an AsyncAPI document: a single file, without scripts.
-
 _DEEPEST: Final = 8
 """Levels of nested schemas that are shown; recursive types end there."""
 
@@ -448,7 +444,7 @@ class _Page:
             f"{_paragraphs(description)}"
             f'<h2 id="servers">Servers</h2>\n{self._servers()}'
             f'<h2 id="operations">Operations</h2>\n{self._operations()}'
-            f'<h2 id="schemas">Schemas</h2>\n{self._shared()}'
+            f'<h2 id="schemas">Schemas</h2>\n{self._schemas_section()}'
             f"<details><summary>AsyncAPI {escape(self._document['asyncapi'])} document"
             f"</summary><pre>{escape(json.dumps(self._document, indent=2, ensure_ascii=False))}"
             "</pre></details>\n</main>\n</div>\n</body>\n</html>\n"
@@ -529,7 +525,7 @@ class _Page:
         payload = self._schema(message["payload"], 0)
         return f"<p><b>{escape(message['name'])}</b>{label}</p>{payload}{headers}\n"
 
-    def _shared(self) -> str:
+    def _schemas_section(self) -> str:
         if not self._schemas:
             return '<p class="quiet">There are none.</p>\n'
         return "".join(

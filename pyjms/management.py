@@ -1,4 +1,4 @@
-"""Count and time statistics, and the observers of their changes.
+"""Statistics with the names of org.apache.activemq.management, and observers of their changes.
 
     class Exporter:
         def on_change(self, stats, name, value):
@@ -11,14 +11,10 @@
 
 Statistics are changed on the loop of the object they describe; reading them is thread-safe.
 
-Statistics of connections and the objects that they create. (ActiveMQ: JMSStatsImpl etc.)
-
-They exist if `jms.statsEnabled` is on. The counts of a producer or consumer are also counted by its
-session and connection: a session's `message_count` is the sum of sent and received messages.
-
-Statistics with ActiveMQ's names, in a layer below the client, as pools also have statistics.
-
-ActiveMQ: org.apache.activemq.management.
+Those of connections and of the objects that they create (ActiveMQ: JMSStatsImpl etc.) exist if
+`jms.statsEnabled` is on. The counts of a producer or consumer are also counted by its session and
+connection: a session's `message_count` is the sum of sent and received messages. This is a layer
+below the client, as pools also have statistics.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def show(
     if changed and not sources:
         raise typer.BadParameter("requires --sources", param_hint="--changed")
     settings = load_settings(config)
-    shown = _shown(settings)
+    shown = _plain_values(settings)
     if not sources:
         typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
         return
@@ -95,7 +95,7 @@ def schema(
         output.write_text(text + "\n", encoding="utf-8")
 
 
-def _shown(settings: PyjmsSettings) -> dict[str, Any]:
+def _plain_values(settings: PyjmsSettings) -> dict[str, Any]:
     """Return the settings as plain values, without the passwords in URLs."""
     from pyjms.transport.uri import TransportURI
 

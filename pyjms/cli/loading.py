@@ -149,8 +149,6 @@ def _own(application: JmsApplication, config: Path | None) -> JmsApplication:
     return application
 
 
-# --- Checks settings, handlers and pipelines: problems in one stage do not stop the others.
-
 _PACKAGE: Final = str(Path(__file__).resolve().parents[1]) + os.sep
 _NOT_OF_THE_USER: Final = (_PACKAGE, "<frozen ", str(Path(importlib.__file__).parent))
 _INSTALLED: Final = f"{os.sep}site-packages{os.sep}"
@@ -199,15 +197,15 @@ def importing(target: str, problems: Problems) -> Iterator[None]:
         typer.echo(failed.report, err=True, nl=False)
         cause = failed.__cause__ or failed
         text = f"{target} cannot be imported: {type(cause).__name__}: {cause}"
-        problems.add(_located(cause, ConfigurationException(text)))
+        problems.add(_error_in_user_code(cause, ConfigurationException(text)))
     except JMSException as error:
-        problems.add(_located(error, error))
+        problems.add(_error_in_user_code(error, error))
     else:
         return
     problems.unchecked.append(f"handlers and pipelines of {target}: it could not be loaded")
 
 
-def _located(cause: BaseException, error: JMSException) -> ConfigurationException:
+def _error_in_user_code(cause: BaseException, error: JMSException) -> ConfigurationException:
     """Return an error with the last line of the user's code that led to it."""
     source, line = None, None
     if isinstance(cause, SyntaxError):

@@ -1,18 +1,15 @@
 """`pyjms`: the command line. Runs applications, checks them, shows their configuration.
 
-Commands of other packages, `pyjms broker` among them, are added through entry points (see
-`pyjms.cli.main`). Commands import their modules when they run, so that `--help` is fast.
+Commands of other packages, `pyjms broker` among them, are added through entry
+points. Commands import their modules when they run, so that `--help` is fast.
 Every error of pyjms is one line on standard error and exit code 1; an invalid command line is exit
 code 2.
 
-Commands of other distributions: the entry points `pyjms.cli` and `pyjms.cli.<group>`.
-
-An entry point is a function (one command, its docstring is the help) or a `typer.Typer` (a group of
-commands). Group `pyjms.cli` adds it to `pyjms` itself, `pyjms.cli.broker` below `pyjms broker`, and
-so on for every group of commands. A command that cannot be loaded is still listed, and
-calling it reports the reason; the other commands are not affected.
-
-`only_named` limits what typer builds to the command that is run.
+An entry point of the groups `pyjms.cli` and `pyjms.cli.<group>` is a function (one command, its
+docstring is the help) or a `typer.Typer` (a group of commands). Group `pyjms.cli` adds it to
+`pyjms` itself, `pyjms.cli.broker` below `pyjms broker`, and so on for every group of commands. A
+command that cannot be loaded is still listed, and calling it reports the reason; the other commands
+are not affected.
 """
 
 from __future__ import annotations
@@ -36,8 +33,6 @@ from pyjms.cli.terminal import LogFormat, json_line
 from pyjms.cli.worker import WORKER_OPTION
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
-
-# --- `pyjms docs`: the AsyncAPI document of an application, as files.
 
 
 def docs(

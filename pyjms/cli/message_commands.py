@@ -157,7 +157,7 @@ def receive(
         if all_ and follow:
             raise _contradiction("--all", "--follow")
         incoming = Incoming(
-            _subscribed(destination, durable, client_id),
+            _read_subscription(destination, durable, client_id),
             selector,
             count=None if all_ or follow else count,
             timeout=None if follow else timeout,
@@ -229,7 +229,7 @@ def browse(
         anyio.run(browse_all, factory, found, selector, limit, handle)
 
 
-def _subscribed(text: str, durable: str | None, client_id: str | None) -> Destination:
+def _read_subscription(text: str, durable: str | None, client_id: str | None) -> Destination:
     from pyjms.cli.options import read_destination
     from pyjms.errors import ConfigurationException
 
@@ -261,9 +261,6 @@ def _contradiction(one: str, other: str) -> Exception:
     from pyjms.errors import ConfigurationException
 
     return ConfigurationException(f"{one} contradicts {other}", hint="leave one of them out")
-
-
-# --- The command `pyjms redrive`.
 
 
 def redrive(
@@ -322,8 +319,6 @@ def redrive(
             )
             raise typer.Exit(1)
 
-
-# --- The commands `pyjms outbox ...`.
 
 outbox_app: Final = typer.Typer(
     no_args_is_help=True,

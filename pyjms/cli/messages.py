@@ -98,7 +98,7 @@ def bodies_of(
     else:
         found = _contents(file or _STANDARD_INPUT, lines=lines)
     for content in found:
-        value = content if as_bytes else _decoded(content, file)
+        value = content if as_bytes else _decode(content, file)
         for _ in range(count):
             yield value
 
@@ -122,7 +122,7 @@ def _parts(opened: IO[bytes], *, lines: bool) -> Iterator[bytes]:
         yield opened.read()
 
 
-def _decoded(content: bytes, file: Path | None) -> str:
+def _decode(content: bytes, file: Path | None) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -161,9 +161,6 @@ async def send_all(
             del ids[:-100]
             on_messages(1)
     return ids
-
-
-# --- Receiving and browsing messages for `pyjms receive` and `browse`.
 
 
 class Acknowledgement(StrEnum):
@@ -300,8 +297,6 @@ async def browse_all(
         await browser.close()
     return seen
 
-
-# --- Messages as text and as JSON. Names of headers are those of JMS.
 
 _HEADERS: Final[dict[str, Callable[[Message], object]]] = {
     "JMSMessageID": lambda m: m.message_id,

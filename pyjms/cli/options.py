@@ -1,6 +1,4 @@
-"""The shared options of `pyjms send`, `receive` and `browse`, and options with long definitions.
-
-The connection options of commands: URL, user, and a password that other users cannot read.
+"""Options that several commands have: the connection, destinations, durations, messages.
 
 A password on the command line would be visible in the process list and the shell's history. It is
 read from the environment (PYJMS_PASSWORD), a file, or a prompt on the terminal.
@@ -133,9 +131,6 @@ def _first_line(file: Path) -> str:
         raise ConfigurationException(f"--password-file: {file} cannot be read: {error}") from None
 
 
-# --- Durations as options: `500ms`, `30s`, `5m`, `1h`; seconds once they are read.
-
-
 def duration_option(*names: str, text: str) -> Any:
     """Return an option for a non-negative duration; `text` is its help."""
     return typer.Option(*names, parser=_duration, metavar="DURATION", help=text)
@@ -215,9 +210,6 @@ Delay: TypeAlias = Annotated[
     float | None,
     duration_option(text="Delivery delay; requires the broker's scheduler (schedulerSupport)."),
 ]
-
-
-# --- Destinations on the command line.
 
 
 def read_destination(text: str) -> Destination:

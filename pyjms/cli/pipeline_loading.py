@@ -38,8 +38,8 @@ def load_pipelines(
         ConfigurationException: something is missing or not valid; all problems are listed.
     """
     modules, settings = _targets(targets, config)
-    marked = [pipeline for target in modules for pipeline in _marked(target)]
-    loaded = _gathered(settings, marked, modules, only)
+    marked = [pipeline for target in modules for pipeline in _find_marked(target)]
+    loaded = _gather(settings, marked, modules, only)
     if loaded.problems:
         raise ConfigurationException("\n".join(loaded.problems))
     return loaded
@@ -56,9 +56,9 @@ def check_pipelines(
         known = len(problems.unchecked)
         for target in modules:
             with importing(target, problems):
-                marked += _marked(target)
+                marked += _find_marked(target)
         are_all = len(problems.unchecked) == known
-        loaded = _gathered(settings, marked, modules, only, are_all=are_all)
+        loaded = _gather(settings, marked, modules, only, are_all=are_all)
         add_problems(settings, loaded.pipelines, loaded.problems, problems)
         valid.extend(loaded.pipelines)
     return valid
@@ -76,7 +76,7 @@ def _targets(targets: Sequence[str], config: Path | None) -> tuple[list[str], Py
     return modules, load_settings(files[0] if files else config)
 
 
-def _gathered(
+def _gather(
     settings: PyjmsSettings,
     marked: Sequence[Pipeline],
     modules: Sequence[str],
@@ -93,7 +93,7 @@ def _gathered(
     return LoadedPipelines(settings, pipelines, problems)
 
 
-def _marked(target: str) -> list[Pipeline]:
+def _find_marked(target: str) -> list[Pipeline]:
     name, function = split_target(target)
     _export_to_workers(Path.cwd())
     try:

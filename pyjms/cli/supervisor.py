@@ -31,13 +31,11 @@ pause and resume the listeners). A worker that is still starting gets them after
 because earlier they would kill it. A worker that starts while the others are paused is paused, too.
 A worker stops when its supervisor has exited.
 
-A worker process, controlled by its supervisor.
-
-The process has its own session: Ctrl-C in a terminal reaches only the supervisor, which then asks
-each worker to stop. Two pipes connect them. The worker writes its report to the first pipe when the
-application has started; if it exits before, the pipe is closed. The second pipe is closed when the
-supervisor exits, even if it was killed. The worker then stops as on SIGTERM, so that no process is
-left behind.
+*Processes.* Each has its own session: Ctrl-C in a terminal reaches only the supervisor, which then
+asks each worker to stop. Two pipes connect them. The worker writes its report to the first pipe
+when the application has started; if it exits before, the pipe is closed. The second pipe is closed
+when the supervisor exits, even if it was killed. The worker then stops as on SIGTERM, so that no
+process is left behind.
 """
 
 from __future__ import annotations
@@ -462,9 +460,6 @@ class Supervisor:
                     if slot.process is not None:
                         tasks.start_soon(slot.process.stop)
                     slot.restart.set()
-
-
-# --- Starts the supervisor of `pyjms run`, and ends the process with its exit code.
 
 
 def supervise(workers: int, folders: Sequence[Path] | None, *, reload: bool) -> NoReturn:

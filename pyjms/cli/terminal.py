@@ -175,8 +175,6 @@ def _lines(what: str, total: int | None, *, bytes_: bool) -> Callable[[int], Non
     return advance
 
 
-# --- Logging of the command line: one line for each record, levels from the settings.
-
 LogFormat = Literal["text", "json"]
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -198,9 +196,6 @@ def configure_logging(levels: Mapping[str, str], log_format: LogFormat = "text")
     for name, level in levels.items():
         if name != "root":
             logging.getLogger(name).setLevel(level)
-
-
-# --- The failure of a user's module, separate from `loading` so that `--help` imports little.
 
 
 class UserCodeFailed(Exception):

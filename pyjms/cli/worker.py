@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyjms.settings import PyjmsSettings
 
 
-# --- The arguments that a supervisor passes to a worker, and the worker's report.
-
 WORKER_OPTION: Final = "--as-worker"
 WORKER_VARIABLE: Final = "PYJMS_WORKER"
 """The number of the worker, from 1: for `${PYJMS_WORKER}` in the settings."""

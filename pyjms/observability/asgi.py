@@ -1,14 +1,13 @@
-"""The health checks and metrics of an application as a small ASGI application.
+"""Small ASGI applications: health checks and metrics of an application, control of its listeners.
 
     GET /health/live      200 while the event loop responds; 503 once the application has stopped
     GET /health/started   200 once the application has started
     GET /health/ready     200 while it is ready, including its brokers; else 503 with the reasons
     GET /metrics          Prometheus' text format; 404 unless metrics are enabled
 
-It needs no framework, and can be mounted in one: `app.mount("/jms", application.health_app())`
-responds at /jms/health/ready. Its responses contain no secrets, and it cannot change anything.
-
-Control of an application's listeners as a small ASGI application.
+They need no framework, and can be mounted in one: `app.mount("/jms", application.health_app())`
+responds at /jms/health/ready. `HealthApp`, above, has no secrets in its responses and cannot change
+anything; `ControlApp` can:
 
     GET  /listeners                          each listener: state, consumers, destination
     POST /listeners/pause, /listeners/resume
@@ -209,23 +208,23 @@ class ControlApp:
         rest = path.removeprefix(PREFIX).removeprefix("/")
         if not rest:
             _require_method(scope, "GET")
-            return [_described(each) for each in self._registry]
+            return [_description_of(each) for each in self._registry]
         name, _, action = rest.rpartition("/")
         if action not in _ACTIONS or (action == "scale" and not name):
             raise _Refused(
                 HTTPStatus.NOT_FOUND, f"{rest}: write {PREFIX}/ID/pause, resume or scale"
             )
         _require_method(scope, "POST")
-        chosen = self._chosen(name)
+        chosen = self._choose(name)
         try:
             await self._act(action, chosen, parse_qs(scope.get("query_string", b"").decode()))
         except JMSException as error:
             raise _Refused(HTTPStatus.CONFLICT, str(error)) from error
         except ValueError as error:
             raise _Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
-        return [_described(each) for each in chosen]
+        return [_description_of(each) for each in chosen]
 
-    def _chosen(self, name: str) -> list[AbstractMessageListenerContainer]:
+    def _choose(self, name: str) -> list[AbstractMessageListenerContainer]:
         if not name:
             return list(self._registry)
         try:
@@ -275,7 +274,7 @@ def _number(options: dict[str, list[str]], name: str) -> int | None:
     return int(texts[-1])
 
 
-def _described(container: AbstractMessageListenerContainer) -> dict[str, Any]:
+def _description_of(container: AbstractMessageListenerContainer) -> dict[str, Any]:
     return {
         "id": container.bean_name,
         "destination": container.destination_description,

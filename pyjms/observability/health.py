@@ -11,11 +11,9 @@ A listener is stuck when one of its handlers has run for longer than `stuck_afte
 wait in the consumer's own buffer; or, if the buffer is not informative (prefetch 0 and 1, other
 providers), while the handlers of all its consumers have run for that long.
 
-Checks whether the brokers of an application can be reached, by connecting to each.
-
-As in Spring Boot's health indicator `jms`, a connection is created, started and closed. If the
-application caches connections, the templates' connection is used, so that probing an available
-broker costs nothing. (spring-jms 8.1.9)
+Brokers are probed by connecting to each. As in Spring Boot's health indicator `jms`, a connection
+is created, started and closed. If the application caches connections, the templates' connection is
+used, so that probing an available broker costs nothing. (spring-jms 8.1.9)
 """
 
 from __future__ import annotations

@@ -27,8 +27,6 @@ from pyjms.template import interceptors
 from pyjms.template import interceptors as handling
 from pyjms.template.interceptors import Proceed
 
-# --- Prometheus metrics of the connection pools of this process, read at each collection.
-
 _GAUGE: Final = GaugeMetricFamily
 _COUNTER: Final = CounterMetricFamily
 _METRICS: Final = (

@@ -16,8 +16,6 @@ from pyjms.errors import ConfigurationException, ResourceAllocationException
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
 
-# --- uvicorn in the event loop of an application or a broker, without uvicorn's signal handlers.
-
 _KEEP_ALIVE: Final = 15
 """Seconds that a connection may be idle between two requests."""
 _GRACE: Final = 3

@@ -7,23 +7,19 @@
     process NAME         CONSUMER   the message's sender              all senders of a batch
     commit NAME, ack     CLIENT     the message's sender
 
-A message carries the context of its send span (`pyjms.observability.tracing`); a handler runs
-with the context of its process span and with the sender's baggage, so that its own spans and sends
-belong to the trace. Names and attributes are those of `pyjms.observability.tracing`.
+A message carries the context of its send span; a handler runs with the context of its process span
+and with the sender's baggage, so that its own spans and sends belong to the trace.
 
 Without an SDK, the API of OpenTelemetry does nothing. The values that pydantic quotes are removed
 from the texts of exceptions; message bodies are never recorded.
 
-Trace context and baggage as message properties, compatible with Java's JMS instrumentation.
-
-The global propagator of OpenTelemetry names the fields: by default W3C's `traceparent`,
+Trace context and baggage are message properties, compatible with Java's JMS instrumentation. The
+global propagator of OpenTelemetry names the fields: by default W3C's `traceparent`,
 `tracestate` and `baggage`. JMS allows no `-` in the name of a property; like OpenTelemetry's Java
 agent, this module writes `__dash__` instead, so that traces continue between Java and Python.
 
-Names of OpenTelemetry's semantic conventions for messaging (1.37, in development).
-
-Their package is in beta and changes; the names are copied here, so that they change only with
-pyjms.
+Names are those of OpenTelemetry's semantic conventions for messaging (1.37, in development); their
+package is in beta and changes, so they are copied here.
 https://opentelemetry.io/docs/specs/semconv/messaging/
 """
 
@@ -179,7 +175,7 @@ class OpenTelemetry:
             senders = [context_of(message, outer) for message in messages]
             is_batch = bool(invocation.messages)
             parent = outer if is_batch else senders[0]
-            name, attributes = _named(base, invocation.message, container)
+            name, attributes = _name_and_attributes(base, invocation.message, container)
             own = _attributes_of_message(invocation.message)
             if is_batch:
                 own = {AttributeName.BATCH_COUNT: len(messages)}
@@ -209,7 +205,7 @@ class OpenTelemetry:
         async def settle(invocation: SettlementInvocation, proceed: Proceed) -> object:
             message, operation = invocation.message, invocation.operation
             parent = context_of(message, otel_context.get_current())
-            at = _named(by_operation[operation], message, container)
+            at = _name_and_attributes(by_operation[operation], message, container)
             own = _attributes_of_message(message)
             with self._operation(operation, SpanKind.CLIENT, at, parent, own):
                 return await proceed()
@@ -371,7 +367,7 @@ def _present(attributes: Attributes) -> Attributes:
     return {name: value for name, value in attributes.items() if value}
 
 
-def _named(
+def _name_and_attributes(
     base: Attributes, message: Message, container: AbstractMessageListenerContainer
 ) -> tuple[str, Attributes]:
     destination = message.destination

@@ -124,7 +124,7 @@ def unit_of_work(
     """
     with sessions() as session, session.begin():
         if not record(session, message, listener=listener):
-            raise _handled(message)
+            raise _skip(message)
         yield session
 
 
@@ -138,11 +138,11 @@ async def unit_of_work_async(
     """Like `unit_of_work`, with the AsyncSessions of an `async_sessionmaker`."""
     async with sessions() as session, session.begin():
         if not await record_async(session, message, listener=listener):
-            raise _handled(message)
+            raise _skip(message)
         yield session
 
 
-def _handled(message: Message | str) -> Skip:
+def _skip(message: Message | str) -> Skip:
     return Skip(f"{message if isinstance(message, str) else key_of(message)} was handled before")
 
 
@@ -233,9 +233,6 @@ class SqlIdempotencyStore(SqlStore[Session]):
         session = self._open.pop(key, None)
         if session is not None:
             session.close()
-
-
-# --- The idempotency store in the inbox table, for coroutines.
 
 
 class AsyncSqlIdempotencyStore(SqlStore[AsyncSession]):

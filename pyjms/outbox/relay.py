@@ -12,8 +12,6 @@ message could be lost: a row is deleted only after the broker has confirmed the 
 The relay waits `interval` seconds when there is nothing to send, or another relay is active. When
 the broker or the database fails, it logs one line, and retries with increasing delays up to 30 s.
 
-The relay's access to the tables: the lock or lease, rows to send, and rows that were sent.
-
 One relay at a time sends the messages of an outbox, so that they keep their order. If the database
 has `SKIP LOCKED` (PostgreSQL, MySQL, MariaDB, Oracle), it is the relay that has locked the outbox's
 row in `pyjms_outbox_relays`, for the transaction in which it sends and deletes: a relay that dies

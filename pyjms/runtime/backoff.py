@@ -1,4 +1,4 @@
-"""Back-offs, the waits between attempts: Spring's classes, and their adapters for tenacity.
+"""Back-offs, the waits between attempts: Spring's classes.
 
 Intervals are seconds; `str` shows milliseconds, as Spring's log lines do.
 """
@@ -6,12 +6,9 @@ Intervals are seconds; `str` shows milliseconds, as Spring's log lines do.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyjms.runtime.clock import check_seconds
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
 
 DEFAULT_INTERVAL = 5.0
 DEFAULT_INITIAL_INTERVAL = 2.0
@@ -146,29 +143,6 @@ class _ExponentialBackOffExecution:
             f"ExponentialBackOffExecution[currentInterval={current}, "
             f"multiplier={self._back_off.multiplier}, attempts={self._attempts}]"
         )
-
-
-class wait_back_off:  # noqa: N801 - tenacity spells its strategies in lower case
-    """tenacity's `wait` for one execution; use it together with `stop_after_back_off(wait)`."""
-
-    def __init__(self, execution: BackOffExecution) -> None:
-        self.execution = execution
-        self.exhausted: bool = False
-
-    def __call__(self, retry_state: RetryCallState) -> float:
-        seconds = self.execution.next_back_off()
-        self.exhausted = seconds is None
-        return seconds or 0.0
-
-
-class stop_after_back_off:  # noqa: N801 - tenacity spells its strategies in lower case
-    """tenacity's `stop`: stops when the back-off is exhausted. tenacity calls `wait` first."""
-
-    def __init__(self, wait: wait_back_off) -> None:
-        self._wait = wait
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        return self._wait.exhausted
 
 
 def _millis(seconds: float) -> int:

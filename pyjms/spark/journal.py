@@ -10,17 +10,14 @@ Spark 4.3 applies the filter of the first use of a `load()` to all later uses of
 even to those without a filter; so `pushdown` is for a frame that is used once. The options that
 filter are not affected.
 
-The files of a journal, including its archive, and their division among tasks.
+The files of a journal, including its archive, are divided among tasks. Nothing is locked or
+written, as the folder may be in use by a running broker. A file that the broker deletes between
+planning and reading is reported as missing. (spark-pipeline 5 C; activemq-persistence K19, K27)
 
-Nothing is locked or written, as the folder may be in use by a running broker. A file that the
-broker deletes between planning and reading is reported as missing.
-(spark-pipeline 5 C; activemq-persistence K19, K27)
-
-The pending messages of a journal: added and not removed, with transactions applied.
-
-The records of a transaction, local or prepared, take effect with its commit; those of a transaction
-that was never committed have none. A message on a topic is pending for each durable subscription
-that has not acknowledged it. (activemq-persistence K15, K22, K31)
+Pending messages are those added and not removed. The records of a transaction, local or prepared,
+take effect with its commit; those of a transaction that was never committed have none. A message on
+a topic is pending for each durable subscription that has not acknowledged it. (activemq-persistence
+K15, K22, K31)
 """
 
 from __future__ import annotations
@@ -160,8 +157,6 @@ def _files(folder: Path) -> Iterator[Segment]:
             yield Segment(str(path), number, size)
 
 
-# --- Journal records as rows: the columns of the record, followed by those of its message.
-
 _OWN: Final = (
     ("file_id", "int"),
     ("offset", "long"),
@@ -233,7 +228,7 @@ def record_row(
     try:
         values = _message(command, destination, version)
     except JMSException as error:
-        return (*head, str(error), *_named(command, destination))
+        return (*head, str(error), *_destination_only(command, destination))
     if not record_filter.accepts_time(values[_AT["timestamp"]]):
         return None
     return (*head, None, *values)
@@ -242,12 +237,12 @@ def record_row(
 def _message(command: KahaCommand, destination: str | None, version: int) -> tuple[Any, ...]:
     added = command.message if isinstance(command, KahaUpdateMessageCommand) else command
     if not isinstance(added, KahaAddMessageCommand):
-        return _named(command, destination)
+        return _destination_only(command, destination)
     message = decode_message(added.message, version)
     return message_values(message, None, message.redelivery_counter)
 
 
-def _named(command: KahaCommand, destination: str | None) -> tuple[Any, ...]:
+def _destination_only(command: KahaCommand, destination: str | None) -> tuple[Any, ...]:
     values: list[Any] = list(_NO_MESSAGE)
     values[_AT["destination"]] = destination
     values[_AT["message_id"]] = getattr(command, "message_id", None)

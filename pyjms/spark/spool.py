@@ -9,7 +9,7 @@ moves messages into a folder, the spool, that executors read:
 
     receive  ->  write a segment  ->  fsync, rename, fsync the folder  ->  commit the JMS session
 
-A segment (`segments.Spool`) is one Arrow file of rows, named `rows-<number of the first>-<count>`.
+A segment (`Spool`) is one Arrow file of rows, named `rows-<number of the first>-<count>`.
 The names tell which rows the spool contains, so recovery only has to list the folder. An offset is
 the number of the next row; its epoch is the random id of the spool (`spool-id`), so that a
 checkpoint with another folder is detected. A batch is a range of rows, so it reads the same rows
@@ -23,10 +23,10 @@ Invariants:
 - The last segment is *in doubt* when a spool is opened, and so is a segment whose commit failed:
   the broker may deliver its messages again. The last segment is not deleted, as it also carries the
   numbering; when another segment in doubt is deleted, its ids are first written to a file of *late
-  ids* (`late_ids`), which is kept for a day.
-- One process at a time uses a spool (`lock`): two would give different messages the same number.
-  The operating system releases the lock when the process ends. A driver that was just stopped may
-  have it for up to 30 s more.
+  ids* (`LateIds`), which is kept for a day.
+- One process at a time uses a spool (`SpoolLock`): two would give different messages the same
+  number. The operating system releases the lock when the process ends. A driver that was just
+  stopped may have it for up to 30 s more.
 - Segments up to the start of the batch that Spark requests next are deleted, except the last of
   them: a batch that failed after its end was committed reads its rows again.
 
@@ -41,21 +41,10 @@ States of a segment:
 A query can continue with its spool on the same broker or on another one; the spool is part of the
 data, as the messages in it exist nowhere else. (spark-pipeline 3.2, 3.3, 5 B)
 
-The ids of messages that may be delivered again after their segment was deleted.
-
-If a driver, or its connection, dies after a segment was written and before the acknowledgement is
-confirmed, the broker may still assign the messages to the dead connection. It delivers them again
-when it detects that, by default after half a minute; by then the segment may be finished and
-deleted. So the ids of such segments are kept for a day.
-
-The segments of a spool: one Arrow file per pull, which exists completely or not at all.
-
-A file is written under a temporary name, synced and renamed, and its folder synced, before anything
-is acknowledged. How it works is described in the package's docstring. (spark-pipeline 5 B)
-
-The stream reader through a spool: `latestOffset` pulls messages, executors read the files.
-
-How it works is described in the package's docstring. (spark-pipeline 3.2, 3.3, 5 B)
+Late ids: if a driver, or its connection, dies after a segment was written and before the
+acknowledgement is confirmed, the broker may still assign the messages to the dead connection. It
+delivers them again when it detects that, by default after half a minute; by then the segment may be
+finished and deleted. So the ids of such segments are kept for a day.
 """
 
 from __future__ import annotations
@@ -99,8 +88,6 @@ from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, toleran
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-# --- The lock of a spool: one process at a time, as two would number different messages equally.
 
 if sys.platform == "win32":
     import msvcrt
@@ -441,8 +428,6 @@ def _write(path: Path, rows: Sequence[Sequence[object]]) -> None:
         file.flush()
         os.fsync(file.fileno())
 
-
-# --- Pulls of messages into the spool: received, written, synced, and only then acknowledged.
 
 _NEXT_MESSAGE_TIMEOUT: Final = 0.02
 """Seconds to wait for another message after the first: prefetched ones arrive at once."""

@@ -1,12 +1,9 @@
 """The blocking portal: coroutines called from threads.
 
-There is one implementation, the coroutine core; a blocking call runs one of its coroutines on a
-loop and waits for the result in the calling thread.
-
-An object belongs to the loop on which it was created. Scripts and threads share one loop
-(`pyjms.sync.portal`), in a daemon thread that the first call starts. The thread of a listener
-container's handler uses the application's loop, so that a template there sees the handler's
-transaction.
+A blocking call runs a coroutine on a loop and waits for the result in the calling thread. An object
+belongs to the loop on which it was created. Scripts and threads share one loop, in a daemon thread
+that the first call starts. The thread of a listener container's handler uses the application's
+loop, so that a template there sees the handler's transaction.
 
 One call, step by step:
 
@@ -29,8 +26,6 @@ Invariants:
 
 anyio's BlockingPortal is not used because it cannot keep the result of an interrupted call.
 
-The loop shared by scripts and threads, in a daemon thread, and the cleanup at exit.
-
 A script may end with everything still open. At exit, after the last non-daemon thread has ended,
 the objects that were opened on the shared loop and not closed are closed in reverse order:
 containers stop listening, connections notify their brokers, an embedded broker writes its data.
@@ -43,11 +38,10 @@ loop's thread is a daemon thread, which is still waiting for events when the pro
 
 After a fork, the child starts its own loop, because the thread exists only in the parent.
 
-Tracebacks of blocking calls: the caller's frames, without those of the portal and the loop.
-
-Otherwise, a blocking call that fails would show a dozen internal frames. The frames of application
-functions that the call has called, such as message creators and converters, are kept. If the error
-is a bug in pyjms, such as a failed assertion, all frames are kept.
+Tracebacks show the caller's frames, without those of the portal and the loop: otherwise, a call
+that fails would show a dozen internal frames. The frames of application functions that the call has
+called, such as message creators and converters, are kept. If the error is a bug in pyjms, such as a
+failed assertion, all frames are kept.
 """
 
 from __future__ import annotations
@@ -199,7 +193,7 @@ def trim(error: BaseException) -> None:
         frames = _frames(found.__traceback__)
         others = [frame for frame in frames if not _is_internal(frame)]
         if isinstance(found, _OF_ARGUMENTS) or (frames and frames[-1] in others):
-            found.__traceback__ = _chained(others)
+            found.__traceback__ = _chain(others)
         found = found.__cause__
 
 
@@ -218,7 +212,7 @@ def _is_internal(traceback: TracebackType) -> bool:
     return file.endswith(".pyx")  # a compiled event loop
 
 
-def _chained(frames: list[TracebackType]) -> TracebackType | None:
+def _chain(frames: list[TracebackType]) -> TracebackType | None:
     chained = None
     for frame in reversed(frames):
         chained = TracebackType(chained, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)

@@ -2,9 +2,7 @@
 
 A coroutine of the core begins and ends the transaction on the loop. The functions of a resource and
 the synchronizations are called in the thread of the block, which waits for the coroutine
-(`pyjms.sync.transactions`): they may block, and may be bound to that thread.
-
-A blocking call whose coroutine can run functions in the waiting thread.
+(`CallersThread`): they may block, and may be bound to that thread.
 
     thread                                   loop
     --------------------------------------   ----------------------------------------------

@@ -42,8 +42,6 @@ from pyjms.transport.uri import TransportURI
 
 __all__ = ["RECEIVE_TIMEOUT", "HandlerCall", "JmsTestApp", "Recorder", "with_redelivery_delay"]
 
-# --- A record of the calls of handlers: arguments and failures.
-
 
 @dataclass(frozen=True)
 class HandlerCall:
@@ -281,7 +279,7 @@ class JmsTestApp:
             if not raised:
                 raise
             raise RequestTimeoutException(
-                f"{late.reason}; handlers raised {_times(len(raised))} so far: {_quoted(raised)}",
+                f"{late.reason}; handlers raised {_times(len(raised))} so far: {_texts_of(raised)}",
                 hint="virtual time stands still: await jms_clock.advance(seconds) until each "
                 "redelivery is due"
                 if is_virtual()
@@ -336,7 +334,7 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _quoted(errors: Sequence[BaseException]) -> str:
+def _texts_of(errors: Sequence[BaseException]) -> str:
     """Return the distinct errors and their counts as text, newest first."""
     counted = Counter(repr(error)[:_QUOTED_TEXT] for error in reversed(errors))
     shown = [f"{text} {_times(number)}" for text, number in list(counted.items())[:_QUOTED]]

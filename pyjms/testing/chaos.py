@@ -65,7 +65,7 @@ class Chaos:
     ) -> None:
         """Make the next `times` calls of a handler fail with `error` (default: ChaosError)."""
         error = error or ChaosError(f"planned by the test, {at} {_name(handler)}")
-        self._plan(handler, _Failure(_checked(at), error), times)
+        self._plan(handler, _Failure(_check_moment(at), error), times)
 
     def duplicate(self, handler: Callable[..., Any], *, times: int = 1) -> None:
         """Have the next `times` messages handled twice, by rolling back after the handler.
@@ -82,13 +82,13 @@ class Chaos:
         With `jms_clock`, this is virtual time.
         """
         check_seconds("seconds", seconds)
-        self._plan(handler, _Failure(_checked(at), delay=seconds), times)
+        self._plan(handler, _Failure(_check_moment(at), delay=seconds), times)
 
     def drop_connection(
         self, handler: Callable[..., Any], *, at: Moment = "after", times: int = 1
     ) -> None:
         """Break all connections of the broker during the next `times` calls of a handler."""
-        self._plan(handler, _Failure(_checked(at), drops=True), times)
+        self._plan(handler, _Failure(_check_moment(at), drops=True), times)
 
     async def drop_connections(self) -> int:
         """Break all connections of the broker now; return how many there were.
@@ -138,7 +138,7 @@ class Chaos:
         self._planned.setdefault(handler, deque()).extend([failure] * times)
 
 
-def _checked(moment: Moment) -> Moment:
+def _check_moment(moment: Moment) -> Moment:
     if moment not in _MOMENTS:
         raise ValueError(f"at is {' or '.join(map(repr, _MOMENTS))}, not {moment!r}")
     return moment

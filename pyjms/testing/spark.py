@@ -90,7 +90,7 @@ class PipelineRun:
             AssertionError: the pipeline failed; its message says why.
             ConfigurationException: the pipeline cannot run, or reads a topic.
         """
-        chosen = _chosen(pipeline)
+        chosen = _choose(pipeline)
         by_source = messages if isinstance(messages, Mapping) else {"messages": messages}
         unknown = set(by_source) - set(chosen.sources)
         if unknown:
@@ -148,7 +148,7 @@ class PipelineRun:
     async def _with_subscription(
         self, topic: Topic, run: Callable[..., Any], failures: _Failures
     ) -> list[Message]:
-        async with _connected(self.url) as session:
+        async with _open_session(self.url) as session:
             consumer = await session.create_consumer(topic)
             assert await run(once=True), failures.text
             found = [message async for message in _all_of(consumer, _TOPIC_WAIT)]
@@ -168,7 +168,7 @@ class PipelineRun:
                 f"{name} is a topic without a subscription before the pipeline runs",
                 hint=f"read the queue Consumer.NAME.{destination.physical_name} of a virtual topic",
             )
-        async with _connected(self.url) as session:
+        async with _open_session(self.url) as session:
             producer = await session.create_producer(destination)
             for body in bodies:
                 await producer.send(_message(session, body))
@@ -177,7 +177,7 @@ class PipelineRun:
     async def _take(self, destination: Destination) -> list[Message]:
         await self._start()
         join = "&" if "?" in self.url else "?"
-        async with _connected(f"{self.url}{join}{_NO_PREFETCH}") as session:
+        async with _open_session(f"{self.url}{join}{_NO_PREFETCH}") as session:
             consumer = await session.create_consumer(destination)
             found = [message async for message in _all_of(consumer, 0.0)]
             await session.commit()
@@ -196,7 +196,7 @@ class _Failures:
 
 
 @asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[Session]:
+async def _open_session(url: str) -> AsyncIterator[Session]:
     """Yield a transacted session on a started connection, closed at the end of the block."""
     connection = await ConnectionFactory(url).create_connection()
     try:
@@ -211,7 +211,7 @@ async def _all_of(consumer: MessageConsumer, timeout: float) -> AsyncIterator[Me
         yield message
 
 
-def _chosen(pipeline: Pipeline | Callable[..., Any]) -> Pipeline:
+def _choose(pipeline: Pipeline | Callable[..., Any]) -> Pipeline:
     if isinstance(pipeline, Pipeline):
         return pipeline
     marks = pipeline_marks(pipeline)

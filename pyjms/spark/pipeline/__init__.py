@@ -1,9 +1,8 @@
 """Pipelines: functions and SQL from messages to messages, and their execution.
 
-Layers, each using only those below it:
-
-- `execution`: starts the query of a pipeline, restarts it, drains it;
-- `definition` (the definition of pipelines, and its checks) and `reporting` (events, log, status
-  files, health), which are independent of each other;
-- `schema`: message bodies as typed rows.
+- `definition` and `checks`: pipelines as data, collected from functions and settings;
+- `run`: runs pipelines, restarts them after `failures`, drains them; `query` starts the query of
+  one, at its `location`;
+- `events`, which `reports` turns into the log, status files and health;
+- `schema`, `models` and `parsing`: message bodies as typed rows.
 """

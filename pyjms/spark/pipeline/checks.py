@@ -1,16 +1,11 @@
-"""Checks before Spark starts: all problems of a set of pipelines, reported at once.
+"""Pipelines of decorated functions and of the settings, and checks before Spark starts.
 
-Each message names its pipeline and the correction. Conditions that only a query plan reveals are
-checked when the query starts. (spark-pipeline 6.2)
+All problems of a set of pipelines are reported at once; each message names its pipeline and the
+correction. Conditions that only a query plan reveals are checked when the query starts, and of a
+schema's DDL only the names of types, so that typos are found early. (spark-pipeline 6.2)
 
-Checking the type names in a schema's DDL without Spark, so that typos are found early.
-
-Only names are checked; Spark reports everything else when a query starts.
-
-Collecting the pipelines of decorated functions and of `pipelines` in the settings.
-
-An entry with `sql` is a pipeline; one without changes the decorated pipeline of its name, as
-`listeners.<id>` does for listeners. All problems are reported at once.
+An entry of `pipelines` with `sql` is a pipeline; one without changes the decorated pipeline of its
+name, as `listeners.<id>` does for listeners.
 """
 
 from __future__ import annotations
@@ -98,10 +93,10 @@ class _Parser:
         else:
             self._next()
             if self._peek() == "<":
-                self._nested(word.upper(), column)
+                self._read_nested(word.upper(), column)
         self._skip_rest()
 
-    def _nested(self, kind: str, column: str) -> None:
+    def _read_nested(self, kind: str, column: str) -> None:
         self._next()
         if kind == "STRUCT":
             self._columns()
@@ -149,8 +144,8 @@ def check_pipelines(
     """
     return [
         *_installation(java),
-        *_shared(pipelines, "name", lambda p: p.name),
-        *_shared(list({p.name: p for p in pipelines}.values()), "checkpoint", _checkpoint),
+        *_find_shared(pipelines, "name", lambda p: p.name),
+        *_find_shared(list({p.name: p for p in pipelines}.values()), "checkpoint", _checkpoint),
         *_shared_queues(pipelines),
         *(
             f"Pipeline {pipeline.name}: {problem}"
@@ -175,7 +170,7 @@ def _check_pyarrow() -> None:
         )
 
 
-def _shared(
+def _find_shared(
     pipelines: Sequence[Pipeline], key: str, value_of: Callable[[Pipeline], str]
 ) -> Iterator[str]:
     users: dict[str, list[str]] = defaultdict(list)
@@ -381,13 +376,13 @@ def gather_pipelines(
     entries = dict(settings.pipelines)
     for pipeline in found:
         entry = entries.pop(pipeline.name, None)
-        values = {} if entry is None else _joined(pipeline, entry.values())
-        made.append(attempt(lambda p=pipeline, v=values: _resolved(settings, p.with_changes(v))))  # type: ignore[misc]
+        values = {} if entry is None else _join(pipeline, entry.values())
+        made.append(attempt(lambda p=pipeline, v=values: _resolve(settings, p.with_changes(v))))  # type: ignore[misc]
     for name, entry in entries.items():
         if entry.sql is not None:
             values = entry.values()
             made.append(
-                attempt(lambda n=name, v=values: _resolved(settings, Pipeline(name=n, **v)))  # type: ignore[misc]
+                attempt(lambda n=name, v=values: _resolve(settings, Pipeline(name=n, **v)))  # type: ignore[misc]
             )
         elif are_all:
             names = ", ".join(p.name for p in found) or "none"
@@ -466,7 +461,7 @@ def find_problems(
     return [*problems, *check_pipelines(pipelines, brokers=settings.brokers, java=java)]
 
 
-def _joined(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
+def _join(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of an entry; each option overrides the pipeline's option of that name."""
     joined = dict(values)
     if "options" in joined:
@@ -474,7 +469,7 @@ def _joined(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
     return joined
 
 
-def _resolved(settings: PyjmsSettings, pipeline: Pipeline) -> Pipeline:
+def _resolve(settings: PyjmsSettings, pipeline: Pipeline) -> Pipeline:
     resolve = settings.resolve_placeholders
     source = pipeline.source
     return replace(

@@ -1,17 +1,9 @@
 """A pipeline as data: its sources, its function or SQL, its sink, and its execution options.
 
 Contradictory fields are rejected when a `Pipeline` is created; all of them are reported at once.
-Nothing here needs Spark. (spark-pipeline 6.2)
-
-The valid values of a pipeline's fields, and the error messages for invalid ones.
-
-Each function checks a single value; combinations are checked by `Pipeline`. Reads no settings
-and needs no Spark.
-
-`@jms_pipeline`: marks a function as a pipeline and returns it unchanged.
-
-The function stays a pure function from DataFrame to DataFrame, so it can be tested with
-`createDataFrame` and without a broker. Nothing here needs Spark. (spark-pipeline 6.2)
+`@jms_pipeline` marks a function as a pipeline and returns it unchanged. The function stays a pure
+function from DataFrame to DataFrame, so it can be tested with `createDataFrame` and without a
+broker. Nothing here needs Spark. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations

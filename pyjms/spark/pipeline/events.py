@@ -4,10 +4,8 @@ Listeners are called one after the other on the runner's loop, in the order of t
 not block. An exception that one raises is logged, and the pipeline continues. No event contains a
 body.
 
-Spark's progress reports as events. Needs no Spark.
-
-The backlog is the only metric that a Python source provides: its latest offset minus the end of the
-batch. (spark-pipeline 3.3)
+Spark's progress reports become events here, without Spark. The backlog is the only metric that a
+Python source provides: its latest offset minus the end of the batch. (spark-pipeline 3.3)
 """
 
 from __future__ import annotations
@@ -192,12 +190,12 @@ def batch_event(pipeline: str, progress: StreamingQueryProgress) -> BatchFinishe
     return BatchFinished(
         pipeline=pipeline,
         batch=progress.batchId,
-        rows=_observed(progress, "messages", progress.numInputRows),
+        rows=_sum_observed(progress, "messages", progress.numInputRows),
         seconds=durations.get("triggerExecution", 0) / 1000,
         phases={name: ms / 1000 for name, ms in durations.items() if name != "triggerExecution"},
         ranges=ranges,
         backlog=backlog_of(progress),
-        dead_letters=_observed(progress, "dead_letters", 0),
+        dead_letters=_sum_observed(progress, "dead_letters", 0),
     )
 
 
@@ -212,7 +210,7 @@ def backlog_of(progress: StreamingQueryProgress) -> int | None:
     return sum(waiting.values()) if waiting else None
 
 
-def _observed(progress: StreamingQueryProgress, field: str, default: int) -> int:
+def _sum_observed(progress: StreamingQueryProgress, field: str, default: int) -> int:
     """Return the sum of a field of the observed metrics."""
     found = [
         row[field]

@@ -1,14 +1,12 @@
-"""Classification of a query's failures by what to do about them. Needs no Spark.
+"""The failures of a query: their kinds, by what to do about them, and restarts. Needs no Spark.
 
 Spark ends a query at any error, with the Python traceback in its text. Such a text may contain
 values of messages, so only texts of pyjms and the names of errors become part of a reason, which is
 shown in the status. (spark-pipeline 3.6)
 
-Restarts of a failed query, and the decision to give it up.
-
-Delays grow according to the settings. They are reset after each finished batch, and after a query
-that ran for some minutes (an idle query has no batches). A pipeline is given up if a batch fails
-repeatedly, or if another attempt cannot succeed.
+The delays before restarts grow according to the settings. They are reset after each finished batch,
+and after a query that ran for some minutes (an idle query has no batches). A pipeline is given up
+if a batch fails repeatedly, or if another attempt cannot succeed.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tenacity import AsyncRetrying
-
 from pyjms.errors import (
     ConfigurationException,
     ConnectionClosedException,
@@ -30,12 +26,7 @@ from pyjms.errors import (
     JMSException,
     JMSSecurityException,
 )
-from pyjms.runtime.backoff import (
-    BackOffExecution,
-    ExponentialBackOff,
-    stop_after_back_off,
-    wait_back_off,
-)
+from pyjms.runtime.backoff import ExponentialBackOff
 from pyjms.settings.spark import RestartSettings
 from pyjms.spark.pipeline.events import Range
 
@@ -224,14 +215,6 @@ _HEALTHY_AFTER: Final = 300.0
 """Seconds after which a running query counts as healthy, with or without messages."""
 
 
-class QueryFailedError(Exception):
-    """A query ended with a failure."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
-
-
 class Restarts:
     """Counts the failures of one pipeline, and decides about restarts."""
 
@@ -239,42 +222,34 @@ class Restarts:
         self._settings = settings
         self._checkpoint = checkpoint
         self._poison: tuple[int, int] = (-1, 0)  # the number of a batch, and how often it failed
-        self._outage = _Outage(
-            ExponentialBackOff(
-                settings.initial_interval,
-                settings.multiplier,
-                max_interval=settings.max_interval,
-                max_attempts=settings.max_attempts,
-            )
+        self._back_off = ExponentialBackOff(
+            settings.initial_interval,
+            settings.multiplier,
+            max_interval=settings.max_interval,
+            max_attempts=settings.max_attempts,
         )
-
-    @property
-    def in_a_row(self) -> int:
+        self._delays = self._back_off.start()
+        self.in_a_row = 0
         """Restarts since a batch was finished, or a query was healthy."""
-        return self._outage.attempts
 
-    def batch_finished(self) -> None:
-        """Reset the delays, since a batch was finished."""
-        self._outage.reset()
+    def reset(self) -> None:
+        """Start again with the shortest delay, since a batch was finished."""
+        if self.in_a_row:
+            self._delays = self._back_off.start()
+            self.in_a_row = 0
 
     def query_ran_for(self, seconds: float) -> None:
         """Reset the delays if a query, which reached its broker, ran long enough."""
         if seconds >= _HEALTHY_AFTER:
-            self._outage.reset()
+            self.reset()
 
-    def retrying(self, **more: Any) -> AsyncRetrying:
-        """Return a retry controller with the settings' delays, which raises the last error.
-
-        `more`: further arguments of tenacity (`retry`, `sleep`, `before_sleep`).
-        """
-        wait = wait_back_off(self._outage)
-        return AsyncRetrying(wait=wait, stop=stop_after_back_off(wait), reraise=True, **more)
-
-    def should_restart(self, failure: Failure) -> bool:
-        """Count a failure, and return whether another attempt may succeed."""
-        if failure.kind is FailureKind.BATCH:
-            return not self._is_poisoned()
-        return failure.kind is FailureKind.BROKER
+    def next_delay(self, failure: Failure) -> float | None:
+        """Count a failure and return the seconds until the next attempt; None: give up."""
+        is_batch = failure.kind is FailureKind.BATCH
+        if self._is_poisoned() if is_batch else failure.kind is not FailureKind.BROKER:
+            return None
+        self.in_a_row += 1
+        return self._delays.next_back_off()
 
     def final_failure(self, failure: Failure) -> tuple[str, dict[str, Range]]:
         """Return why the pipeline is given up, and the ranges of the batch that fails."""
@@ -296,21 +271,3 @@ class Restarts:
         number, failures = self._poison
         self._poison = (batch.number, failures + 1 if number == batch.number else 1)
         return self._poison[1] >= self._settings.poison_after
-
-
-class _Outage:
-    """The delays of successive failures."""
-
-    def __init__(self, back_off: ExponentialBackOff) -> None:
-        self._back_off = back_off
-        self._execution: BackOffExecution = back_off.start()
-        self.attempts = 0
-
-    def next_back_off(self) -> float | None:
-        self.attempts += 1
-        return self._execution.next_back_off()
-
-    def reset(self) -> None:
-        if self.attempts:
-            self._execution = self._back_off.start()
-            self.attempts = 0

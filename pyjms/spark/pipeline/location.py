@@ -1,9 +1,8 @@
 """The location of a pipeline: its broker, and the folder of its checkpoint, spool and status.
 
-The broker of a pipeline: one that Spark's processes can reach, so never `vm://`.
-
-For trying pipelines out, `--once` with `activemq.embedded.enabled: true` starts an in-memory broker
-on a free port; it is found through the entry points `pyjms.embedded_brokers`.
+The broker is one that Spark's processes can reach, so never `vm://`. For trying pipelines out,
+`--once` with `activemq.embedded.enabled: true` starts an in-memory broker on a free port; it is
+found through the entry points `pyjms.embedded_brokers`.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -
     url = section.effective_broker_url()
     if _is_in_process(section):
         state = (
-            f"is a vm:// URL ({_redacted(url)}), a broker in one process"
+            f"is a vm:// URL ({_redact(url)}), a broker in one process"
             if section.broker_url
             else "is not set"
         )
@@ -180,10 +179,10 @@ def _check_url(url: str, key: str) -> None:
     try:
         create_transport(ConnectionFactory(url).uri)
     except (ConfigurationException, UnsupportedOperationException) as error:
-        raise ConfigurationException(f"{key} {_redacted(url)}: {error}") from error
+        raise ConfigurationException(f"{key} {_redact(url)}: {error}") from error
 
 
-def _redacted(url: str) -> str:
+def _redact(url: str) -> str:
     """Return a URL without passwords."""
     try:
         return str(TransportURI.parse(url))

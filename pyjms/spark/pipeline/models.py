@@ -4,10 +4,8 @@ Spark's reader cannot call validators written in Python, so a model that has som
 nothing is accepted that the model would reject. All problems of a model are reported at once.
 (spark-pipeline 6.2)
 
-Translation of pydantic's patterns, in the syntax of Rust's `regex`, to Java's.
-
-Only constructs with the same meaning in both are translated; all others are rejected. Needs no
-Spark. (spark-pipeline 6.2)
+Patterns, in the syntax of Rust's `regex`, are translated to Java's: only constructs with the same
+meaning in both; all others are rejected. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -276,9 +274,9 @@ class _ModelReader:
         scalar = _SCALARS.get(annotation) if _is_hashable(annotation) else None
         if scalar is not None:
             return Scalar(scalar.ddl, (*scalar.checks, *checks)), False
-        return self._composed(annotation, origin, arguments, checks, path, outer), False
+        return self._compose(annotation, origin, arguments, checks, path, outer), False
 
-    def _composed(
+    def _compose(
         self,
         annotation: Any,
         origin: Any,

@@ -3,17 +3,14 @@
 Valid and invalid messages are two branches of one stream: Spark computes the offsets of its source
 once, so both branches see the same messages. (spark-pipeline 6.2)
 
-Message bodies prepared for Spark's JSON reader: exact numbers, and exactly one object.
+Bodies are prepared for Spark's JSON reader, which converts a number to a double before it becomes a
+text, does not distinguish a text from an object that is read as a text, and stops after the first
+value. So numbers are put in quotes, texts that look like JSON get a prefix, and a body is framed by
+an array with a known last element, which shows whether something follows the object.
+(spark-pipeline 6.2)
 
-The reader converts a number to a double before it becomes a text, does not distinguish a text from
-an object that is read as a text, and stops after the first value. So numbers are put in quotes,
-texts that look like JSON get a prefix, and a body is framed by an array with a known last element,
-which shows whether something follows the object. (spark-pipeline 6.2)
-
-Conversion of texts to typed values, and what is wrong with a value, as Spark expressions.
-
-`converted` gives null where a value does not match its type, `problem` a sentence, which never
-contains a part of the message's body. (spark-pipeline 6.2)
+Texts are converted by Spark expressions: `convert` gives null where a value does not match its
+type, `problem` a sentence, which never contains a part of the message's body. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -94,7 +91,7 @@ def quote_numbers(body: Column) -> Column:
     return F.regexp_replace(texts, F.lit(_NUMBERS), F.lit('$1"$2"'))
 
 
-def marked(text: str) -> str:
+def mark(text: str) -> str:
     """Return a text as the reader returns it for one in a body."""
     return _MARK + text if text.startswith(_LOOKS_LIKE_JSON) else text
 
@@ -166,7 +163,7 @@ def first_not_null(sentences: Iterable[Column]) -> Column:
     return F.coalesce(*sentences, F.lit(None).cast("string"))
 
 
-def converted(raw: Column, kind: Type) -> Column:
+def convert(raw: Column, kind: Type) -> Column:
     """Return a value of the JSON reader, converted to the type."""
     match kind:
         case Scalar(ddl):
@@ -174,11 +171,11 @@ def converted(raw: Column, kind: Type) -> Column:
         case Native():
             return raw
         case Array(item):
-            return F.transform(raw, lambda value: converted(value, item))
+            return F.transform(raw, lambda value: convert(value, item))
         case Map(value):
-            return F.transform_values(raw, lambda _, one: converted(one, value))
+            return F.transform_values(raw, lambda _, one: convert(one, value))
         case Struct(fields):
-            made = [converted(_raw(raw, f), f.type).alias(f.name) for f in fields]
+            made = [convert(_raw(raw, f), f.type).alias(f.name) for f in fields]
             return F.when(raw.isNotNull(), F.struct(*made))
 
 
@@ -189,16 +186,16 @@ def problem(raw: Column, kind: Type, path: str) -> Column:
             value = _scalar(raw, ddl)
             is_mismatch = raw.isNotNull() & value.isNull()
             mismatch = F.when(is_mismatch, F.lit(f"{path} is not of type {ddl}"))
-            return first_not_null([mismatch, *_failed(value, F.length, checks, path)])
+            return first_not_null([mismatch, *_failed_checks(value, F.length, checks, path)])
         case Native():
             return F.lit(None).cast("string")
         case Array(item, is_required, checks):
             found = _of_items(raw, item, path + ARRAY_ITEM, required=is_required)
-            return first_not_null([found, *_failed(raw, F.size, checks, path)])
+            return first_not_null([found, *_failed_checks(raw, F.size, checks, path)])
         case Map(value, is_required, checks):
             items = F.map_values(raw)
             found = _of_items(items, value, path + ARRAY_ITEM, required=is_required)
-            return first_not_null([found, *_failed(raw, F.size, checks, path)])
+            return first_not_null([found, *_failed_checks(raw, F.size, checks, path)])
         case Struct(fields):
             in_fields = [_of_field(raw, field, path) for field in fields]
             return F.when(raw.isNotNull(), first_not_null(in_fields))
@@ -231,7 +228,7 @@ def _raw(raw: Column, field: Field) -> Column:
 def _default(kind: Type, default: str) -> Column:
     if isinstance(kind, Scalar):
         value = json.loads(default)
-        return F.lit(marked(value) if isinstance(value, str) else default)
+        return F.lit(mark(value) if isinstance(value, str) else default)
     wrapped = quote_numbers(F.lit(f'{{"v":{default}}}'))
     return F.from_json(wrapped, f"v {raw_ddl(kind)}", OPTIONS).getField("v")
 
@@ -285,7 +282,7 @@ def _time(raw: Column, ddl: str) -> Column:
     )
 
 
-def _failed(
+def _failed_checks(
     value: Column, size: Callable[[Column], Column], checks: Iterable[Check], path: str
 ) -> list[Column]:
     found = []
@@ -329,8 +326,6 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "finite": "is not finite",
 }
 
-
-# --- Schemas in Spark's DDL as a type tree; NOT NULL marks a required value.
 
 _CAST: Final = frozenset(
     "boolean tinyint smallint int bigint float double date timestamp timestamp_ntz".split()  # noqa: SIM905 - to be read
@@ -440,7 +435,7 @@ def parse(messages: DataFrame, struct: Struct, source: str, pipeline: str | None
     read, raw = _read(messages, struct)
     checked = read.select(
         *(name for name, _ in MESSAGE_COLUMNS),
-        converted(raw, struct).alias(_VALUE),
+        convert(raw, struct).alias(_VALUE),
         _reason(raw, struct).alias(REASON),
     )
     # this also keeps Spark from parsing twice, as it moves no filter below it

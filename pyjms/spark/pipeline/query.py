@@ -1,26 +1,21 @@
-"""The start of a pipeline's query: its sources, its function or SQL, and its sink.
+"""A pipeline's query: its sources, its function or SQL, its sink, and its checkpoint.
 
 Results and dead letters are one query with one sink, so that both are published by the same
 transaction. (spark-pipeline 6.2)
 
-Analysis of a pipeline's Spark plan before it runs.
-
-Plans are objects of the JVM; properties that only their text shows are found in the text of
-`explain`. (spark-pipeline 3.2, 5 D)
-
-The output of a pipeline: its result and its dead letters as rows of the sink, by batch.
+The plan is examined before it runs. Plans are objects of the JVM; properties that only their text
+shows are found in the text of `explain`. (spark-pipeline 3.2, 5 D)
 
 A result whose columns include a message body (`text`, `bytes`, `body`) is a message, column by
 column; any other result is sent as JSON. Sinks that receive whole batches (destinations in update
 mode, Parquet folders) identify a batch by its number, which is the same when Spark runs the batch
 again: a destination drops the repetition, a folder is overwritten. (spark-pipeline 3.4, 6.1, 6.2)
 
-The fingerprint of a pipeline: a file next to its checkpoint that must match.
-
-Spark would continue a checkpoint with another plan until its state does not match, and then fail
-with a stack trace; and if the sink changed in the middle of a batch, the new sink would get only
-part of the batch. So the parts of a pipeline on which its checkpoint depends are compared, one by
-one. Trigger, limits and settings of Spark may change. (spark-pipeline 6.1)
+A file next to the checkpoint identifies the pipeline and must match: Spark would continue a
+checkpoint with another plan until its state does not match, and then fail with a stack trace; and
+if the sink changed in the middle of a batch, the new sink would get only part of the batch. So the
+parts of a pipeline on which its checkpoint depends are compared, one by one. Trigger, limits and
+settings of Spark may change. (spark-pipeline 6.1)
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ from pyjms.spark.options import read_options
 from pyjms.spark.pipeline.definition import DEFAULT_DEAD_LETTER, FAIL, Pipeline
 from pyjms.spark.pipeline.location import PipelineLocation
 from pyjms.spark.pipeline.parsing import JMS, OBSERVED, REASON, parse, schema_type
-from pyjms.spark.pipeline.schema import quoted
+from pyjms.spark.pipeline.schema import quote_name
 from pyjms.spark.rows import BODIES, MESSAGE_COLUMNS, SINK_COLUMNS
 from pyjms.spark.sink import check_sink
 
@@ -81,12 +76,12 @@ _COMMON: Final = re.compile(r"_common_expr_\d+")
 
 def has_exchange(frame: DataFrame) -> bool:
     """Return whether rows move between partitions, so that their order varies from run to run."""
-    return _EXCHANGE.search(_explained(frame)) is not None
+    return _EXCHANGE.search(_explain(frame)) is not None
 
 
 def stateful_operators(frame: DataFrame) -> list[str]:
     """Return the operators that keep state between batches, with their keys and functions."""
-    text = _explained(frame)
+    text = _explain(frame)
     found = [*_STATEFUL.finditer(text), *_MERGED.finditer(text)]
     return sorted({comparable(match["what"]) for match in found})
 
@@ -105,7 +100,7 @@ def comparable(operator: str) -> str:
 
 def count_streams(frame: DataFrame) -> int:
     """Return the number of streams of the format `jms`; branches of one stream count once."""
-    leaves = _analyzed(frame).collectLeaves()
+    leaves = _analyze(frame).collectLeaves()
     streams = [
         leaves.apply(number)
         for number in range(leaves.size())
@@ -118,16 +113,16 @@ def count_streams(frame: DataFrame) -> int:
 
 def column_ids(frame: DataFrame) -> Mapping[str, int]:
     """Return the columns with Spark's expression ids; a computed column has a new id."""
-    output = _analyzed(frame).output()
+    output = _analyze(frame).output()
     columns = [output.apply(number) for number in range(output.size())]
     return {column.name(): column.exprId().id() for column in columns}
 
 
-def _analyzed(frame: DataFrame) -> Any:
+def _analyze(frame: DataFrame) -> Any:
     return jvm_plan(frame).analyzed()
 
 
-def _explained(frame: DataFrame) -> str:
+def _explain(frame: DataFrame) -> str:
     # without the select, Spark would not recognize a frame made by SQL as a stream
     return explained_plan(frame.select("*"))
 
@@ -187,7 +182,7 @@ def message_rows(
                 f"Pipeline {pipeline.name}: its result has no columns",
                 hint="select at least one column",
             )
-        selected = [F.to_json(F.struct(*map(quoted, fields)), _JSON_OPTIONS).alias("text")]
+        selected = [F.to_json(F.struct(*map(quote_name, fields)), _JSON_OPTIONS).alias("text")]
     if pipeline.id_column is not None:
         # with the pipeline's name, as other pipelines may send to the same destination
         row_id = F.col(pipeline.id_column).cast("string")

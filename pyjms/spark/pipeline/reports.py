@@ -1,14 +1,11 @@
-"""The log of pipelines: each batch at DEBUG, a summary every half minute at INFO.
+"""What is reported of pipelines, as listeners of events: their log, status files and health.
 
-It contains names, numbers and reasons only; the full text of a failure, with its traceback, is
-logged by the supervisor.
+The log has each batch at DEBUG, a summary every half minute at INFO. It contains names, numbers and
+reasons only; the full text of a failure, with its traceback, is logged by the supervisor.
 
-Status files: `pyjms-status.json` beside each checkpoint, for `pyjms pipeline status`.
-
-A file is replaced atomically, so that readers never see a partial one: at each event, at most once
-a second for batches, and at each pulse. It contains no body and no password.
-
-The health of pipelines: UP, or DOWN with the reason. A listener of events.
+Status files, `pyjms-status.json` beside each checkpoint, are for `pyjms pipeline status`. A file is
+replaced atomically, so that readers never see a partial one: at each event, at most once a second
+for batches, and at each pulse. It contains no body and no password.
 
 A pipeline is DOWN if it failed for good, or if its backlog grows while it reads nothing. One that
 is being restarted is UP, as it has attempts left. (spark-pipeline 6.2)
@@ -93,7 +90,7 @@ class PipelineLog:
             case events.PipelineFailed():
                 logger.error("Pipeline %s failed for good: %s", event.pipeline, event.reason)
             case events.PipelineDrained():
-                self._drained(event)
+                self._log_drained(event)
             case events.PipelineDone():
                 logger.info(
                     "Pipeline %s has processed everything that was available", event.pipeline
@@ -137,7 +134,7 @@ class PipelineLog:
         )
 
     @staticmethod
-    def _drained(event: events.PipelineDrained) -> None:
+    def _log_drained(event: events.PipelineDrained) -> None:
         if event.is_clean:
             logger.info("Pipeline %s drained in %.1f s", event.pipeline, event.seconds)
         elif event.failure:
@@ -216,7 +213,7 @@ class StatusFiles:
         """Process an event, and write the file of its pipeline."""
         if isinstance(event, events.PipelinesReady) or event.pipeline not in self._folders:
             return
-        changed = _updated(self.of(event.pipeline), event, _clock.time_ms())
+        changed = _update(self.of(event.pipeline), event, _clock.time_ms())
         self._statuses[event.pipeline] = changed
         if not isinstance(event, events.BatchFinished) or self._is_due(event.pipeline):
             _write(self._folders[event.pipeline] / STATUS_FILE, changed)
@@ -245,7 +242,7 @@ def read_statuses(root: Path) -> list[PipelineStatus]:
     return sorted((status for status in found if status is not None), key=lambda s: s.pipeline)
 
 
-def _updated(status: PipelineStatus, event: events.PipelineEvent, now: int) -> PipelineStatus:
+def _update(status: PipelineStatus, event: events.PipelineEvent, now: int) -> PipelineStatus:
     changes: dict[str, Any] = {"updated": now}
     match event:
         case events.PipelineStarted():
@@ -341,18 +338,18 @@ class PipelineHealth:
             case PipelineFailed():
                 self._pipelines[event.pipeline] = Health(is_up=False, reason=event.reason)
             case PipelineStarted() | BatchFinished():
-                self._recovered(event.pipeline)
+                self._recover(event.pipeline)
             case PipelinePulse():
                 self._check_backlog(event)
 
-    def _recovered(self, name: str) -> None:
+    def _recover(self, name: str) -> None:
         self._pipelines[name] = _UP
         self._backlogs[name] = []
 
     def _check_backlog(self, pulse: PipelinePulse) -> None:
         backlogs = self._backlogs.setdefault(pulse.pipeline, [])
         if pulse.rows or pulse.backlog is None or (backlogs and pulse.backlog <= backlogs[-1]):
-            self._recovered(pulse.pipeline)
+            self._recover(pulse.pipeline)
             backlogs = self._backlogs[pulse.pipeline]
         if pulse.backlog is not None:
             backlogs.append(pulse.backlog)

@@ -1,21 +1,13 @@
-"""The runner: one Spark session, a supervisor per pipeline, signals, and a clean stop.
-
-SIGTERM and SIGINT drain: the sources report no new data, batches in progress finish, and queries
-stop. A second signal ends the process at once. Blocking calls of Spark run in threads; everything
-else runs on one loop. (spark-pipeline 6.2)
-
-Access to a running query, which may end at any moment. All calls block.
-
-Only `wait_for_end` returns the reason why a query ended; the failures of other calls because the
-query has ended are ignored.
-
-The supervisor of one pipeline: starts its query, restarts it after failures, drains it.
+"""Running pipelines: one Spark session, a supervisor per pipeline, signals, and a clean stop.
 
 Theory of operation
 ===================
 
-Everything runs on the runner's loop; blocking calls of Spark run in threads, which are abandoned
-when the supervisor is cancelled. States and events:
+`PipelineRunner` starts Spark, or takes a session, and a `Supervisor` for each pipeline, which
+starts the pipeline's query, restarts it after failures and drains it. Everything runs on the
+runner's loop; blocking calls of Spark run in threads, which are abandoned when a supervisor is
+cancelled. SIGTERM and SIGINT drain: the sources report no new data, batches in progress finish, and
+queries stop; a second signal ends the process at once. States of a supervisor, and events:
 
     state        event                                         next state   reports
     STARTING     the query starts                              RUNNING      PipelineStarted
@@ -45,11 +37,9 @@ Invariants:
   supervisor reads the recent progress once more after the end. Batches are counted by number, so a
   repeated report is counted once.
 
-(spark-pipeline 6.2)
+- A query may end at any moment: `wait_for_end` returns the reason, and failures of other calls
+  because it has ended are ignored.
 
-The Spark session of a runner: it starts queries and reports their progress. All calls block.
-
-Spark reports batches to a listener in a separate thread, shortly after they are finished.
 (spark-pipeline 6.2)
 """
 
@@ -67,7 +57,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 import anyio
 import anyio.to_thread
-from tenacity import RetryCallState, retry_if_exception
 
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.runtime import clock as _clock
@@ -91,7 +80,6 @@ from pyjms.spark.pipeline.events import (
 )
 from pyjms.spark.pipeline.failures import (
     Failure,
-    QueryFailedError,
     Restarts,
     classify_failure,
     find_open_batch,
@@ -203,7 +191,7 @@ class Supervisor:
         self._last_batch = -1
         self._rows = 0
         self._query: StreamingQuery | None = None
-        self._restart_policy = Restarts(context.restart, checkpoint)
+        self._restarts = Restarts(context.restart, checkpoint)
 
     @property
     def name(self) -> str:
@@ -218,17 +206,18 @@ class Supervisor:
 
     async def run(self) -> None:
         """Run the pipeline until it is stopped, is done (`once`), or has failed for good."""
-        retrying = self._restart_policy.retrying(
-            sleep=self._sleep,
-            retry=retry_if_exception(self._should_restart),
-            before_sleep=self._report_restart,
-        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pulse)
-            try:
-                await retrying(self._attempt)
-            except QueryFailedError as error:
-                self._give_up(error.failure)
+            failure = await self._attempt()
+            while failure is not None and not self._stopping.is_set():
+                delay = self._restarts.next_delay(failure)
+                if delay is None:
+                    self._give_up(failure)
+                    break
+                self._report_restart(failure, delay)
+                with _clock.timeout(delay):
+                    await self._stopping.wait()
+                failure = await self._attempt()
             tasks.cancel_scope.cancel()
         self._notify(events.PipelineStopped(self.name))
 
@@ -241,21 +230,17 @@ class Supervisor:
             return  # a trigger without new data
         self._last_batch = progress.batchId
         self._rows += event.rows
-        self._restart_policy.batch_finished()
+        self._restarts.reset()
         self._notify(event)
 
-    async def _attempt(self) -> None:
-        """Run the query until it ends.
-
-        Raises:
-            QueryFailedError: it failed, and was not being stopped.
-        """
+    async def _attempt(self) -> Failure | None:
+        """Run the query until it ends; return its failure, unless it was being stopped."""
         if self._stopping.is_set():
-            return
+            return None
         try:
             query = await self._context.run_in_thread(lambda: self._context.start(self.pipeline))
         except Exception as error:
-            raise QueryFailedError(classify_failure(error, at_start=True)) from None
+            return classify_failure(error, at_start=True)
         self._notify(
             events.PipelineStarted(
                 self.name,
@@ -272,10 +257,10 @@ class Supervisor:
         await self._read_last_progress(query, started)
         if self._stop_requested is not None:
             await self._report_drained(failure, self._stop_requested)
-        elif failure is not None:
-            raise QueryFailedError(failure)
-        elif self._once:
+            return None
+        if failure is None and self._once:
             self._notify(events.PipelineDone(self.name))
+        return failure
 
     async def _watch(self, query: StreamingQuery) -> Failure | None:
         """Wait for the end of the query, draining it on request; return its failure."""
@@ -322,7 +307,7 @@ class Supervisor:
         for progress in recent:
             self.on_progress(progress)
         if recent:  # an idle query has progress; one that never reached its broker has none
-            self._restart_policy.query_ran_for(_clock.now() - started)
+            self._restarts.query_ran_for(_clock.now() - started)
 
     async def _report_drained(self, failure: Failure | None, requested: float) -> None:
         if failure is not None:
@@ -337,32 +322,17 @@ class Supervisor:
         is_clean = failure is None and not is_open
         self._notify(events.PipelineDrained(self.name, seconds, is_clean, reason))
 
-    def _should_restart(self, error: BaseException) -> bool:
-        if not isinstance(error, QueryFailedError) or self._stopping.is_set():
-            return False
-        return self._restart_policy.should_restart(error.failure)
-
     def _give_up(self, failure: Failure) -> None:
-        if self._stopping.is_set():
-            return
         self.has_failed = True
         logger.error("Pipeline %s: %s", self.name, failure.detail)
-        self._notify(events.PipelineFailed(self.name, *self._restart_policy.final_failure(failure)))
+        self._notify(events.PipelineFailed(self.name, *self._restarts.final_failure(failure)))
 
-    def _report_restart(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if not isinstance(error, QueryFailedError) or state.next_action is None:
-            return
+    def _report_restart(self, failure: Failure, delay: float) -> None:
         self._restart_count += 1
-        logger.warning("Pipeline %s: %s", self.name, error.failure.detail)
-        event = events.PipelineRestarting(
-            self.name, self._restart_policy.in_a_row, state.next_action.sleep, error.failure.reason
+        logger.warning("Pipeline %s: %s", self.name, failure.detail)
+        self._notify(
+            events.PipelineRestarting(self.name, self._restarts.in_a_row, delay, failure.reason)
         )
-        self._notify(event)
-
-    async def _sleep(self, seconds: float) -> None:
-        with _clock.timeout(seconds):
-            await self._stopping.wait()
 
     def _notify(self, event: events.PipelineEvent) -> None:
         self._context.notify(event)

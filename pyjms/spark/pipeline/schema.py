@@ -95,7 +95,7 @@ def type_ddl(kind: Type) -> str:
     return _ddl(kind, is_raw=False)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a column's name quoted for Spark's SQL."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -113,7 +113,7 @@ def _ddl(kind: Type, *, is_raw: bool) -> str:
             return f"map<string,{_ddl(value, is_raw=is_raw)}>"
         case Struct(fields):
             parts = (
-                f"{quoted(f.key if is_raw else f.name)}:{_ddl(f.type, is_raw=is_raw)}"
+                f"{quote_name(f.key if is_raw else f.name)}:{_ddl(f.type, is_raw=is_raw)}"
                 for f in fields
             )
             return f"struct<{','.join(parts)}>"

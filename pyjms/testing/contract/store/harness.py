@@ -183,8 +183,6 @@ class StoreHarness:
         return [m.message.type for m in store.next_subscription_messages(key, after, limit)]
 
 
-# --- The contract of persistence adapters as a whole.
-
 Q, R, ADAPTER_T = Queue("Q"), Queue("R"), Topic("T")
 
 

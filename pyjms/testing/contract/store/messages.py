@@ -330,8 +330,6 @@ class QueueContract:
         assert harness.texts(harness.queue()) == []
 
 
-# --- The contract of message stores of topics and their durable subscriptions.
-
 T = Topic("T")
 KEY, OTHER = SubscriptionKey("ID:me:1", "s"), SubscriptionKey("me", "t:t")
 
