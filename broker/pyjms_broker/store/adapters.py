@@ -1,4 +1,4 @@
-"""The stores of an adapter by destination, created when they are first asked for."""
+"""What adapters have in common: one store for each destination; a directory with a lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _S = TypeVar("_S")
 
 
-def _found(
+def _find_or_create(
     stores: dict[Destination, _S],
     create: Callable[[Destination, bool], _S],
     destination: Destination,
@@ -44,7 +44,7 @@ class DestinationStores(ABC, Generic[_Q, _T]):
         Raises:
             JMSException: it cannot be created.
         """
-        return _found(self._queues, self._new_queue, destination, prioritized)
+        return _find_or_create(self._queues, self._new_queue, destination, prioritized)
 
     def topic_message_store(self, destination: Destination, prioritized: bool = False) -> _T:
         """Return the topic's store, creating it if needed; `prioritized` as for queues.
@@ -52,7 +52,7 @@ class DestinationStores(ABC, Generic[_Q, _T]):
         Raises:
             JMSException: it cannot be created.
         """
-        return _found(self._topics, self._new_topic, destination, prioritized)
+        return _find_or_create(self._topics, self._new_topic, destination, prioritized)
 
     @abstractmethod
     def _new_queue(self, destination: Destination, prioritized: bool) -> _Q:
@@ -61,9 +61,6 @@ class DestinationStores(ABC, Generic[_Q, _T]):
     @abstractmethod
     def _new_topic(self, destination: Destination, prioritized: bool) -> _T:
         """Return a new store for a topic."""
-
-
-# --- The common base of file-based adapters: lock, state, and starting with an empty store.
 
 
 class FileAdapter(ABC):

@@ -1,14 +1,12 @@
-"""The exclusive lock on a store's `lock` file, for one broker at a time.
+"""A store's private files and directories, and its lock, for one broker at a time.
 
-(activemq-persistence H1, H2, H4)
+Files and directories are readable only by their owner, because they contain messages. Existing ones
+keep their modes, which an operator may have set. Modes have no effect on Windows.
 
-The operating system's record lock, which Java honours, excludes other processes. It does not
-exclude a second holder in the same process; a set of paths does. This module bypasses the tests'
-simulated disk, on which a lock would have no effect.
-
-Files and directories readable only by their owner, because they contain messages.
-
-Existing ones keep their modes, which an operator may have set. Modes have no effect on Windows.
+The lock is on the file `lock`. (activemq-persistence H1, H2, H4) The operating system's record
+lock, which Java honours, excludes other processes. It does not exclude a second holder in the same
+process; a set of paths does. This module bypasses the tests' simulated disk, on which a lock would
+have no effect.
 """
 
 from __future__ import annotations

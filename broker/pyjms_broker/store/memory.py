@@ -36,8 +36,6 @@ __all__ = [
     "MemoryTransactionStore",
 ]
 
-# --- The open transactions of the memory store.
-
 
 class MemoryEntry:
     """A message in memory."""
@@ -170,7 +168,7 @@ class MemoryMessageStore:
             first = max(after.arrival + 1, next(iter(by_arrival), self.last_arrival + 1))
             numbers = range(first, self.last_arrival + 1)
             found = (by_arrival[number] for number in numbers if number in by_arrival)
-            return _wanted(found, limit, skip)
+            return _select(found, limit, skip)
         return _page(self._entries.values(), after, limit, skip)
 
     def remove_all_messages(self, context: OperationContext) -> Completion:
@@ -382,10 +380,10 @@ def _page(
     following = (
         entry for entry in sorted(entries, key=_position) if after is None or entry.position > after
     )
-    return _wanted(following, limit, skip, key)
+    return _select(following, limit, skip, key)
 
 
-def _wanted(
+def _select(
     entries: Iterable[MemoryEntry], limit: int, skip: Positions, key: SubscriptionKey | None = None
 ) -> list[StoredMessage]:
     wanted = (

@@ -321,7 +321,7 @@ class IndexMachine(RuleBasedStateMachine):
     def thaw(self) -> None:
         assert self.frozen is not None
         self.index.complete_checkpoint(self.frozen)
-        assert self.index.covered() == (self.frozen.covered, self.frozen.digest)
+        assert self.index.coverage() == (self.frozen.covered, self.frozen.digest)
         self.frozen = None
         self.is_written = False
 

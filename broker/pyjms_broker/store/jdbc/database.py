@@ -142,7 +142,7 @@ class Database:
             DatabaseTakenException: another broker has taken over the tables.
             SQLAlchemyError: the database rejects the batch; retrying is useless.
         """
-        return _translated(lambda: self._transact(units))
+        return _translate_errors(lambda: self._transact(units))
 
     def _transact(self, units: Sequence[Unit]) -> Outcome:
         with self.engine.begin() as connection:
@@ -181,10 +181,10 @@ class Database:
             return self._reader.execute(statement, parameters).all()
 
         try:
-            return _translated(query)
+            return _translate_errors(query)
         except DatabaseUnavailableException:
             self._drop_reader()
-            return _translated(query)
+            return _translate_errors(query)
 
     def close(self) -> None:
         """Close all connections; idempotent."""
@@ -435,7 +435,7 @@ def _create_statements(
             yield CreateIndex(index, if_not_exists=indexes_if_missing)
 
 
-def _translated(work: Callable[[], T]) -> T:
+def _translate_errors(work: Callable[[], T]) -> T:
     try:
         return work()
     except _UNAVAILABLE as error:

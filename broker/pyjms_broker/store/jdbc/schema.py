@@ -92,15 +92,17 @@ class Tables:
             _column("TIME", BigInteger()),
             _column("BROKER_NAME", _NAME),
         )
-        self.state = self._named("PYJMS_STATE", "NAME", "VALUE")
-        self.destinations = self._named(
+        self.state = self._number_table("PYJMS_STATE", "NAME", "VALUE")
+        self.destinations = self._number_table(
             "PYJMS_DESTINATIONS", "CONTAINER", "EPOCH", "LAST_ID", "MSG_COUNT", "MSG_SIZE"
         )
-        self.acked = self._acked()
+        self.acked = self._acked_table()
         self.no_local = self._table(
             "PYJMS_NO_LOCAL", *_subscription_columns(), _key("CONTAINER", "CLIENT_ID", "SUB_NAME")
         )
-        self.producers = self._named("PYJMS_PRODUCERS", "MSGID_PROD", "MSGID_SEQ", "LAST_USED")
+        self.producers = self._number_table(
+            "PYJMS_PRODUCERS", "MSGID_PROD", "MSGID_SEQ", "LAST_USED"
+        )
         self.duplicates = self._table(
             "PYJMS_DUPLICATES",
             _column("CONTAINER", _NAME, nullable=False),
@@ -109,7 +111,7 @@ class Tables:
             _key("CONTAINER", "ID"),
         )
 
-    def _named(self, table: str, key: str, *numbers: str) -> Table:
+    def _number_table(self, table: str, key: str, *numbers: str) -> Table:
         """Return a table of numbers by a name."""
         return self._table(table, _column(key, _NAME, primary_key=True), *map(_number, numbers))
 
@@ -153,7 +155,7 @@ class Tables:
             _key("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY"),
         )
 
-    def _acked(self) -> Table:
+    def _acked_table(self) -> Table:
         """Acknowledgements ahead of LAST_ACKED_ID, or in a prepared transaction (XID)."""
         return self._table(
             "PYJMS_ACKED",
@@ -310,9 +312,11 @@ class Statements:
 
         A prepared acknowledgement counts as an acknowledgement.
         """
-        return and_(self._beyond_mark(prioritized), ~self._acknowledged())
+        return and_(self._beyond_mark(prioritized), ~self._is_acknowledged())
 
-    def _acknowledged(self, *further: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
+    def _is_acknowledged(
+        self, *further: Callable[[Any], ColumnElement[bool]]
+    ) -> ColumnElement[bool]:
         """Return the condition that PYJMS_ACKED has an acknowledgement of the subscription."""
         m, acked = self.tables.messages.c, self.tables.acked.alias("k")
         conditions = [condition(acked.c) for condition in further]
@@ -320,7 +324,7 @@ class Statements:
 
     def _not_acknowledged(self) -> ColumnElement[bool]:
         """Return the condition that PYJMS_ACKED has no committed acknowledgement."""
-        return ~self._acknowledged(lambda k: k.xid.is_(None))
+        return ~self._is_acknowledged(lambda k: k.xid.is_(None))
 
     def _build_messages(self) -> None:
         m, d = self.tables.messages, self.tables.duplicates
@@ -536,7 +540,7 @@ class Statements:
         )
         self.message_counts = (
             select(m.c.container, func.count().label("messages"), func.max(m.c.id).label("last"))
-            .where(self._committed())
+            .where(self._is_committed())
             .group_by(m.c.container)
         )
         self.frame_size = select(func.sum(func.length(m.c.msg))).where(m.c.container == _CONTAINER)
@@ -553,7 +557,7 @@ class Statements:
             select(m.c.id)
             .where(
                 m.c.container == _CONTAINER,
-                self._committed(),
+                self._is_committed(),
                 or_(m.c.id <= begin, m.c.id > end),
             )
             .order_by(m.c.id)
@@ -575,7 +579,7 @@ class Statements:
             .values(last_acked_id=bindparam("new_mark"))
         )
 
-    def _committed(self) -> ColumnElement[bool]:
+    def _is_committed(self) -> ColumnElement[bool]:
         """Return the condition that a message was added; a prepared removal may hide it."""
         m = self.tables.messages
         return or_(m.c.xid.is_(None), m.c.xid.like(_REMOVAL))

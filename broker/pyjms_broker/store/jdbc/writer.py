@@ -183,12 +183,12 @@ class Writer:
             return self._enqueue(Unit(operations, done, size))
         self._unsettled.update(unsettled)
 
-        def settled(error: Exception | None) -> None:
+        def on_done(error: Exception | None) -> None:
             self._unsettled.subtract(unsettled)
             self._unsettled = +self._unsettled
             done(error)
 
-        return self._enqueue(Unit(operations, settled, size))
+        return self._enqueue(Unit(operations, on_done, size))
 
     def _enqueue(self, unit: Unit) -> Completion:
         if self.error is not None:

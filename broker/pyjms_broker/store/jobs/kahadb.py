@@ -118,7 +118,7 @@ def _open(directory: Path, journal: Journal) -> tuple[JobIndex, Coverage | None]
         logger.warning("%s cannot be used and is rebuilt: %s", path, e)
         _remove_index(directory)
         return JobIndex(path), None
-    covered = index.covered()
+    covered = index.coverage()
     if covered is not None and not _matches(covered, journal):
         logger.warning("%s does not match the journal and is rebuilt", path)
         covered = None

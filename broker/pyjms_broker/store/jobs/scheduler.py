@@ -159,7 +159,7 @@ class JobIndex:
         """Close the index, discarding uncommitted changes."""
         self._connection.close()
 
-    def covered(self) -> Coverage | None:
+    def coverage(self) -> Coverage | None:
         """Return how much of the journal the index covers, or None if it is new."""
         row = self._connection.execute("SELECT * FROM covered").fetchone()
         return None if row is None else Coverage(Location(*row[:2]), Location(*row[2:4]), row[4])

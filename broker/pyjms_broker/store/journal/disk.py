@@ -180,9 +180,6 @@ class _OsDisk:
 OS_DISK: Final[Disk] = _OsDisk()
 
 
-# --- A spare file handle, so that a store can still read when the process is out of handles.
-
-
 class SpareHandle:
     """One reserved handle: `keep` acquires it, `open` releases it when there is no other."""
 

@@ -5,13 +5,9 @@ Every record is appended by `MessageDatabase.append`, and the caller applies it 
 append, therefore contains the numbers at exactly that point of the journal. ActiveMQ:
 MessageDatabase.
 
-Application of journal records to the index, when they are written and when replayed.
-
-Theory of operation
--------------------
-
-The index is a function of the journal: `KahaDBMessageStore` and the transaction store call these
-methods with the location of a record they have just appended, `Replay` calls them with the
+`IndexUpdater` applies journal records to the index, when they are written and when replayed. The
+index is a function of the journal: `KahaDBMessageStore` and the transaction store call its methods
+with the location of a record they have just appended, `Replay` calls them with the
 location of a record it has read, and both must leave the same index. Two rules make that true.
 
 Arrival numbers. Every add record of a destination takes the next number, whether or not its message
@@ -22,7 +18,7 @@ older segments.
 
 Segment references. A segment A refers to a segment B if a replay without A would restore something
 of B: a removed message, a deleted subscription, a destination, a rolled back transaction.
-`Cleanup` deletes A only after B. References are added
+A cleanup deletes A only after B. References are added
 
     by                          in the segment of    to the segment of
     a removal, acknowledgement  its record           the message's add (or update) record

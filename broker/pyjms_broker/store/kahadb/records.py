@@ -4,9 +4,8 @@ Most records of a journal are adds and removes, so they are assembled here from 
 bytes equal those of `encode_command`. Stored messages are decoded in the store's OpenWire version,
 or if that fails, in the version that works. (activemq-persistence S5, K30)
 
-Data for which KahaDB has no record type, as text in trace records: `pyjms:<kind> <JSON>`.
-
-ActiveMQ ignores trace records. They are lost when ActiveMQ deletes their segment; arrival numbers
+Data for which KahaDB has no record type is text in trace records: `pyjms:<kind> <JSON>`. ActiveMQ
+ignores trace records. They are lost when ActiveMQ deletes their segment; arrival numbers
 then restart in another epoch. (decisions D7; activemq-persistence K32)
 """
 
@@ -163,8 +162,8 @@ def kaha_destination(key: str) -> KahaDestination:
 def destination_field(destination: KahaDestination) -> bytes:
     """Return the encoded destination of an add or remove: field 2."""
     name = destination.name.encode()
-    body = b"".join((b"\x08", encode_varint(destination.type), _counted(0x12, name)))
-    return _counted(0x12, body)
+    body = b"".join((b"\x08", encode_varint(destination.type), _delimit(0x12, name)))
+    return _delimit(0x12, body)
 
 
 @lru_cache(_CACHED)
@@ -180,7 +179,7 @@ def transaction_field(xid: TransactionId) -> bytes:
         return payload[read_varint(payload, 1, len(payload))[1] :]
     assert isinstance(xid, LocalTransactionId)
     number = b"\x08" + encode_varint(xid.value)
-    return _counted(0x0A, _counted(0x0A, _counted(0x0A, connection.value.encode()) + number))
+    return _delimit(0x0A, _delimit(0x0A, _delimit(0x0A, connection.value.encode()) + number))
 
 
 def transaction_record(command: type[KahaCommand], xid: TransactionId) -> bytes:
@@ -233,11 +232,11 @@ def remove_record(
         key_size = _varint(len(key))
         size = _varint(len(transaction) + len(destination) + 1 + len(key_size) + len(key))
         return b"".join((b"\x02", size, transaction, destination, b"\x1a", key_size, key))
-    parts = [transaction, destination, _counted(0x1A, key)]
+    parts = [transaction, destination, _delimit(0x1A, key)]
     if ack is not None:
-        parts.append(_counted(0x22, ack))
+        parts.append(_delimit(0x22, ack))
     if subscription_key is not None:
-        parts.append(_counted(0x2A, subscription_key.encode()))
+        parts.append(_delimit(0x2A, subscription_key.encode()))
     body = b"".join(parts)
     return b"".join((b"\x02", encode_varint(len(body)), body))
 
@@ -251,7 +250,7 @@ def is_pyjms_update(payload: bytes) -> bool:
     return payload[0] == KahaUpdateMessageCommand.CODE and payload.endswith(_OUR_UPDATE)
 
 
-def _counted(tag: int, value: bytes) -> bytes:
+def _delimit(tag: int, value: bytes) -> bytes:
     return b"".join((bytes((tag,)), _varint(len(value)), value))
 
 

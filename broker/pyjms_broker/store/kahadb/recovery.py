@@ -23,13 +23,9 @@ start fails, or with `ignore_missing_journalfiles` drops those messages.
 Replaying is deterministic: the same journal always gives the same index, so a crash during recovery
 only costs time. (activemq-persistence K20 to K23)
 
-Replay of a journal, written by this store or by ActiveMQ, into an index.
-
-Theory of operation
--------------------
-
-Records are applied in journal order through the same `IndexUpdater` that the running store uses;
-see there for the reason why both give the same index.
+Replay. The journal was written by this store or by ActiveMQ. Records are applied in journal order
+through the same `IndexUpdater` that the running store uses; see there for the reason why both give
+the same index.
 
 Covered records. A replay that continues an index begins at the oldest transaction that was open at
 its checkpoint, before the covered location. Up to that location only the records of transactions
@@ -50,18 +46,15 @@ Removed destinations. The record of a removal is deleted with its segment, while
 that is kept for another destination's message still lists the destination in its header. At each
 header, a new index therefore drops the empty destinations that are not listed in it.
 
-Detection of data loss when a journal ends before the last record that its index covers.
+Lost ends. The index is written only when the journal is durable up to the record that it covers. A
+journal that ends earlier has therefore lost its last segments, or the end of its last segment, and
+the index still lists the lost messages. An index that belongs to another journal is recognized by
+the fact that none of its messages is found at its location.
 
-The index is written only when the journal is durable up to the record that it covers. A journal
-that ends earlier has therefore lost its last segments, or the end of its last segment, and the
-index still lists the lost messages. An index that belongs to another journal is recognized by the
-fact that none of its messages is found at its location.
-
-Preparation of a directory that ActiveMQ has used, which stays usable for ActiveMQ.
-
-ActiveMQ trusts its index if there is one. Its index is therefore archived before our first write;
-without it, ActiveMQ replays the journal. The presence of ActiveMQ's index also shows that ActiveMQ
-has written to the journal since our last start. (decisions D7; activemq-persistence K1, K27)
+A directory that ActiveMQ has used stays usable for it. ActiveMQ trusts its index if there is one.
+Its index is therefore archived before our first write; without it, ActiveMQ replays the journal.
+The presence of ActiveMQ's index also shows that ActiveMQ has written to the journal since our last
+start. (decisions D7; activemq-persistence K1, K27)
 """
 
 from __future__ import annotations
@@ -214,7 +207,7 @@ class Replay:
 
     # -- messages
 
-    def _added(
+    def _read_addition(
         self, command: commands.KahaAddMessageCommand, location: Location
     ) -> tuple[DestinationIndex, MessageMetadata]:
         """Return the destination of a message that a record adds, and its metadata."""
@@ -227,13 +220,13 @@ class Replay:
         if command.transaction_info is not None:
             self._add_operation(command, location, command.transaction_info)
         elif location > self._covered:
-            destination, metadata = self._added(command, location)
+            destination, metadata = self._read_addition(command, location)
             self._updater.add(destination, metadata, location, hidden=False)
 
     def _update(self, command: commands.KahaUpdateMessageCommand, location: Location) -> None:
         if location <= self._covered:
             return
-        destination, metadata = self._added(command.message, location)
+        destination, metadata = self._read_addition(command.message, location)
         if self._updater.update(destination, metadata, location) is not None:
             return
         if not self._is_pyjms_update:  # ActiveMQ deletes the segment of the add record
@@ -424,7 +417,7 @@ def find_lost_end(
         is_empty_missing: whether a last segment without a batch counts as missing; False if
             the journal is never synced.
     """
-    known = index.covered()
+    known = index.coverage()
     if known is None or known[0] < end or not _matches_journal(index, end, read):
         return None
     covered = known[0]
@@ -537,10 +530,10 @@ async def recover_store(
     """
     journal, index, archive = db.journal, db.index, settings.archive_corrupted_index
     await anyio.to_thread.run_sync(lambda: _open(index, path, forced=forced, archive=archive))
-    covered = _covered(journal, index)
+    covered = _trusted_location(journal, index)
     if covered is None:
         _check_end(journal, index, ignore=settings.ignore_missing_journalfiles)
-    if covered is None and index.covered() is not None:
+    if covered is None and index.coverage() is not None:
         logger.warning("The index %s does not match the journal: rebuilding it", path)
         await anyio.to_thread.run_sync(lambda: _open(index, path, forced=True, archive=False))
     skipped: list[Skipped] = [*journal.corrupt]
@@ -602,12 +595,12 @@ def _missing(file_ids: Iterable[int], losses: str = "") -> ResourceAllocationExc
     )
 
 
-def _covered(journal: Journal, index: StoreIndex) -> Location | None:
+def _trusted_location(journal: Journal, index: StoreIndex) -> Location | None:
     """Return the location up to which the index can be trusted; None if it must be rebuilt.
 
     It reads that record; an unreadable record counts as missing.
     """
-    known = index.covered()
+    known = index.coverage()
     if known is None:
         return None
     location, digest = known

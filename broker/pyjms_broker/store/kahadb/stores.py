@@ -1,10 +1,6 @@
-"""The store of a queue in a KahaDB journal. (activemq-persistence S2, K13)
+"""The stores of queues and topics in a KahaDB journal. (activemq-persistence S2, S3, K13, K31)
 
-Late additions: messages that are journaled when the next write begins, unless consumed before.
-
-Theory of operation
--------------------
-
+Late additions are messages that are journaled when the next write begins, unless consumed before.
 While one write is in progress, queues dispatch the messages that arrive, and fast consumers may
 acknowledge a message before its own write begins. Such a message is neither added nor removed: the
 journal has no record of it, and its sender gets a response because it was consumed.
@@ -19,10 +15,6 @@ A late addition has its position as soon as it arrives, but is not in the index 
 Operations that need the complete journal or index call `write` first: reads, commits and prepares,
 barriers, checkpoints. Unused numbers are skipped in the journal by an arrivals record, so that a
 replay assigns the same numbers.
-
-The store of a topic in a KahaDB journal, with its durable subscriptions.
-
-(activemq-persistence S3, K31)
 """
 
 from __future__ import annotations
@@ -100,7 +92,7 @@ class LateAdds:
         self.count = self.size = 0
         return queues
 
-    def cancelled(self, waiter: Completion) -> None:
+    def complete_soon(self, waiter: Completion) -> None:
         """Complete the waiter of a consumed message, in the next iteration of the loop."""
         if not self._cancelled:
             self.db.journal.call_next(self._complete)
@@ -180,7 +172,7 @@ class QueueLateAdds:
             del late.queues[self]
             self._visible.clear()
         late.db.updater.note_sender(add.metadata)
-        late.cancelled(add.waiter)
+        late.complete_soon(add.waiter)
         return True
 
     def write(self) -> None:
@@ -391,23 +383,23 @@ class KahaDBMessageStore:
 
     # -- statistics
 
-    def _settled(self) -> DestinationIndex:
+    def _complete_index(self) -> DestinationIndex:
         self.write_late()
         return self._index
 
     @property
     def message_count(self) -> int:
-        return self._settled().count
+        return self._complete_index().count
 
     @property
     def message_size(self) -> int:
         """The size of all messages in bytes, as accounted in memory."""
-        return self._settled().size
+        return self._complete_index().size
 
     @property
     def last_arrival(self) -> int:
         """The highest arrival number ever assigned; 0 if none."""
-        return self._settled().last_arrival
+        return self._complete_index().last_arrival
 
     @property
     def epoch(self) -> int:
@@ -480,13 +472,13 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
         """See TopicMessageStore."""
         known = self._index.subscriptions.get(subscription_key(*key))
-        found = None if known is None else self._stored(known.info)
+        found = None if known is None else self._decode_subscription(known.info)
         return found if found is not None and found.key == key else None
 
     def _check_owner(self, key: SubscriptionKey) -> None:
         """Reject the key of another subscription: `a`, `b:c` and `a:b`, `c` have the same key."""
         known = self._index.subscriptions.get(subscription_key(*key))
-        other = key if known is None else self._stored(known.info).key
+        other = key if known is None else self._decode_subscription(known.info).key
         if other != key:
             raise JMSException(
                 f"The durable subscription {key.subscription_name!r} of {key.client_id!r} cannot "
@@ -499,7 +491,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         found = []
         for key, known in self._index.subscriptions.items():
             try:
-                found.append(self._stored(known.info))
+                found.append(self._decode_subscription(known.info))
             except Exception as error:
                 if not is_damage(error):
                     raise
@@ -548,7 +540,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         known = self._index.subscriptions.get(subscription_key(*key))
         return 0 if known is None else known.pending_count
 
-    def _stored(self, frame: bytes) -> StoredSubscription:
+    def _decode_subscription(self, frame: bytes) -> StoredSubscription:
         info = decode_subscription_info(frame, self._db.format.version)
         return StoredSubscription(
             SubscriptionKey(info.client_id or "", info.subscription_name or ""),

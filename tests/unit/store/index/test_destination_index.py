@@ -31,7 +31,7 @@ def test_what_is_added_is_found_wherever_it_is(kit: IndexKit) -> None:
         assert (queue.count, queue.size, queue.files) == (1, 1200, {2: 1})
         if frozen is None:
             frozen = kit.index.begin_checkpoint(Location(2, 400), 0)
-        elif kit.index.covered() is None and not kit.index.check():
+        elif kit.index.coverage() is None and not kit.index.check():
             kit.index.write_checkpoint(frozen)
             kit.index.complete_checkpoint(frozen)
             kit.flush(2)  # nothing remembers it now but the database

@@ -21,7 +21,7 @@ OTHER = KahaDestination(0, "other")
 
 
 def test_a_new_index_covers_nothing(kit: IndexKit) -> None:
-    assert kit.index.covered() is None
+    assert kit.index.coverage() is None
     assert kit.index.destinations() == []
     assert kit.index.check() == []
     assert kit.index.dirty == 0
@@ -37,12 +37,12 @@ def test_what_is_kept_beside_messages(kit: IndexKit) -> None:
     index.last_broker_sequence_id = 1234
     index.open_transactions = Location(2, 99)
     frozen = index.begin_checkpoint(Location(4, 44), -(2**62))
-    assert index.covered() is None
+    assert index.coverage() is None
     index.write_checkpoint(frozen, sync=True)
     index.complete_checkpoint(frozen)
     kit.restart()
     index = kit.index
-    assert index.covered() == (Location(4, 44), -(2**62))
+    assert index.coverage() == (Location(4, 44), -(2**62))
     assert index.open_transactions == Location(2, 99)
     assert index.last_broker_sequence_id == 1234
     assert index.producers.last("ID:p:1:1") == 17
@@ -65,7 +65,7 @@ def test_what_was_not_written_is_lost(kit: IndexKit) -> None:
     kit.restart()
     assert kit.queue.count == 3
     assert kit.queue.last_arrival == 3
-    assert kit.index.covered() == (Location(3, 500), 77)
+    assert kit.index.coverage() == (Location(3, 500), 77)
 
 
 def test_changes_of_an_incomplete_checkpoint_are_kept(kit: IndexKit) -> None:
@@ -73,7 +73,7 @@ def test_changes_of_an_incomplete_checkpoint_are_kept(kit: IndexKit) -> None:
     kit.index.write_checkpoint(kit.index.begin_checkpoint(Location(9, 9), 5))
     kit.restart()
     assert kit.queue.count == 3
-    assert kit.index.covered() == (Location(9, 9), 5)
+    assert kit.index.coverage() == (Location(9, 9), 5)
 
 
 def test_one_freeze_at_a_time(kit: IndexKit) -> None:
@@ -249,7 +249,7 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
         index.open()
     index.delete()
     index.open()
-    assert index.covered() is None
+    assert index.coverage() is None
     index.close()
 
 

@@ -281,7 +281,7 @@ async def test_checkpoints_and_cleanups_come_by_themselves(tmp_path: Path) -> No
         fill(store)
         await clock.advance(5)
         await until(
-            lambda: store.index.covered() is not None and not store._maintenance_lock.locked()
+            lambda: store.index.coverage() is not None and not store._maintenance_lock.locked()
         )
         fill(store, range(20, 80), size=1000)
         store.scheduler().remove_range()

@@ -34,14 +34,14 @@ async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any
     store = home.adapter.queue_message_store(Q)
     references = await home.send(store, *range(1, 21), content=bytes(900))
     await clock.advance(4.9)
-    assert db.index.covered() is None
+    assert db.index.coverage() is None
     await clock.advance(0.2)
-    await until_stored(lambda: db.index.covered() is not None)
-    assert db.index.covered()[0] == db.last
+    await until_stored(lambda: db.index.coverage() is not None)
+    assert db.index.coverage()[0] == db.last
     await home.remove(store, *references)
     segments = home.adapter.journal.segments()
     await clock.advance(6)
-    await until_stored(lambda: db.index.covered()[0] == db.last)
+    await until_stored(lambda: db.index.coverage()[0] == db.last)
     assert home.adapter.journal.segments() == segments
     await clock.advance(30)
     await until_stored(lambda: len(home.adapter.journal.segments()) < len(segments))
@@ -122,7 +122,7 @@ async def test_replays_begin_where_the_oldest_open_transaction_does(
     await adapter.checkpoint()
     first = adapter._require_open().index.open_transactions
     assert first is not None
-    assert first < adapter._require_open().index.covered()[0]
+    assert first < adapter._require_open().index.coverage()[0]
     await home.send(store, 20)
     copy = type(home)(tmp_path / "copy")
     shutil.copytree(home.directory, copy.directory)
@@ -144,7 +144,7 @@ async def test_without_intervals_nothing_comes_before_the_stop(home: Any, clock:
     await home.remove(store, *await home.send(store, *range(1, 21), content=bytes(900)))
     await clock.advance(1000)
     await clock.settle()
-    assert db.index.covered() is None
+    assert db.index.coverage() is None
     before = len(home.adapter.journal.segments())
     await home.close()
     assert len(JournalFiles(home.directory).segments()) < before

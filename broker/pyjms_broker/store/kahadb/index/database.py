@@ -172,7 +172,7 @@ def _entry(
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Translate sqlite3's errors: system errors to OSError, all others to IndexCorrupt."""
     try:
         yield
@@ -209,7 +209,7 @@ class Database:
             OSError: the system refused access.
         """
         self.damage = None
-        with translated(self.path):
+        with translate_errors(self.path):
             create_private_file(self.path)
             self.writer = self._connect(_WRITER_CACHE)
             try:

@@ -43,7 +43,7 @@ from pyjms_broker.store.kahadb.index.database import (
     IndexCorrupt,
     IndexEntry,
     problems,
-    translated,
+    translate_errors,
 )
 from pyjms_broker.store.kahadb.index.destination import DestinationIndex, MessageTable
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
@@ -234,7 +234,7 @@ class StoreIndex:
         """Check the whole database and return a sentence for each problem. Slow."""
         return problems(self.database)
 
-    def covered(self) -> tuple[Location, int] | None:
+    def coverage(self) -> tuple[Location, int] | None:
         """Return the last location that the index covers, and its digest; None for a new index."""
         return self._covered
 
@@ -285,7 +285,7 @@ class StoreIndex:
         """Collect all changes for `write_checkpoint`. On the loop.
 
         `covered` is the location of the last record the index has; `digest` (a signed 64-bit
-        number, see `record_digest`) identifies it. `covered()` returns both after a restart.
+        number, see `record_digest`) identifies it. `coverage()` returns both after a restart.
 
         Raises:
             IllegalStateException: the previous checkpoint is not complete.
@@ -336,7 +336,7 @@ class StoreIndex:
 
     def _write(self, checkpoint: IndexCheckpoint, *, sync: bool) -> None:
         writer = self.database.writer
-        with translated(self.path):
+        with translate_errors(self.path):
             writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             writer.execute("BEGIN IMMEDIATE")
             try:

@@ -1,8 +1,6 @@
-"""Listing and counting of a journal's records, without the bodies of messages.
+"""What is in a journal: its records, without the bodies of messages, and what keeps its segments.
 
-Analysis of what keeps each segment from being deleted, for example when a disk is full.
-
-(activemq-persistence K17, K18)
+The latter matters when a disk is full. (activemq-persistence K17, K18)
 """
 
 from __future__ import annotations
@@ -349,7 +347,7 @@ def audit_journal(folder: Path, snapshot: Snapshot) -> JournalAudit:
         SegmentAudit(
             report,
             sizes[report.file_id],
-            {_named(d): d.files[report.file_id] for d in destinations if report.file_id in d.files},
+            {_name(d): d.files[report.file_id] for d in destinations if report.file_id in d.files},
         )
         for report in reports
     ]
@@ -379,9 +377,13 @@ def _destination_audit(
         kept |= more
         grown = bool(more)
     return DestinationAudit(
-        _named(destination), destination.count, sorted(destination.files), sorted(kept), waiting
+        _name(destination),
+        destination.count,
+        sorted(destination.files),
+        sorted(kept),
+        waiting,
     )
 
 
-def _named(destination: DestinationIndex) -> Destination:
+def _name(destination: DestinationIndex) -> Destination:
     return from_kaha_destination(destination.destination)

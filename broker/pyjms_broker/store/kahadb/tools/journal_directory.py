@@ -1,11 +1,10 @@
 """Finding, locking and reading the journal directory that a command line names.
 
-A private index of a journal; the journal's directory is only read.
-
-It begins as a copy of the store's index if that is usable, otherwise as an empty index, and is
-brought up to the end of the journal by the same replay as at a start. It is therefore also correct
-for ActiveMQ's stores, and for the store of a running broker at the time when the segments are read.
-All functions block. (activemq-persistence K20 to K22)
+A snapshot is a private index of a journal, whose directory is only read. It begins as a copy of the
+store's index if that is usable, otherwise as an empty index, and is brought up to the end of the
+journal by the same replay as at a start. It is therefore also correct for ActiveMQ's stores, and
+for the store of a running broker at the time when the segments are read. All functions block.
+(activemq-persistence K20 to K22)
 """
 
 from __future__ import annotations
@@ -366,7 +365,7 @@ def trusted_location(folder: Path, index: StoreIndex) -> Location | None:
     Raises:
         OSError: the directory cannot be read.
     """
-    known = index.covered()
+    known = index.coverage()
     if known is None:
         return None
     location, digest = known

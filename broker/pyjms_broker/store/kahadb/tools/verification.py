@@ -57,8 +57,6 @@ from pyjms_broker.store.kahadb.tools.journal_directory import (
     trusted_location,
 )
 
-# --- Descriptions of the differences between two indexes of the same journal.
-
 _NAMED: Final = 20
 
 
@@ -280,7 +278,7 @@ def _copy(
     if index is None:
         found.notes.append("The index keeps changing and was not compared")
         return []
-    if index.covered() is None:
+    if index.coverage() is None:
         found.notes.append("The index has had no checkpoint yet and was not compared")
         index.close()
         return []
