@@ -14,11 +14,20 @@ from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue,
 from pyjms.wire.message_audit import MessageAudit
 from pyjms_broker.api.policies import DeadLetterStrategy
 from pyjms_broker.attribute import attribute, count, duration, flag
-from pyjms_broker.policy.audit import audit_depth, audited_producers
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.api.subscription import Subscription
+
+
+def audited_producers(default: int) -> int:
+    """Declare the attribute for the number of producers of an audit."""
+    return count(default, "Number of producers that the audit remembers.", minimum=1)
+
+
+def audit_depth(default: int, audit: str = "the audit") -> int:
+    """Declare the attribute for the number of messages of each producer."""
+    return count(default, f"Number of messages of each producer that {audit} remembers.", minimum=1)
 
 
 class DeadLetterOptions(TypedDict, total=False):

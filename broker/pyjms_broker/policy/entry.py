@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms_broker.attribute import Unit, attribute, count, duration, flag
-from pyjms_broker.policy.audit import audit_depth, audited_producers
-from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
+from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy, audit_depth, audited_producers
 from pyjms_broker.policy.eviction import OldestMessageEvictionStrategy
 from pyjms_broker.policy.wildcard import matches, specificity
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime import clock as _clock
@@ -96,7 +96,7 @@ class AbortSlowConsumerStrategy(AbortSlowConsumerAttributes):
 
     def watch(self) -> SlowConsumerWatch:
         """Return a new watch for one broker."""
-        return _SlowConsumerWatch(self)
+        return AbortSlowConsumerWatch(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class AbortSlowAckConsumerStrategy(AbortSlowAckConsumerAttributes):
 
     def watch(self) -> SlowConsumerWatch:
         """Return a new watch for one broker."""
-        return _SlowAckConsumerWatch(self)
+        return AbortSlowAckConsumerWatch(self)
 
 
 class SlowConsumerEntry:
@@ -131,19 +131,13 @@ class SlowConsumerEntry:
         return None
 
 
-@runtime_checkable
-class ObservedWatch(Protocol):
-    """A watch whose records can be read, as those of the built-in ones."""
+class AbortSlowConsumerWatch:
+    """The watch of `AbortSlowConsumerStrategy`."""
 
-    @property
-    def slow(self) -> Mapping[Subscription, SlowConsumerEntry]:
-        """The slow consumers."""
-
-
-class _SlowConsumerWatch:
     def __init__(self, limits: AbortSlowConsumerAttributes) -> None:
         self._limits = limits
         self.slow: dict[Subscription, SlowConsumerEntry] = {}
+        """The records of the slow consumers."""
 
     def became_slow(self, subscription: Subscription) -> None:
         slow = self.slow.get(subscription)
@@ -186,7 +180,9 @@ class _SlowConsumerWatch:
         return slow
 
 
-class _SlowAckConsumerWatch(_SlowConsumerWatch):
+class AbortSlowAckConsumerWatch(AbortSlowConsumerWatch):
+    """The watch of `AbortSlowAckConsumerStrategy`."""
+
     def __init__(self, limits: AbortSlowAckConsumerAttributes) -> None:
         super().__init__(limits)
         self._ack_limits = limits

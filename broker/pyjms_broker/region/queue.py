@@ -20,12 +20,7 @@ from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
-from pyjms_broker.api.message import (
-    NO_TRANSACTION,
-    MessageReference,
-    Position,
-    copy_command,
-)
+from pyjms_broker.api.message import NO_TRANSACTION, MessageReference, Position, copy_command
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.cursor.memory import PendingCursor, pending_list
 from pyjms_broker.cursor.spilling import (

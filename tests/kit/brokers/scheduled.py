@@ -17,10 +17,17 @@ from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.filters.scheduler.filter import SchedulerBroker
+from pyjms_broker.filters.scheduler.schedule_properties import SCHEDULED
 from pyjms_broker.service import BrokerService
 from tests.kit.stores.small import SMALL_SEGMENTS
 
 _numbers = itertools.count(1)
+
+Send = Callable[[ProducerExchange, ActiveMQMessage], Completion]
 
 
 class Scheduling:
@@ -118,6 +125,37 @@ class Scheduling:
 
 
 Make = Callable[..., Awaitable[Scheduling]]
+
+
+def scheduler_of(broker: Scheduling) -> Any:
+    """Return the scheduler's filter of a running broker."""
+    link: Any = broker.service.broker
+    while not isinstance(link, SchedulerBroker):
+        link = link.next
+    return link
+
+
+def replace_deliveries(broker: Scheduling, monkeypatch: pytest.MonkeyPatch, deliver: Send) -> None:
+    """Call `deliver` instead of sending what is due; new requests are sent as before."""
+    chain = scheduler_of(broker).next
+    pass_on = chain.send
+
+    def send(exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        accept = pass_on if message.destination == SCHEDULED else deliver
+        return accept(exchange, message)
+
+    monkeypatch.setattr(chain, "send", send)
+
+
+def deliver_without_end(broker: Scheduling, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send what is due, but never tell the scheduler that it is stored, as if the broker crashed."""
+    pass_on = scheduler_of(broker).next.send
+
+    def deliver(exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        pass_on(exchange, message)
+        return Completion()
+
+    replace_deliveries(broker, monkeypatch, deliver)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from pyjms_broker.management.model import (
 )
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.management.views.counters import cursor_attributes
-from pyjms_broker.policy.slow_consumers import ObservedWatch
+from pyjms_broker.policy.slow_consumers import AbortSlowConsumerWatch
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.slow_consumers import WatchedStrategy
@@ -376,7 +376,7 @@ def _time(name: str, field: str, description: str) -> Attribute[_Strategy]:
 
 def _rows(s: _Strategy) -> list[dict[str, object]]:
     watch = s.it.watch
-    if not isinstance(watch, ObservedWatch):
+    if not isinstance(watch, AbortSlowConsumerWatch):
         return []
     return [
         {

@@ -12,18 +12,13 @@ from pyjms.runtime.event_loop import spawn
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
-from pyjms_broker.filters.scheduler.schedule_properties import SCHEDULED
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from pyjms_broker.region.queue import Queue as BrokerQueue
 from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
+from pyjms_broker.store.jobs.scheduler import JobScheduler
+from tests.kit.brokers.scheduled import deliver_without_end, replace_deliveries, scheduler_of
 
 HOUR = 3_600_000
-
-
-def scheduler_of(broker: Any) -> Any:
-    link = broker.service.broker
-    while not hasattr(link, "_requests"):
-        link = link.next
-    return link
 
 
 async def test_of_two_destinations_the_one_with_space_gets_each_repetition_once(
@@ -47,8 +42,7 @@ async def test_a_repetition_that_was_not_rescheduled_is_repeated_with_the_same_i
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
-    dispatcher = scheduler_of(broker)._dispatcher
-    monkeypatch.setattr(dispatcher, "_settle", lambda *_, **__: None)
+    deliver_without_end(broker, monkeypatch)
     monkeypatch.setattr(
         "pyjms_broker.filters.scheduler.job_dispatcher._STOP_TIMEOUT", 0.0
     )  # that never come
@@ -66,16 +60,11 @@ async def test_a_delivery_that_ends_while_the_broker_stops_is_settled(
     broker = await make_broker(persistent=True)
     delivered: list[Completion] = []
 
-    chain = scheduler_of(broker).next
-    pass_on = chain.send
-
     def send(exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
-        if message.destination == SCHEDULED:
-            return pass_on(exchange, message)
         delivered.append(Completion())
         return delivered[-1]
 
-    monkeypatch.setattr(chain, "send", send)
+    replace_deliveries(broker, monkeypatch, send)
     await broker.order("x", delay=10)
     await broker.until(lambda: delivered)
     stopping = spawn(broker.stop, name="stop")
@@ -107,7 +96,7 @@ async def test_a_job_that_has_fired_is_not_restarted_by_its_remaining_request(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
-    monkeypatch.setattr(scheduler_of(broker)._requests, "_remove", lambda _: None)
+    monkeypatch.setattr(BrokerQueue, "remove_for_reader", lambda *_: False)
     await broker.order("x", delay=50, period=HOUR, repeat=5)
     await broker.until(lambda: broker.count("Q") == 1)
     assert broker.count("PyJMS.Scheduled") == 1
@@ -121,14 +110,19 @@ async def test_a_job_that_has_fired_is_not_restarted_by_its_remaining_request(
 async def test_a_job_does_not_fire_before_its_request_is_removed(
     broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requests = scheduler_of(broker)._requests
-    left = []
+    stored = Completion()
+    add = JobScheduler.add
+
+    def add_until_stored(*arguments: Any) -> Completion:
+        add(*arguments)
+        return stored
+
     with monkeypatch.context() as patch:
-        patch.setattr(requests, "_on_stored", lambda *which: left.append(which))
+        patch.setattr(JobScheduler, "add", add_until_stored)
         await broker.order("x", delay=1000)
         scheduler_of(broker)._dispatcher.wake()
         assert await broker.receive(60) == []
-    requests._on_stored(*left[0])
+    stored.complete()
     assert len(await broker.receive(1)) == 1
 
 

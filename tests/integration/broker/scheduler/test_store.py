@@ -13,6 +13,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import TransactionType, XATransactionId
 from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.completion import Completion
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings.persistence import (
@@ -21,6 +22,8 @@ from pyjms_broker.settings.persistence import (
     KahaDBPersistenceSettings,
     MultiKahaDBPersistenceSettings,
 )
+from pyjms_broker.store.jobs.scheduler import JobScheduler
+from tests.kit.brokers.scheduled import deliver_without_end
 
 HOUR = 3_600_000
 XA = XATransactionId(4660, b"global", b"branch")
@@ -95,11 +98,14 @@ async def test_a_crash_while_a_request_becomes_a_job_loses_and_repeats_nothing(
     make_broker: Any, tmp_path: Path, where: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True, persistence=STORES[store])
-    requests = next_scheduler(broker)._requests
-    if where == "before the job":
-        monkeypatch.setattr(requests, "_add", lambda *_: never())
-    else:
-        monkeypatch.setattr(requests, "_on_stored", lambda *_: None)
+    add = JobScheduler.add
+
+    def add_without_end(*arguments: Any) -> Completion:
+        if where == "after it":
+            add(*arguments)
+        return Completion()
+
+    monkeypatch.setattr(JobScheduler, "add", add_without_end)
     await broker.order("x", delay=500)
     await broker.until(lambda: broker.jobs or where == "before the job")
     assert broker.count("PyJMS.Scheduled") == 1
@@ -115,25 +121,12 @@ async def test_a_crash_while_a_request_becomes_a_job_loses_and_repeats_nothing(
     assert broker.count("PyJMS.Scheduled") == 0
 
 
-def next_scheduler(broker: Any) -> Any:
-    link = broker.service.broker
-    while not hasattr(link, "_requests"):
-        link = link.next
-    return link
-
-
-def never() -> Any:
-    from pyjms_broker.api.completion import Completion
-
-    return Completion()
-
-
 async def test_a_delivery_that_was_not_settled_is_repeated_but_dropped_as_a_duplicate(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash between the delivery and its settlement: the message id is the same. (activemq-persistence E3)"""
     broker = await make_broker(persistent=True)
-    monkeypatch.setattr(next_scheduler(broker)._dispatcher, "_settle", lambda *_: None)
+    deliver_without_end(broker, monkeypatch)
     monkeypatch.setattr(
         "pyjms_broker.filters.scheduler.job_dispatcher._STOP_TIMEOUT", 0.0
     )  # that never come
