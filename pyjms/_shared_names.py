@@ -60,9 +60,11 @@ if TYPE_CHECKING:
     )
     from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
     from pyjms.support.converter import (
-        DefaultMessageConverter as DefaultMessageConverter,
-        JsonMessageConverter as JsonMessageConverter, MessageConverter as MessageConverter,
-        MessageType as MessageType, SimpleMessageConverter as SimpleMessageConverter,
+        DefaultMessageConverter as DefaultMessageConverter, MessageConverter as MessageConverter,
+        SimpleMessageConverter as SimpleMessageConverter,
+    )
+    from pyjms.support.json_converter import (
+        JsonMessageConverter as JsonMessageConverter, MessageType as MessageType,
     )
     from pyjms.support.messaging import GenericMessage as GenericMessage
     from pyjms.support.qos import QosSettings as QosSettings

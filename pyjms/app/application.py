@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import anyio
 from dependency_injector import containers, providers
@@ -41,9 +41,11 @@ from pyjms.runtime.logging import get_logger
 from pyjms.runtime.signals import act_on_signals, require_main_thread, stop_on_signals
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.settings.model import HealthSettings
-from pyjms.template import scheduling
 from pyjms.template.interceptors import HandlerInterceptor, SendInterceptor
 from pyjms.template.template import JmsTemplate
+
+if TYPE_CHECKING:
+    from pyjms.template.scheduler import JmsScheduler
 
 __all__ = ["JmsApplication", "Observation"]
 
@@ -238,9 +240,11 @@ class JmsApplication:
         return templates
 
     @property
-    def scheduler(self) -> scheduling.JmsScheduler:
+    def scheduler(self) -> JmsScheduler:
         """The scheduler of the application's broker (coroutines): lists, adds and removes jobs."""
-        return scheduling.JmsScheduler(self.template)
+        from pyjms.template.scheduler import JmsScheduler  # noqa: PLC0415 - few schedule
+
+        return JmsScheduler(self.template)
 
     @property
     def registry(self) -> JmsListenerEndpointRegistry:

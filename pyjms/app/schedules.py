@@ -18,7 +18,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.settings.listeners import ListenerOverride
-from pyjms.template import scheduling
 from pyjms.template.template import JmsTemplate
 
 __all__ = ["Schedules", "resolved_schedule"]
@@ -126,7 +125,9 @@ class Schedules:
         """Create a job, or remove it if it is never due; False: the broker cannot be reached."""
         name = str(container.bean_name)
         factory = container.require_connection_factory()
-        scheduler = scheduling.JmsScheduler(self._template_of(factory))
+        from pyjms.template.scheduler import JmsScheduler  # noqa: PLC0415 - few schedule
+
+        scheduler = JmsScheduler(self._template_of(factory))
         try:
             if schedule.cron == NEVER:
                 await scheduler.cancel_named(name)

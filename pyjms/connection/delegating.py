@@ -23,7 +23,7 @@ from pyjms.jms.domain import (
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.template.closing import close_quietly
-from pyjms.template.resources import BoundResource, active_transaction, bound
+from pyjms.template.resources import BoundResource, active_transaction, bound_resource
 
 __all__ = [
     "DelegatingConnectionFactory",
@@ -219,7 +219,7 @@ class TransactionAwareConnectionFactoryProxy(WrappingConnectionFactory):
             JMSException: a session to be synchronized with the transaction could not be opened.
         """
         target = self.target_connection_factory
-        resource = bound(target)
+        resource = bound_resource(target)
         if resource is not None and resource.is_transaction:
             return resource.session
         main = active_transaction() if self.synched_local_transaction_allowed else None

@@ -101,9 +101,11 @@ class ResourceTransactionManager(Generic[T]):
             return
         status = ResourceTransactionStatus(name, await call(self._begin))
         with ExitStack() as block:  # left before the end: later sends are not in the transaction
-            block.enter_context(resources.begun(self, status))
+            block.enter_context(resources.use_status(self, status))
             transaction = _Ending(
-                status, block.enter_context(resources.synchronized(Synchronizations())), block
+                status,
+                block.enter_context(resources.use_synchronizations(Synchronizations())),
+                block,
             )
             try:
                 yield status

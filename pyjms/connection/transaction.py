@@ -26,7 +26,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import check_seconds
 from pyjms.template import resources
 from pyjms.template.closing import close_quietly
-from pyjms.template.resources import BoundResource, bind, bound
+from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.synchronization import Synchronizations
 
 __all__ = ["JmsTransactionManager", "Propagation", "TransactionScope", "TransactionStatus"]
@@ -196,7 +196,7 @@ class TransactionScope:
 
     async def __aenter__(self) -> TransactionStatus:
         """Begin, join or suspend a transaction, according to the propagation."""
-        existing = bound(self._manager.connection_factory)
+        existing = bound_resource(self._manager.connection_factory)
         if existing is not None and not existing.is_transaction:
             existing = None
         action = _ACTIONS[self._propagation][existing is not None]
@@ -214,7 +214,7 @@ class TransactionScope:
             self._bind(self._resource)
             if self._manager.synchronization:
                 self._synchronizations = Synchronizations()
-                self._stack.enter_context(resources.synchronized(self._synchronizations))
+                self._stack.enter_context(resources.use_synchronizations(self._synchronizations))
         elif action is _Action.JOIN:
             self._resource = existing
         elif existing is not None:

@@ -94,7 +94,7 @@ from pyjms.runtime.logging import error_text, get_logger, one_line, shortened
 from pyjms.support.retry import RetryPolicy, delay_before, send_dead_letter
 from pyjms.template.closing import close_quietly
 from pyjms.template.interceptors import HandlerInvocation, SettlementInvocation
-from pyjms.template.resources import BoundResource, bind, bound
+from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.workers import Worker, current_worker
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class ListenerExecution:
         """
         properties = self._properties
         factory = properties.require_connection_factory()
-        if expose and properties.expose_listener_session and bound(factory) is None:
+        if expose and properties.expose_listener_session and bound_resource(factory) is None:
             resource = BoundResource(delivery.connection, delivery.session)
             with bind(factory, resource):
                 await self._execute(delivery, resource)
@@ -291,7 +291,7 @@ class ListenerExecution:
         """Return whether this container ends the session's transactions, not an external one."""
         if not self._properties.session_transacted:
             return False
-        resource = bound(self._properties.require_connection_factory())
+        resource = bound_resource(self._properties.require_connection_factory())
         return resource is None or not resource.transactional or resource.session is not session
 
     async def commit(self, session: Session, message: Message | None) -> None:

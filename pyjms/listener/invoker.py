@@ -81,7 +81,7 @@ from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly
-from pyjms.template.resources import BoundResource, bind, bound
+from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.workers import Worker, current_worker
 
 if TYPE_CHECKING:
@@ -509,7 +509,7 @@ class AsyncMessageListenerInvoker:
         consumer: MessageConsumer | None = None
         self.waiting = True
         try:
-            resource = bound(self._properties.require_connection_factory())
+            resource = bound_resource(self._properties.require_connection_factory())
             is_bound = self.session is None and resource is not None and resource.transactional
             if self.session is not None:
                 connection, session = self._resources.connection, self.session

@@ -27,7 +27,7 @@ from pyjms.runtime.backoff import BackOff, FixedBackOff
 from pyjms.runtime.clock import FOR_EVER, check_seconds
 from pyjms.runtime.forwarding import Checked, TypedProperty
 from pyjms.selector import selector_or_none
-from pyjms.support.converter.base import MessageConverter
+from pyjms.support.converter import MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 from pyjms.support.retry import RetryPolicy

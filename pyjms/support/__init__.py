@@ -11,8 +11,6 @@ from pyjms.runtime.forwarding import lazily
 if TYPE_CHECKING:
     from pyjms.support.converter import (
         ContentTypeDelegatingMessageConverter as ContentTypeDelegatingMessageConverter,
-        Marshaller as Marshaller, MarshallingMessageConverter as MarshallingMessageConverter,
-        MsgspecMarshaller as MsgspecMarshaller,
     )
     from pyjms.support.destination import (
         DestinationResolver as DestinationResolver,
@@ -20,6 +18,10 @@ if TYPE_CHECKING:
     )
     from pyjms.support.headers import (
         JmsHeaders as JmsHeaders, SimpleJmsHeaderMapper as SimpleJmsHeaderMapper,
+    )
+    from pyjms.support.marshalling import (
+        Marshaller as Marshaller, MarshallingMessageConverter as MarshallingMessageConverter,
+        MsgspecMarshaller as MsgspecMarshaller,
     )
     from pyjms.support.messaging import MessagingMessageConverter as MessagingMessageConverter
 # isort: on

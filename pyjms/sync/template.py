@@ -84,8 +84,8 @@ class JmsTemplate(Variants[CoreTemplate], TemplateMembers, _Settings):
             start_connection: whether to start the connection first, for actions that receive.
         """
         core = self.core
-        resource = resources.bound(core.connection_factory)
-        transaction = resources.synchronizations()
+        resource = resources.bound_resource(core.connection_factory)
+        transaction = resources.current_synchronizations()
         if resource is None and transaction is not None:
             resource = call_on_loop(
                 self.loop,

@@ -13,25 +13,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from pyjms.enums import AcknowledgeMode
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.fork import call_in_child
 
+if TYPE_CHECKING:
+    from pyjms.template.synchronization import Synchronizations
+
 __all__ = [
     "BoundResource",
     "active_transaction",
-    "begun",
     "bind",
     "bindings_of",
-    "bound",
+    "bound_resource",
+    "current_synchronizations",
+    "hide_resource",
     "status_of",
-    "synchronizations",
-    "synchronized",
-    "unbound",
+    "use_status",
+    "use_synchronizations",
 ]
 
 
@@ -84,24 +86,10 @@ class BoundResource:
         return left
 
 
-class SessionHolder(Protocol):
-    """The part of a transaction's synchronizations that holds sessions."""
-
-    def session_of(self, factory: ConnectionFactory) -> BoundResource | None:
-        """Return the session that templates with this factory have in the transaction."""
-
-    async def open_session(
-        self, factory: ConnectionFactory, transacted: bool, mode: AcknowledgeMode
-    ) -> BoundResource:
-        """Open a session that is closed when the transaction ends."""
-
-
-H = TypeVar("H", bound=SessionHolder)
-
 _Bindings = dict[int, tuple[ConnectionFactory, BoundResource | None]]
 
 _EMPTY: _Bindings = {}
-_synchronizations: ContextVar[SessionHolder | None] = ContextVar(
+_synchronizations: ContextVar[Synchronizations | None] = ContextVar(
     "pyjms_synchronizations", default=None
 )
 _bindings: ContextVar[_Bindings] = ContextVar("pyjms_bound_resources", default=_EMPTY)
@@ -125,17 +113,17 @@ def _forget_sessions_of_listeners() -> None:
     _bindings.set(kept)
 
 
-def bound(factory: ConnectionFactory) -> BoundResource | None:
+def bound_resource(factory: ConnectionFactory) -> BoundResource | None:
     """Return the resource that is bound to this factory object, or to the factory it wraps."""
-    bindings, synchronized = _bindings.get(), _synchronizations.get()
-    if not bindings and synchronized is None:
+    bindings, current = _bindings.get(), _synchronizations.get()
+    if not bindings and current is None:
         return None
     inner: ConnectionFactory | None = factory
     while inner is not None:
         found = bindings.get(id(inner))
         if found is not None:
             return found[1]
-        session = None if synchronized is None else synchronized.session_of(inner)
+        session = None if current is None else current.session_of(inner)
         if session is not None:
             return session
         inner = getattr(inner, "target_connection_factory", None)
@@ -171,7 +159,7 @@ class bind:  # noqa: N801 - used as a function: `with bind(factory, resource):`
         _bindings.reset(self._token)
 
 
-def unbound(factory: ConnectionFactory) -> bind:
+def hide_resource(factory: ConnectionFactory) -> bind:
     """Hide the binding of `factory` within a block."""
     return bind(factory, None)
 
@@ -190,13 +178,13 @@ def bindings_of(context: Context) -> Iterator[None]:
         _bindings.reset(token)
 
 
-def synchronizations() -> SessionHolder | None:
+def current_synchronizations() -> Synchronizations | None:
     """Return the synchronizations of the current task's transaction, or None."""
     return _synchronizations.get()
 
 
 @contextmanager
-def synchronized(holder: H) -> Iterator[H]:
+def use_synchronizations(holder: Synchronizations) -> Iterator[Synchronizations]:
     """Set `holder` as the synchronizations of the transaction within a block."""
     token = _synchronizations.set(holder)
     try:
@@ -211,7 +199,7 @@ def status_of(manager: object) -> object | None:
 
 
 @contextmanager
-def begun(manager: object, status: object) -> Iterator[None]:
+def use_status(manager: object, status: object) -> Iterator[None]:
     """Set the `status` of the transaction of `manager` within a block."""
     token = _statuses.set({**_statuses.get(), id(manager): status})
     try:

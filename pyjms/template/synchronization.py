@@ -232,7 +232,7 @@ class _SessionEnd(TransactionSynchronization):
 
 def is_synchronization_active() -> bool:
     """Return whether the task is in a transaction with which callbacks can be registered."""
-    return resources.synchronizations() is not None
+    return resources.current_synchronizations() is not None
 
 
 def register_synchronization(synchronization: TransactionSynchronization) -> None:
@@ -241,8 +241,8 @@ def register_synchronization(synchronization: TransactionSynchronization) -> Non
     Raises:
         IllegalStateException: there is no transaction, or its manager has no synchronizations.
     """
-    active = resources.synchronizations()
-    if not isinstance(active, Synchronizations):
+    active = resources.current_synchronizations()
+    if active is None:
         raise IllegalStateException(
             "Transaction synchronization is not active",
             hint="register it in a block of a ResourceTransactionManager, or of a "

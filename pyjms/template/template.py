@@ -8,7 +8,7 @@ factory in a CachingConnectionFactory to keep them open. (spring-jms 4)
 from __future__ import annotations
 
 import builtins
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
@@ -19,12 +19,7 @@ from pyjms.jms.destination import AnyDestination, Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.template import resources
 from pyjms.template.closing import call, close_quietly, using
-from pyjms.template.interceptors import (
-    InterceptorChain,
-    ReceiveInterceptor,
-    ReceiveInvocation,
-    SendInvocation,
-)
+from pyjms.template.interceptors import ReceiveInvocation, SendInvocation
 from pyjms.template.replies import (
     reply_from_response_queue,
     reply_from_shared_queue,
@@ -51,10 +46,7 @@ __all__ = [
     "MessagePostProcessor",
     "ProducerCallback",
     "SessionCallback",
-    "TemplateReceiving",
 ]
-
-# --- The template operations that take a callback, and the resources that all operations use.
 
 _T = TypeVar("_T")
 
@@ -66,6 +58,8 @@ ProducerCallback = Callable[[Session, MessageProducer], Awaitable[_T] | _T]
 
 BrowserCallback = Callable[[Session, QueueBrowser], Awaitable[_T] | _T]
 """A function or coroutine function of a session and a browser."""
+
+_ACKNOWLEDGED_BY_TEMPLATE = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
 
 
 class OperationSession:
@@ -92,8 +86,11 @@ class OperationSession:
         transacted, mode = False, AcknowledgeMode.AUTO
         if not self._is_separate:
             transacted, mode = template.session_transacted, template.session_acknowledge_mode
-            resource = resources.bound(factory)
-            if resource is None and (transaction := resources.synchronizations()) is not None:
+            resource = resources.bound_resource(factory)
+            if (
+                resource is None
+                and (transaction := resources.current_synchronizations()) is not None
+            ):
                 resource = await transaction.open_session(factory, transacted, mode)
             if resource is not None:
                 if self._start:
@@ -121,246 +118,7 @@ class OperationSession:
             await session.close()
 
 
-class TemplateExecution(TemplateSettings):
-    """Runs functions on a session: the one bound to the current task, or one for the call."""
-
-    async def execute(self, action: SessionCallback[_T], *, start_connection: bool = False) -> _T:
-        """Return the result of `action(session)`.
-
-        Within a transaction or a listener, the session bound there is used, otherwise a new one.
-
-        Args:
-            action: a function or coroutine function of a session.
-            start_connection: start the connection first, for actions that receive.
-
-        Raises:
-            JMSException: a connection or session could not be opened.
-        """
-        async with self._session(start_connection=start_connection) as session:
-            return await call(action, session)
-
-    async def execute_producer(
-        self, destination: AnyDestination, action: ProducerCallback[_T]
-    ) -> _T:
-        """Return the result of `action(session, producer)`.
-
-        Without a destination and a default destination, the producer has no destination.
-        """
-        async with self._session() as session:
-            target = self.resolve_or_none(session, destination)
-            async with using(await self._create_producer(session, target)) as producer:
-                return await call(action, session, producer)
-
-    async def browse(self, destination: AnyDestination, action: BrowserCallback[_T]) -> _T:
-        """Return the result of `action(session, browser)`; see `browse_selected`."""
-        return await self.browse_selected(destination, None, action)
-
-    async def browse_selected(
-        self, destination: AnyDestination, selector: str | None, action: BrowserCallback[_T]
-    ) -> _T:
-        """Return the result of `action(session, browser)` for the messages that match `selector`.
-
-        The messages stay in the queue.
-
-        Raises:
-            IllegalStateException: the default destination is not a queue.
-            DestinationResolutionException: the given destination is not a queue.
-            InvalidSelectorException: the selector is malformed.
-        """
-        async with self._session(start_connection=True) as session:
-            queue = self.resolve(session, destination)
-            if not isinstance(queue, Queue):
-                raise _not_a_queue(destination)
-            async with using(await session.create_browser(queue, selector)) as browser:
-                return await call(action, session, browser)
-
-    def _session(self, *, start_connection: bool = False) -> OperationSession:
-        return OperationSession(self, start_connection=start_connection)
-
-    async def _create_producer(
-        self, session: Session, destination: Destination | None
-    ) -> MessageProducer:
-        producer = await session.create_producer(destination)
-        if not self.message_id_enabled:
-            producer.disable_message_id = True
-        if not self.message_timestamp_enabled:
-            producer.disable_message_timestamp = True
-        return producer
-
-
-def _not_a_queue(destination: AnyDestination) -> Exception:
-    if destination is None:
-        return IllegalStateException(
-            "The default destination does not correspond to a queue",
-            hint="only queues can be browsed",
-        )
-    return DestinationResolutionException(
-        f"Destination {destination} is not a queue", hint="only queues can be browsed"
-    )
-
-
-# --- The receive operations of a template.
-
-_ACKNOWLEDGED_BY_TEMPLATE = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
-
-
-class TemplateReceiving(TemplateExecution):
-    """Receives messages or their payloads, one per call."""
-
-    async def receive(
-        self, destination: AnyDestination = None, *, timeout: Timeout = UNSET
-    ) -> Message | None:
-        """Wait for a message as `receive_selected` does, and return it or None."""
-        return await self.receive_selected(destination, None, timeout=timeout)
-
-    async def receive_selected(
-        self, destination: AnyDestination, selector: str | None, *, timeout: Timeout = UNSET
-    ) -> Message | None:
-        """Wait for a message that `selector` matches, and return it or None.
-
-        No other message leaves the queue. The message is acknowledged; if the template opened a
-        transacted session for the call, it commits. Cancelling the wait loses no message.
-
-        Args:
-            destination: a destination or its name; None: the default.
-            selector: None: any message.
-            timeout: seconds to wait, None: for ever, 0: do not wait; left out: the template's
-                `receive_timeout`.
-
-        Raises:
-            InvalidSelectorException: the selector is malformed.
-            IllegalStateException: there is neither a destination nor a default.
-            JMSException: the connection has failed, or the broker refused.
-        """
-        seconds = self.seconds_to_wait(timeout)
-        resource = resources.bound(self.connection_factory)
-        async with self._session(start_connection=True) as session:
-            receive = partial(
-                _receive_from,
-                session,
-                self.resolve(session, destination),
-                selector,
-                timeout=_limited(seconds, resource),
-                no_local=self.pub_sub_domain and self.pub_sub_no_local,
-                commit=resource is None,
-            )
-            if self._receive_chain is None:
-                return await receive()
-            return await _surrounded(self._receive_chain, session, receive)
-
-    @overload
-    async def receive_and_convert(
-        self, destination: AnyDestination = None, *, timeout: Timeout = UNSET
-    ) -> Any: ...
-
-    @overload
-    async def receive_and_convert(
-        self, destination: AnyDestination, type: builtins.type[_T], *, timeout: Timeout = UNSET
-    ) -> _T | None: ...
-
-    @overload
-    async def receive_and_convert(
-        self, destination: AnyDestination = None, type: object = None, *, timeout: Timeout = UNSET
-    ) -> Any: ...
-
-    async def receive_and_convert(
-        self,
-        destination: AnyDestination = None,
-        type: object = None,  # noqa: A002 - JMS's word
-        *,
-        timeout: Timeout = UNSET,
-    ) -> Any:
-        """Receive a message and return its payload, as `type` if given; None if none arrives.
-
-        Raises:
-            MessageConversionException: the message cannot be read, or not converted to `type`. It
-                is consumed nevertheless, unless a surrounding transaction rolls back.
-        """
-        return self._payload(await self.receive(destination, timeout=timeout), type)
-
-    @overload
-    async def receive_selected_and_convert(
-        self,
-        destination: AnyDestination,
-        selector: str | None,
-        type: builtins.type[_T],
-        *,
-        timeout: Timeout = UNSET,
-    ) -> _T | None: ...
-
-    @overload
-    async def receive_selected_and_convert(
-        self,
-        destination: AnyDestination,
-        selector: str | None,
-        type: object = None,
-        *,
-        timeout: Timeout = UNSET,
-    ) -> Any: ...
-
-    async def receive_selected_and_convert(
-        self,
-        destination: AnyDestination,
-        selector: str | None,
-        type: object = None,  # noqa: A002 - JMS's word
-        *,
-        timeout: Timeout = UNSET,
-    ) -> Any:
-        """Receive a message that `selector` matches, like `receive_and_convert`."""
-        message = await self.receive_selected(destination, selector, timeout=timeout)
-        return self._payload(message, type)
-
-    def _payload(self, message: Message | None, kind: Any) -> Any:
-        return None if message is None else self.message_converter.from_message(message, kind)
-
-
-async def _receive_from(
-    session: Session,
-    destination: Destination,
-    selector: str | None,
-    *,
-    timeout: float | None,
-    no_local: bool,
-    commit: bool,
-) -> Message | None:
-    """Receive one message; acknowledge it as the session requires, or commit if `commit`."""
-    if destination.is_queue and not destination.is_temporary:
-        # No other message leaves the queue; on a topic the copies are this consumer's anyway.
-        opened = await session.create_pull_consumer(destination, selector, timeout=timeout)
-    else:
-        opened = await session.create_consumer(destination, selector, no_local=no_local)
-    async with using(opened) as consumer:
-        message = await consumer.receive(timeout)
-        if session.transacted:
-            if commit:
-                await session.commit()
-        elif message is not None and session.acknowledge_mode in _ACKNOWLEDGED_BY_TEMPLATE:
-            await message.acknowledge()
-        return message
-
-
-def _limited(timeout: float | None, resource: BoundResource | None) -> float | None:
-    """Return `timeout`, or the time left to the transaction if that is shorter."""
-    remaining = None if resource is None else resource.remaining()
-    # As in Spring, a template that waits for ever also does so in a transaction with a deadline.
-    return timeout if timeout is None or remaining is None else min(timeout, remaining)
-
-
-async def _surrounded(
-    chain: InterceptorChain[ReceiveInterceptor],
-    session: Session,
-    receive: partial[Coroutine[Any, Any, Message | None]],
-) -> Message | None:
-    invocation = ReceiveInvocation(receive.args[1], session)
-
-    async def proceed() -> None:
-        invocation.message = await receive()
-
-    await chain.around_operation(invocation, proceed)
-    return invocation.message
-
-
-class JmsTemplate(TemplateReceiving):
+class JmsTemplate(TemplateSettings):
     """Sends and receives without managing connections and sessions. Spring: JmsTemplate.
 
     Every operation takes its destination first: an object, a name, or None for the default.
@@ -518,6 +276,160 @@ class JmsTemplate(TemplateReceiving):
 
     request = convert_send_and_receive
 
+    async def receive(
+        self, destination: AnyDestination = None, *, timeout: Timeout = UNSET
+    ) -> Message | None:
+        """Wait for a message as `receive_selected` does, and return it or None."""
+        return await self.receive_selected(destination, None, timeout=timeout)
+
+    async def receive_selected(
+        self, destination: AnyDestination, selector: str | None, *, timeout: Timeout = UNSET
+    ) -> Message | None:
+        """Wait for a message that `selector` matches, and return it or None.
+
+        No other message leaves the queue. The message is acknowledged; if the template opened a
+        transacted session for the call, it commits. Cancelling the wait loses no message.
+
+        Args:
+            destination: a destination or its name; None: the default.
+            selector: None: any message.
+            timeout: seconds to wait, None: for ever, 0: do not wait; left out: the template's
+                `receive_timeout`.
+
+        Raises:
+            InvalidSelectorException: the selector is malformed.
+            IllegalStateException: there is neither a destination nor a default.
+            JMSException: the connection has failed, or the broker refused.
+        """
+        seconds = self.seconds_to_wait(timeout)
+        resource = resources.bound_resource(self.connection_factory)
+        async with self._session(start_connection=True) as session:
+            target, limit = self.resolve(session, destination), _limited(seconds, resource)
+            receive = partial(
+                self._receive_now, session, target, selector, limit, commit=resource is None
+            )
+            if self._receive_chain is None:
+                return await receive()
+            invocation = ReceiveInvocation(target, session)
+
+            async def proceed() -> None:
+                invocation.message = await receive()
+
+            await self._receive_chain.around_operation(invocation, proceed)
+            return invocation.message
+
+    @overload
+    async def receive_and_convert(
+        self, destination: AnyDestination = None, *, timeout: Timeout = UNSET
+    ) -> Any: ...
+
+    @overload
+    async def receive_and_convert(
+        self, destination: AnyDestination, type: builtins.type[_T], *, timeout: Timeout = UNSET
+    ) -> _T | None: ...
+
+    @overload
+    async def receive_and_convert(
+        self, destination: AnyDestination = None, type: object = None, *, timeout: Timeout = UNSET
+    ) -> Any: ...
+
+    async def receive_and_convert(
+        self,
+        destination: AnyDestination = None,
+        type: object = None,  # noqa: A002 - JMS's word
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Any:
+        """Receive a message and return its payload, as `type` if given; None if none arrives.
+
+        Raises:
+            MessageConversionException: the message cannot be read, or not converted to `type`. It
+                is consumed nevertheless, unless a surrounding transaction rolls back.
+        """
+        return self._payload(await self.receive(destination, timeout=timeout), type)
+
+    @overload
+    async def receive_selected_and_convert(
+        self,
+        destination: AnyDestination,
+        selector: str | None,
+        type: builtins.type[_T],
+        *,
+        timeout: Timeout = UNSET,
+    ) -> _T | None: ...
+
+    @overload
+    async def receive_selected_and_convert(
+        self,
+        destination: AnyDestination,
+        selector: str | None,
+        type: object = None,
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Any: ...
+
+    async def receive_selected_and_convert(
+        self,
+        destination: AnyDestination,
+        selector: str | None,
+        type: object = None,  # noqa: A002 - JMS's word
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Any:
+        """Receive a message that `selector` matches, like `receive_and_convert`."""
+        message = await self.receive_selected(destination, selector, timeout=timeout)
+        return self._payload(message, type)
+
+    async def execute(self, action: SessionCallback[_T], *, start_connection: bool = False) -> _T:
+        """Return the result of `action(session)`.
+
+        Within a transaction or a listener, the session bound there is used, otherwise a new one.
+
+        Args:
+            action: a function or coroutine function of a session.
+            start_connection: start the connection first, for actions that receive.
+
+        Raises:
+            JMSException: a connection or session could not be opened.
+        """
+        async with self._session(start_connection=start_connection) as session:
+            return await call(action, session)
+
+    async def execute_producer(
+        self, destination: AnyDestination, action: ProducerCallback[_T]
+    ) -> _T:
+        """Return the result of `action(session, producer)`.
+
+        Without a destination and a default destination, the producer has no destination.
+        """
+        async with self._session() as session:
+            target = self.resolve_or_none(session, destination)
+            async with using(await self._create_producer(session, target)) as producer:
+                return await call(action, session, producer)
+
+    async def browse(self, destination: AnyDestination, action: BrowserCallback[_T]) -> _T:
+        """Return the result of `action(session, browser)`; see `browse_selected`."""
+        return await self.browse_selected(destination, None, action)
+
+    async def browse_selected(
+        self, destination: AnyDestination, selector: str | None, action: BrowserCallback[_T]
+    ) -> _T:
+        """Return the result of `action(session, browser)` for the messages that match `selector`.
+
+        The messages stay in the queue.
+
+        Raises:
+            IllegalStateException: the default destination is not a queue.
+            DestinationResolutionException: the given destination is not a queue.
+            InvalidSelectorException: the selector is malformed.
+        """
+        async with self._session(start_connection=True) as session:
+            queue = self.resolve(session, destination)
+            if not isinstance(queue, Queue):
+                raise _not_a_queue(destination)
+            async with using(await session.create_browser(queue, selector)) as browser:
+                return await call(action, session, browser)
+
     def _converts(self, payload: object) -> MessageCreator:
         return lambda session: self.message_converter.to_message(payload, session)
 
@@ -563,7 +475,7 @@ class JmsTemplate(TemplateReceiving):
     ) -> None:
         async with using(await self._create_producer(session, destination)) as producer:
             await producer.send(message, **qos_of(self, options))
-        if session.transacted and resources.bound(self.connection_factory) is None:
+        if session.transacted and resources.bound_resource(self.connection_factory) is None:
             await session.commit()
 
     async def _request(
@@ -576,7 +488,6 @@ class JmsTemplate(TemplateReceiving):
         options: MessageOptions,
     ) -> Message | None:
         seconds = self.seconds_to_wait(timeout)
-
         factory = self.connection_factory
         async with OperationSession(self, start_connection=True, is_separate=True) as session:
             target = self.resolve(session, destination)
@@ -593,3 +504,62 @@ class JmsTemplate(TemplateReceiving):
             if self.shared_reply_queue and factory.shares_connection:
                 return await reply_from_shared_queue(factory, request, send, seconds)
             return await reply_from_temporary_queue(session, send, seconds)
+
+    async def _receive_now(
+        self,
+        session: Session,
+        destination: Destination,
+        selector: str | None,
+        timeout: float | None,
+        *,
+        commit: bool,
+    ) -> Message | None:
+        """Receive one message; acknowledge it as the session requires, or commit if `commit`."""
+        if destination.is_queue and not destination.is_temporary:
+            # No other message leaves the queue; on a topic the copies are this consumer's anyway.
+            opened = await session.create_pull_consumer(destination, selector, timeout=timeout)
+        else:
+            no_local = self.pub_sub_domain and self.pub_sub_no_local
+            opened = await session.create_consumer(destination, selector, no_local=no_local)
+        async with using(opened) as consumer:
+            message = await consumer.receive(timeout)
+            if session.transacted:
+                if commit:
+                    await session.commit()
+            elif message is not None and session.acknowledge_mode in _ACKNOWLEDGED_BY_TEMPLATE:
+                await message.acknowledge()
+            return message
+
+    def _payload(self, message: Message | None, kind: Any) -> Any:
+        return None if message is None else self.message_converter.from_message(message, kind)
+
+    def _session(self, *, start_connection: bool = False) -> OperationSession:
+        return OperationSession(self, start_connection=start_connection)
+
+    async def _create_producer(
+        self, session: Session, destination: Destination | None
+    ) -> MessageProducer:
+        producer = await session.create_producer(destination)
+        if not self.message_id_enabled:
+            producer.disable_message_id = True
+        if not self.message_timestamp_enabled:
+            producer.disable_message_timestamp = True
+        return producer
+
+
+def _limited(timeout: float | None, resource: BoundResource | None) -> float | None:
+    """Return `timeout`, or the time left to the transaction if that is shorter."""
+    remaining = None if resource is None else resource.remaining()
+    # As in Spring, a template that waits for ever also does so in a transaction with a deadline.
+    return timeout if timeout is None or remaining is None else min(timeout, remaining)
+
+
+def _not_a_queue(destination: AnyDestination) -> Exception:
+    if destination is None:
+        return IllegalStateException(
+            "The default destination does not correspond to a queue",
+            hint="only queues can be browsed",
+        )
+    return DestinationResolutionException(
+        f"Destination {destination} is not a queue", hint="only queues can be browsed"
+    )

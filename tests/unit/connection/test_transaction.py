@@ -16,7 +16,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.bodies import TextMessage
 from pyjms.runtime import clock as _clock
-from pyjms.template.resources import BoundResource, bind, bound
+from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.template import JmsTemplate
 
 CALLS = {
@@ -48,14 +48,14 @@ async def test_two_sends_in_one_transaction(
         await template.convert_and_send("q", "one")
         await template.convert_and_send("q", "two")
         assert len(provider.texts("q")) == recorded["depthInsideTransaction"] == 0
-        session = bound(provider).session
+        session = bound_resource(provider).session
         mode = await JmsTemplate(provider, session_acknowledge_mode=2).execute(lambda s: s)
         assert mode is session
         assert session.transacted
     assert status.completed
     assert len(provider.texts("q")) == recorded["depthAfterCommit"] == 2
     assert {name: provider.counts[name] for name in CALLS} == CALLS == recorded["calls"]
-    assert bound(provider) is None
+    assert bound_resource(provider) is None
 
 
 async def test_an_exception_rolls_back(
@@ -161,10 +161,10 @@ async def test_propagation(
     async with manager.transaction():
         assert {p: await outcome(p) for p in Propagation} == inside
         async with manager.transaction(propagation=Propagation.NOT_SUPPORTED):
-            assert bound(provider) is None
+            assert bound_resource(provider) is None
             await template.convert_and_send("q", "at once")
             assert "at once" in provider.texts("q")
-        assert bound(provider) is not None
+        assert bound_resource(provider) is not None
 
 
 @pytest.mark.fact("spring-jms 7.5")
@@ -200,7 +200,7 @@ async def test_time_limits(provider: Any) -> None:
         template = JmsTemplate(provider, receive_timeout=0)
         with pytest.raises(TransactionRolledBackException, match="marked as rollback-only"):
             async with manager.transaction():
-                assert bound(provider).remaining() == 10.0
+                assert bound_resource(provider).remaining() == 10.0
                 await template.receive("q")
                 clock.time += 11.0
                 await template.convert_and_send("q", "JMS itself is not interrupted")
@@ -208,11 +208,11 @@ async def test_time_limits(provider: Any) -> None:
                     await template.receive("q")
         assert provider.texts("q") == []
         async with manager.transaction(timeout=5.0):
-            assert bound(provider).remaining() == 5.0
+            assert bound_resource(provider).remaining() == 5.0
             for own, used in ((60.0, 5.0), (3.0, 3.0), (0, 0), (None, None)):
                 assert await _timeout_used(provider, own) == used
         async with JmsTransactionManager(provider).transaction():
-            assert bound(provider).remaining() is None
+            assert bound_resource(provider).remaining() is None
             assert await _timeout_used(provider, 60.0) == 60.0
     finally:
         _clock.install(previous)
@@ -221,7 +221,7 @@ async def test_time_limits(provider: Any) -> None:
 async def _timeout_used(provider: Any, receive_timeout: float | None) -> float | None:
     """The timeout that a template with this setting gives to its consumer."""
     used: list[float | None] = []
-    session = bound(provider).session
+    session = bound_resource(provider).session
     original = session.create_consumer
 
     async def create(*args: Any, **options: Any) -> Any:
@@ -272,7 +272,7 @@ async def test_what_cannot_begin(provider: Any, manager: JmsTransactionManager) 
         async with manager.transaction():
             pytest.fail("not begun")
     assert provider.counts["Connection.close"] == 1
-    assert bound(provider) is None
+    assert bound_resource(provider) is None
 
 
 async def test_a_listeners_session_is_joined_if_it_is_transacted(
@@ -286,4 +286,4 @@ async def test_a_listeners_session_is_joined_if_it_is_transacted(
                 assert status.is_new_transaction is not transacted
             async with manager.transaction(propagation=Propagation.SUPPORTS) as status:
                 assert status.has_transaction is transacted
-                assert bound(provider).session is session
+                assert bound_resource(provider).session is session

@@ -10,7 +10,7 @@ import pytest
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.errors import TransactionRolledBackException
 from pyjms.runtime import clock as _clock
-from pyjms.template.resources import BoundResource, bind, bound, unbound
+from pyjms.template.resources import BoundResource, bind, bound_resource, hide_resource
 from pyjms.template.template import JmsTemplate
 
 
@@ -24,18 +24,18 @@ async def test_a_binding_holds_for_its_block_and_its_factory_object(
     provider: Any, resource: BoundResource
 ) -> None:
     other = type(provider)()
-    assert bound(provider) is None
+    assert bound_resource(provider) is None
     with bind(provider, resource) as same:
-        assert same is bound(provider) is resource
-        assert bound(other) is None
+        assert same is bound_resource(provider) is resource
+        assert bound_resource(other) is None
         inner = BoundResource(resource.connection, resource.session, True)
         with bind(provider, inner), bind(other, resource):
-            assert bound(provider) is inner
-            assert bound(other) is resource
-        with unbound(provider):
-            assert bound(provider) is None
-        assert bound(provider) is resource
-    assert bound(provider) is None
+            assert bound_resource(provider) is inner
+            assert bound_resource(other) is resource
+        with hide_resource(provider):
+            assert bound_resource(provider) is None
+        assert bound_resource(provider) is resource
+    assert bound_resource(provider) is None
 
 
 async def test_a_caching_factory_counts_as_the_one_it_wraps(
@@ -43,12 +43,12 @@ async def test_a_caching_factory_counts_as_the_one_it_wraps(
 ) -> None:
     caching = CachingConnectionFactory(provider)
     with bind(provider, resource):
-        assert bound(caching) is resource
-        with unbound(caching):
-            assert bound(caching) is None
-            assert bound(provider) is resource
+        assert bound_resource(caching) is resource
+        with hide_resource(caching):
+            assert bound_resource(caching) is None
+            assert bound_resource(provider) is resource
     with bind(caching, resource):
-        assert bound(provider) is None
+        assert bound_resource(provider) is None
 
 
 async def test_tasks_have_their_own_bindings(provider: Any, resource: BoundResource) -> None:
@@ -58,7 +58,7 @@ async def test_tasks_have_their_own_bindings(provider: Any, resource: BoundResou
     async def other() -> None:
         ready.set()
         await done.wait()
-        seen.append(bound(provider))
+        seen.append(bound_resource(provider))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(other)

@@ -11,12 +11,10 @@ import pytest
 from pyjms.support.converter import (
     ContentTypeDelegatingMessageConverter,
     DefaultMessageConverter,
-    JsonMessageConverter,
-    MarshallingMessageConverter,
-    MessageType,
-    MsgspecMarshaller,
     SimpleMessageConverter,
 )
+from pyjms.support.json_converter import JsonMessageConverter, MessageType
+from pyjms.support.marshalling import MarshallingMessageConverter, MsgspecMarshaller
 from pyjms.testing.contract.converter import ConverterSamples, MessageConverterContract
 
 

@@ -11,12 +11,12 @@ import pytest
 from pyjms.errors import ConfigurationException, MessageConversionException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.message import Message
+from pyjms.support import converter as installed
 from pyjms.support.converter import (
     ContentTypeDelegatingMessageConverter,
     DefaultMessageConverter,
     SimpleMessageConverter,
     installed_content_types,
-    registry,
 )
 
 Install = Callable[..., None]
@@ -47,14 +47,14 @@ def failing() -> None:
 @pytest.fixture
 def install(mocker: Any) -> Iterator[Install]:
     points: list[EntryPoint] = []
-    mocker.patch.object(registry, "entry_points", return_value=points)
-    registry.forget_installed()
+    mocker.patch.object(installed, "entry_points", return_value=points)
+    installed.forget_installed()
 
     def add(content_type: str, attribute: str, module: str = __name__) -> None:
-        points.append(EntryPoint(content_type, f"{module}:{attribute}", registry.GROUP))
+        points.append(EntryPoint(content_type, f"{module}:{attribute}", installed.GROUP))
 
     yield add
-    registry.forget_installed()
+    installed.forget_installed()
 
 
 def message(text: str, content_type: str) -> TextMessage:

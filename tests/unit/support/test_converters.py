@@ -17,11 +17,10 @@ from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMess
 from pyjms.jms.message import Message
 from pyjms.support.converter import (
     DefaultMessageConverter,
-    JsonMessageConverter,
     MessageConverter,
-    MessageType,
     SimpleMessageConverter,
 )
+from pyjms.support.json_converter import JsonMessageConverter, MessageType
 
 
 class Order(pydantic.BaseModel):

@@ -10,7 +10,8 @@ import pytest
 
 from pyjms.errors import ConfigurationException, MessageConversionException
 from pyjms.jms.bodies import BytesMessage, StreamMessage, TextMessage
-from pyjms.support.converter import MarshallingMessageConverter, MessageType, MsgspecMarshaller
+from pyjms.support.json_converter import MessageType
+from pyjms.support.marshalling import MarshallingMessageConverter, MsgspecMarshaller
 
 
 class Xml:

@@ -10,7 +10,7 @@ import pytest
 
 from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException, TransactionRolledBackException
-from pyjms.template.resources import BoundResource, bind, bound
+from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.listeners.containers import Recorder
@@ -265,7 +265,7 @@ async def test_the_containers_own_ending_is_for_its_own_sessions(
 
 def template(factory, text):
     """What a JmsTemplate does: with the bound session if there is one, else with its own."""
-    resource = bound(factory)
+    resource = bound_resource(factory)
     if resource is None:
         factory.send("out", text)
     else:
@@ -325,7 +325,7 @@ async def test_without_exposure_an_aware_listener_gets_its_own_session(
 
     async def listener(message, session):
         sessions.append(session)
-        assert bound(provider) is None
+        assert bound_resource(provider) is None
         session.send("out", message.text)
 
     container = build(listener, expose_listener_session=False, session_transacted=transacted)
@@ -348,7 +348,7 @@ async def test_what_a_transaction_bound_stays_bound(
     seen = []
 
     async def listener(message):
-        seen.append((bound(provider).session, manager.session))
+        seen.append((bound_resource(provider).session, manager.session))
 
     container = build(listener, transaction_manager=manager, cache_level="CONSUMER")
     provider.send("q", "A")
@@ -366,7 +366,7 @@ async def test_a_consumer_that_is_added_does_not_see_the_session_of_its_maker(
 
     async def listener(message):
         await clock.sleep(1)
-        seen.add(bound(provider).session)
+        seen.add(bound_resource(provider).session)
 
     container = build(listener, transaction_manager=manager, concurrency="1-2")
     provider.send("q", "A", "B", "C")

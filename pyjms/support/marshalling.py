@@ -14,8 +14,8 @@ from pyjms.jms.api import Session
 from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.message import Message
 from pyjms.runtime.distribution import optional
-from pyjms.support.converter.default import is_open
-from pyjms.support.converter.json import MessageType, type_name
+from pyjms.support.converter import is_open
+from pyjms.support.json_converter import MessageType, type_name
 
 __all__ = ["Marshaller", "MarshallingMessageConverter", "MsgspecMarshaller"]
 

@@ -2,14 +2,20 @@
 
 Values are serialized and validated by pydantic: models, dataclasses, TypedDicts, dates, and
 everything that `TypeAdapter` supports.
+
+A message cannot cause an import that the application has not allowed: a type id is resolved by a
+mapping, by the type that the receiver requests, or by a trusted package. (decisions D16)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import importlib
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, Union
 
 import pydantic
 import pydantic_core
@@ -18,10 +24,14 @@ from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
 from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.message import Message
-from pyjms.support.converter.default import TYPE_ID_PROPERTY, TypeIds, is_open
-from pyjms.support.converter.simple import SimpleMessageConverter
+from pyjms.support.converter import (
+    TYPE_ID_PROPERTY,
+    SimpleMessageConverter,
+    bare_type,
+    is_open,
+)
 
-__all__ = ["DefaultJson", "JsonMessageConverter", "MessageType", "converted", "type_name"]
+__all__ = ["DefaultJson", "JsonMessageConverter", "MessageType", "convert", "type_name"]
 
 
 class MessageType(Enum):
@@ -206,9 +216,6 @@ def type_adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
         ) from error
 
 
-# --- The JSON of the default converter, imported by the first payload or target that needs it.
-
-
 class DefaultJson(JsonMessageConverter):
     """Writes text messages with the type id in the property `_type`, and reads them."""
 
@@ -229,11 +236,11 @@ class DefaultJson(JsonMessageConverter):
                 return super().from_message(message, target)
             except MessageConversionException:
                 # JSON that is not a string: for a str target the JSON itself is returned
-                return converted(self._simple.from_message(message), target, target, message)
+                return convert(self._simple.from_message(message), target, target, message)
         return super().from_message(message, target)
 
 
-def converted(payload: object, target: Any, wanted: Any, message: Message) -> Any:
+def convert(payload: object, target: Any, wanted: Any, message: Message) -> Any:
     """Return the payload of `message` as `target`, whose type without annotations is `wanted`.
 
     Raises:
@@ -254,3 +261,86 @@ def converted(payload: object, target: Any, wanted: Any, message: Message) -> An
             f"{type_name(target)}: {describe_problems(error)}",
             target=target,
         ) from None
+
+
+# Always allowed: their JSON contains nothing but data. The id is the bare name.
+_PLAIN_TYPES: Final[dict[str, type]] = {
+    kind.__name__: kind for kind in (bool, int, float, str, list, tuple, set, dict)
+}
+
+
+class TypeIds:
+    """Maps types to ids, and ids to types.
+
+    `mappings` maps ids to types; `trusted_packages` are names of modules from which any class may
+    be loaded by its full name.
+    """
+
+    def __init__(
+        self, mappings: Mapping[str, type] | None = None, trusted_packages: Iterable[str] = ()
+    ) -> None:
+        self._types = dict(mappings or {})
+        self._ids = {kind: name for name, kind in self._types.items()}
+        self._trusted = tuple(trusted_packages)
+
+    def id_of(self, kind: type) -> str:
+        """Return the mapped id of `kind`, else its full name."""
+        mapped = self._ids.get(kind)
+        if mapped is not None:
+            return mapped
+        if _PLAIN_TYPES.get(kind.__name__) is kind:
+            return kind.__name__
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def find(self, type_id: str, target: Any = None) -> Any:
+        """Return the type of `type_id` if it is allowed and compatible with `target`; else None.
+
+        An open target admits any allowed type; a class admits its subclasses, a union its members
+        and their subclasses.
+        """
+        if is_open(target):
+            return self._types.get(type_id) or _PLAIN_TYPES.get(type_id) or self._load(type_id)
+        members = dict(_members(target))
+        found = self._types.get(type_id)
+        if found is None:
+            family = (kind for member in members for kind in _family(member))
+            found = next((kind for kind in family if self.id_of(kind) == type_id), None)
+        if found is None:
+            found = self._load(type_id)
+        if found in members:
+            return members[found]
+        return found if any(member in getattr(found, "__mro__", ()) for member in members) else None
+
+    def _load(self, type_id: str) -> type | None:
+        parts = type_id.split(".")
+        for end in range(len(parts) - 1, 0, -1):
+            name = ".".join(parts[:end])
+            if not any(
+                name == package or name.startswith(f"{package}.") for package in self._trusted
+            ):
+                return None
+            try:
+                found: object = importlib.import_module(name)
+            except ModuleNotFoundError:
+                continue  # the last part may be a class that contains the next
+            for part in parts[end:]:
+                found = getattr(found, part, None)
+            return found if isinstance(found, type) else None
+        return None
+
+
+def _members(target: Any) -> Iterator[tuple[type, Any]]:
+    """Yield the classes of `target`, itself or the members of a union, with their typing forms."""
+    bare = bare_type(target)
+    if bare is Union or bare is types.UnionType:
+        for member in typing.get_args(target):
+            yield from _members(member)
+    elif isinstance(bare, type):
+        yield bare, target
+
+
+def _family(root: type) -> Iterator[type]:
+    yield root
+    children: list[type] = type.__subclasses__(root)
+    for child in children:
+        yield from _family(child)
