@@ -206,7 +206,7 @@ class PlannedListener:
         if policy is None and redelivery is None:
             policy = self._default_retry(settings)
         if own is not None and own.retry is not None:
-            policy = (policy or RetryPolicy()).merged(own.retry.changes())
+            policy = (policy or RetryPolicy()).with_changes(own.retry.changes())
         if policy is None:
             return None
         policy = _with_dead_letter(policy, settings)
@@ -316,4 +316,4 @@ def _with_dead_letter(policy: RetryPolicy, settings: PyjmsSettings) -> RetryPoli
     name = settings.resolve_placeholders(policy.dead_letter)
     named_kind(name)
     parse_destination(name)
-    return policy.merged({"dead_letter": name})
+    return policy.with_changes({"dead_letter": name})

@@ -71,7 +71,7 @@ from pyjms.runtime.logging import get_logger
 from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
-from pyjms.support.headers import SimpleJmsHeaderMapper
+from pyjms.support.messaging import SimpleJmsHeaderMapper
 from pyjms.template.template import JmsTemplate
 
 __all__ = ["Wiring"]

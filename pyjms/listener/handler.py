@@ -61,8 +61,7 @@ from pyjms.jms.message import Message
 from pyjms.listener.annotation import MISSING, Header, Headers, Payload
 from pyjms.listener.reply import ReplySender
 from pyjms.support.converter import MessageConverter
-from pyjms.support.headers import MESSAGE_ATTRIBUTES
-from pyjms.support.messaging import GenericMessage
+from pyjms.support.messaging import MESSAGE_ATTRIBUTES, GenericMessage
 from pyjms.template.interceptors import (
     HandlerInterceptor,
     HandlerInvocation,
@@ -265,7 +264,7 @@ class HandlerListener:
 
     def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Supplier:
         if parameter.injection is not None:
-            return self._injected(parameter, parameter.injection)
+            return self._service(parameter, parameter.injection)
         header = parameter.marker(Header)
         if header is not None:
             return self._header(parameter, header)
@@ -285,7 +284,7 @@ class HandlerListener:
             return lambda _message, session: None if session is None else convert_session(session)
         return self._raw(parameter, hint)
 
-    def _injected(self, parameter: HandlerParameter, marker: InjectionMarker) -> Supplier:
+    def _service(self, parameter: HandlerParameter, marker: InjectionMarker) -> Supplier:
         if self._injector is None:
             raise ConfigurationException(
                 f"Handler {self.name}: parameter {parameter.name!r} cannot be injected: there is "

@@ -67,11 +67,11 @@ class Outage:
         """Whether the last attempt to reach the broker failed."""
         return self._away_since is not None
 
-    def lost(self, listener: str, error: BaseException) -> None:
+    def record_loss(self, listener: str, error: BaseException) -> None:
         """Record that a connection was lost; the first attempt to reconnect follows at once."""
         self._losses[listener] = error
 
-    def unreachable(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """Record that an attempt to connect failed; the first failure of an outage is logged."""
         if self._away_since is not None:
             return
@@ -83,7 +83,7 @@ class Outage:
             "wait" if self.timed_out else "fail",
         )
 
-    def restored(self, listener: str) -> None:
+    def record_connection(self, listener: str) -> None:
         """Record a successful connection; the first one after an outage is logged."""
         loss = self._losses.pop(listener, None)
         since, self._away_since = self._away_since, None
@@ -124,11 +124,11 @@ class Outages:
 
 def _broker_of(factory: ConnectionFactory) -> str:
     inner: object = factory
-    while (wrapped := _wrapped(inner)) is not None:
+    while (wrapped := _inner_factory(inner)) is not None:
         inner = wrapped
     uri = getattr(inner, "uri", None)
     return repr(inner) if uri is None else str(uri).partition("?")[0]
 
 
-def _wrapped(factory: object) -> object | None:
+def _inner_factory(factory: object) -> object | None:
     return next((f for name in _WRAPPED if (f := getattr(factory, name, None)) is not None), None)

@@ -200,7 +200,7 @@ class Recovery:
             await close_quietly(consumer, session, owned)
         logger.debug("Successfully refreshed JMS Connection")
         if (outage := self._outage()) is not None:
-            outage.restored(self._properties.log_name)
+            outage.record_connection(self._properties.log_name)
 
     async def establish(self) -> None:
         """Open the connection; an application waits for a broker only until its timeout.
@@ -236,13 +236,13 @@ class Recovery:
         if self._was_late:
             self._was_late = False
             if (outage := self._outage()) is not None:
-                outage.restored(self._properties.log_name)
+                outage.record_connection(self._properties.log_name)
 
     def report_start(self, error: Exception) -> None:
         """Report that a container starts without its broker, if `error` means that."""
         outage = self._outage()
         if outage is not None and is_connection_failure(error):
-            outage.unreachable(error)
+            outage.record_failure(error)
 
     def _outage(self) -> Outage | None:
         properties = self._properties
@@ -258,7 +258,7 @@ class Recovery:
         outage = self._outage()
         is_shared = outage is not None and is_connection_failure(error)
         if outage is not None and is_shared:
-            outage.lost(self._properties.log_name, error)
+            outage.record_loss(self._properties.log_name, error)
         is_known = is_shared or (outage is not None and self._is_logged_with_its_delivery(error))
         logger.log(
             logging.DEBUG if is_known else logging.WARNING,
@@ -279,7 +279,7 @@ class Recovery:
         outage = self._outage()
         is_shared = outage is not None and is_connection_failure(error)
         if outage is not None and is_shared:
-            outage.unreachable(error)
+            outage.record_failure(error)
         logger.log(
             logging.DEBUG if is_shared else logging.ERROR,
             "Could not refresh JMS Connection for destination '%s' - retrying using %s. Cause: %s",

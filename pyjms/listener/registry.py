@@ -157,7 +157,7 @@ class JmsListenerEndpointRegistry:
         Raises:
             KeyError: there is no listener of such an id.
         """
-        chosen = self._chosen(listener_ids)
+        chosen = self._select(listener_ids)
         ended: list[bool] = []
 
         async def pause(container: AbstractMessageListenerContainer) -> None:
@@ -176,12 +176,12 @@ class JmsListenerEndpointRegistry:
             KeyError: there is no listener of such an id.
             JMSException: a container cannot start; the others before it have.
         """
-        chosen = self._chosen(listener_ids)
+        chosen = self._select(listener_ids)
         for container in chosen:
             await container.resume()
         logger.info("Listening again: %s", _names(chosen))
 
-    def _chosen(self, listener_ids: tuple[str, ...]) -> list[AbstractMessageListenerContainer]:
+    def _select(self, listener_ids: tuple[str, ...]) -> list[AbstractMessageListenerContainer]:
         return [self[listener_id] for listener_id in listener_ids] or list(self)
 
     async def shutdown(self, timeout: float | None = None) -> None:
@@ -272,8 +272,8 @@ def mark_of(
 ) -> JmsListenerMark:
     """Return the mark that `@jms_listener` with these arguments makes."""
 
-    def marked() -> None:
+    def handler() -> None:
         """Serve as the function to which `jms_listener` attaches the mark."""
 
-    (mark,) = listener_marks(jms_listener(*destinations, **options)(marked))
+    (mark,) = listener_marks(jms_listener(*destinations, **options)(handler))
     return mark

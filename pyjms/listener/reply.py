@@ -12,8 +12,7 @@ from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
 from pyjms.jms.message import Message
 from pyjms.support.converter import MessageConverter
-from pyjms.support.headers import SimpleJmsHeaderMapper
-from pyjms.support.messaging import GenericMessage
+from pyjms.support.messaging import GenericMessage, SimpleJmsHeaderMapper
 from pyjms.support.qos import QosSettings
 from pyjms.template.interceptors import InterceptorChain, SendInterceptor, SendInvocation
 

@@ -173,7 +173,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             if not self._life_cycle.running:
                 await self._resources.stop()
         if self._busy == 0:
-            self._drained()
+            self._on_drained()
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stop for good, give running listeners `timeout` seconds (None: 1), close everything."""
@@ -270,7 +270,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
                 quiet, self._quiet = self._quiet, anyio.Event()
                 quiet.set()
                 if not self._life_cycle.running:
-                    self._drained()
+                    self._on_drained()
 
     async def _execute(self, delivery: Delivery) -> None:
         try:
@@ -278,7 +278,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         except Exception as error:
             await self._execution.handle_exception(error, delivery)
 
-    def _drained(self) -> None:
+    def _on_drained(self) -> None:
         """Call the callback of `stop` after the last listener has returned."""
         self._life_cycle.advance(ContainerEvent.DRAINED)
         callback, self._stop_callback = self._stop_callback, None

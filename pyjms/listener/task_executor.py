@@ -85,12 +85,12 @@ class TaskExecutor:
                 hint="raise max_workers to the containers' concurrency or more",
             )
 
-        async def counted() -> None:
+        async def run_and_count() -> None:
             try:
                 await function()
             finally:
                 self.active_count -= 1
 
-        task = self._inner.execute(counted, name, ended)
+        task = self._inner.execute(run_and_count, name, ended)
         self.active_count += 1
         return task

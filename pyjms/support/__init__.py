@@ -16,14 +16,14 @@ if TYPE_CHECKING:
         DestinationResolver as DestinationResolver,
         DynamicDestinationResolver as DynamicDestinationResolver,
     )
-    from pyjms.support.headers import (
-        JmsHeaders as JmsHeaders, SimpleJmsHeaderMapper as SimpleJmsHeaderMapper,
-    )
     from pyjms.support.marshalling import (
         Marshaller as Marshaller, MarshallingMessageConverter as MarshallingMessageConverter,
         MsgspecMarshaller as MsgspecMarshaller,
     )
-    from pyjms.support.messaging import MessagingMessageConverter as MessagingMessageConverter
+    from pyjms.support.messaging import (
+        JmsHeaders as JmsHeaders, MessagingMessageConverter as MessagingMessageConverter,
+        SimpleJmsHeaderMapper as SimpleJmsHeaderMapper,
+    )
 # isort: on
 # fmt: on
 

@@ -34,7 +34,6 @@ from pyjms.jms.api import Session
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, TextMessage
 from pyjms.jms.message import Message
 from pyjms.runtime.distribution import entry_points
-from pyjms.support.headers import CONTENT_TYPE_PROPERTY
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from pyjms.support.json_converter import DefaultJson
 
 __all__ = [
+    "CONTENT_TYPE_PROPERTY",
     "GROUP",
     "ContentTypeDelegatingMessageConverter",
     "DefaultMessageConverter",
@@ -55,6 +55,8 @@ __all__ = [
 ]
 
 GROUP: Final = "pyjms.converters"
+
+CONTENT_TYPE_PROPERTY: Final = "content_type"
 
 TYPE_ID_PROPERTY: Final = "_type"
 """The property in which the default converter names the type of a JSON message."""
@@ -315,7 +317,7 @@ def normalize_content_type(content_type: str) -> str:
 
 def installed_content_types() -> list[str]:
     """Return the content types for which installed packages have converters, sorted."""
-    return sorted(_installed())
+    return sorted(_entry_points_by_type())
 
 
 def find_converter(content_type: str) -> MessageConverter | None:
@@ -324,7 +326,7 @@ def find_converter(content_type: str) -> MessageConverter | None:
     Raises:
         ConfigurationException: its entry point is broken, or two packages provide one.
     """
-    return _load(content_type) if content_type in _installed() else None
+    return _load(content_type) if content_type in _entry_points_by_type() else None
 
 
 def require_converter(content_type: str) -> MessageConverter:
@@ -347,12 +349,12 @@ def require_converter(content_type: str) -> MessageConverter:
 
 def forget_installed() -> None:
     """Scan the installed packages again at the next use."""
-    _installed.cache_clear()
+    _entry_points_by_type.cache_clear()
     _load.cache_clear()
 
 
 @functools.cache
-def _installed() -> dict[str, list[EntryPoint]]:
+def _entry_points_by_type() -> dict[str, list[EntryPoint]]:
     """Return the entry points of the group by content type."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
@@ -362,7 +364,7 @@ def _installed() -> dict[str, list[EntryPoint]]:
 
 @functools.cache
 def _load(content_type: str) -> MessageConverter:
-    points = _installed()[content_type]
+    points = _entry_points_by_type()[content_type]
     if len(points) > 1:
         raise ConfigurationException(
             f"There are {len(points)} message converters for the content type {content_type!r}: "
@@ -371,21 +373,21 @@ def _load(content_type: str) -> MessageConverter:
         )
     point = points[0]
     if not _CONTENT_TYPE.fullmatch(content_type):
-        raise _broken(point, f"{point.name!r} is not a content type such as 'application/cbor'")
+        raise _unusable(point, f"{point.name!r} is not a content type such as 'application/cbor'")
     try:
         converter = point.load()
         if isinstance(converter, type) or not isinstance(converter, MessageConverter):
             converter = converter()
     except Exception as error:
-        raise _broken(point, f"{type(error).__name__}: {error}") from error
+        raise _unusable(point, f"{type(error).__name__}: {error}") from error
     if not isinstance(converter, MessageConverter):
-        raise _broken(
+        raise _unusable(
             point, f"a {type(converter).__name__} lacks the methods to_message and from_message"
         )
     return converter
 
 
-def _broken(point: EntryPoint, reason: str) -> ConfigurationException:
+def _unusable(point: EntryPoint, reason: str) -> ConfigurationException:
     return ConfigurationException(
         f"The message converter {_describe(point)} cannot be used: {reason}",
         hint="fix the package, or uninstall it",

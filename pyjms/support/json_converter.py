@@ -105,7 +105,7 @@ class JsonMessageConverter:
         """
         data = self._json(message)
         kind = self._type_of(message, target)
-        return _validated(data, kind, message)
+        return _validate(data, kind, message)
 
     def has_type_id(self, message: Message) -> bool:
         """Return whether `message` has a type id."""
@@ -174,7 +174,7 @@ class JsonMessageConverter:
         return message.properties.get_string(self.type_id_property_name or "") or ""
 
 
-def _validated(data: str | bytes, kind: Any, message: Message) -> Any:
+def _validate(data: str | bytes, kind: Any, message: Message) -> Any:
     try:
         return type_adapter(kind).validate_json(data)
     except pydantic.ValidationError as error:

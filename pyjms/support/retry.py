@@ -107,7 +107,7 @@ class RetryPolicy:
         """Return whether exceptions of the type of `error` are retried."""
         return isinstance(error, self.retry_on) and not isinstance(error, self.no_retry_for)
 
-    def merged(self, changes: Mapping[str, Any]) -> RetryPolicy:
+    def with_changes(self, changes: Mapping[str, Any]) -> RetryPolicy:
         """Return the policy with the `changes` that are not None.
 
         Raises:

@@ -99,7 +99,7 @@ class JmsMessagingTemplate:
             MessageConversionException: the payload cannot be converted.
             JMSException: the message could not be sent.
         """
-        await self.send(destination, await _processed(payload, headers, post_processor))
+        await self.send(destination, await _create_message(payload, headers, post_processor))
 
     async def receive(
         self,
@@ -207,7 +207,7 @@ class JmsMessagingTemplate:
 
         Raises the same exceptions as `send_and_receive`.
         """
-        request = await _processed(payload, headers, post_processor)
+        request = await _create_message(payload, headers, post_processor)
         reply = self._read(await self._request(destination, request, timeout), type)
         return None if reply is None else reply.payload
 
@@ -255,7 +255,7 @@ def template_of(given: JmsTemplate | ConnectionFactory) -> JmsTemplate:
     return given if isinstance(given, JmsTemplate) else JmsTemplate(given)
 
 
-async def _processed(
+async def _create_message(
     payload: object,
     headers: Mapping[str, object] | None,
     post_processor: GenericMessagePostProcessor | None,

@@ -331,9 +331,8 @@ class JmsScheduler:
             RequestTimeoutException: the broker does not answer.
             JMSException: the connection has failed, or the broker refused.
         """
-        factory = self._template.connection_factory
-        async with using(await factory.create_connection()) as connection, Jobs(connection) as all_:
-            return [job for job in await all_.all() if name in (None, job.name)]
+        async with self._connect() as jobs:
+            return [job for job in await jobs.all() if name in (None, job.name)]
 
     async def cancel(self, job: ScheduledJob | str) -> None:
         """Remove a job, given as an object or by its id. It is not an error if it no longer exists.
@@ -342,9 +341,8 @@ class JmsScheduler:
             JMSException: the connection has failed, or the broker refused.
         """
         job_id = job if isinstance(job, str) else job.id
-        factory = self._template.connection_factory
-        async with using(await factory.create_connection()) as connection, Jobs(connection) as all_:
-            await all_.remove(job_id)
+        async with self._connect() as jobs:
+            await jobs.remove(job_id)
 
     async def cancel_named(self, name: str) -> int:
         """Remove the job of this name; return the number of jobs removed.
@@ -361,7 +359,7 @@ class JmsScheduler:
             return len(found)
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Jobs]:
+    async def _connect(self) -> AsyncIterator[Jobs]:
         factory = self._template.connection_factory
         async with using(await factory.create_connection()) as connection, Jobs(connection) as jobs:
             yield jobs

@@ -16,7 +16,7 @@ from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.runtime.clock import FOR_EVER, check_seconds
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
-from pyjms.support.headers import JmsHeaders
+from pyjms.support.messaging import JmsHeaders
 from pyjms.support.qos import QosSettings
 from pyjms.template.interceptors import (
     InterceptorChain,

@@ -304,7 +304,7 @@ class JmsTemplate(TemplateSettings):
         seconds = self.seconds_to_wait(timeout)
         resource = resources.bound_resource(self.connection_factory)
         async with self._session(start_connection=True) as session:
-            target, limit = self.resolve(session, destination), _limited(seconds, resource)
+            target, limit = self.resolve(session, destination), _until_deadline(seconds, resource)
             receive = partial(
                 self._receive_now, session, target, selector, limit, commit=resource is None
             )
@@ -547,7 +547,7 @@ class JmsTemplate(TemplateSettings):
         return producer
 
 
-def _limited(timeout: float | None, resource: BoundResource | None) -> float | None:
+def _until_deadline(timeout: float | None, resource: BoundResource | None) -> float | None:
     """Return `timeout`, or the time left to the transaction if that is shorter."""
     remaining = None if resource is None else resource.remaining()
     # As in Spring, a template that waits for ever also does so in a transaction with a deadline.

@@ -14,8 +14,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 from pyjms.support.converter import SimpleMessageConverter
-from pyjms.support.headers import JmsHeaders
-from pyjms.support.messaging import GenericMessage, MessagingMessageConverter
+from pyjms.support.messaging import GenericMessage, JmsHeaders, MessagingMessageConverter
 from pyjms.template.messaging import JmsClient, JmsMessagingTemplate
 from pyjms.template.template import JmsTemplate
 

@@ -12,7 +12,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 from pyjms.jms.types import Byte, Float, Long, Short
-from pyjms.support.headers import JmsHeaders, SimpleJmsHeaderMapper
+from pyjms.support.messaging import JmsHeaders, SimpleJmsHeaderMapper
 
 MAPPER = SimpleJmsHeaderMapper()
 
@@ -72,7 +72,7 @@ def test_each_row(oracle: dict[str, Any]) -> None:
 @pytest.mark.fact("spring-jms 5.4.1")
 def test_what_cannot_be_set_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     message = Message()
-    with caplog.at_level(logging.DEBUG, "pyjms.support.headers"):
+    with caplog.at_level(logging.DEBUG, "pyjms.support.messaging"):
         MAPPER.from_headers({"jms_unknown": "x", "bytes": b"x", "": "x", "big": 2**70}, message)
         MAPPER.from_headers({"JMSXGroupSeq": "no number", "fine": 1}, message)
     assert dict(message.properties) == {"fine": 1}

@@ -27,8 +27,8 @@ from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.support.converter import SimpleMessageConverter
 from pyjms.support.destination import DynamicDestinationResolver
-from pyjms.support.headers import SimpleJmsHeaderMapper
 from pyjms.support.json_converter import JsonMessageConverter, MessageType
+from pyjms.support.messaging import SimpleJmsHeaderMapper
 from pyjms.template.template import JmsTemplate
 from tests.kit.brokers.destination_names import destination_name
 from tests.kit.clients.conversions import READ, VALUES, WRITTEN, as_recorded, outcome
