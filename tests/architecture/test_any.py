@@ -19,7 +19,7 @@ PAYLOAD = "a payload whose type nobody has named, as of json.loads"
 PROVIDER = "a subclass replaces a provider by one of any kind"
 PASSED_ON = "checked by the class of pyjms.aio that it is passed to"
 ALLOWED = {
-    r"(JmsTemplate|TemplateReceiving|JmsMessagingTemplate|JmsClientOperations)\.(receive|request|"
+    r"(JmsTemplate|JmsMessagingTemplate|JmsClientOperations)\.(receive|request|"
     r"send_and|convert_send_and)\w*": PAYLOAD,
     r"JmsMessagingTemplate\.send": PAYLOAD,
     r"\w*(Converter|Marshaller)\.(from_message|unmarshal|named_type)": PAYLOAD,
@@ -28,7 +28,7 @@ ALLOWED = {
     r"Proceed\.__call__": "awaited in a coroutine function, and not in another one",
     r"PyjmsSettings\.app": "the application's own section of YAML",
     r"PyjmsSettings\.model_post_init": "pydantic's signature",
-    r"RetryPolicy\.merged": "values of several attributes, checked by the new policy",
+    r"RetryPolicy\.with_changes": "values of several attributes, checked by the new policy",
     r"_ContainerFactory\.__init__|_Container\.__init__|_SharingFactory\.__init__": PASSED_ON,
     r"(JmsClient|JmsMessagingTemplate)\.__init__": PASSED_ON,
     r"\w+\.(transformer|stats|connection_factory)": "as it was set: blocking or of coroutines",
