@@ -91,6 +91,7 @@ class Wiring:
         error_handler: ErrorHandler | None = None,
     ) -> None:
         self.targets: list[object] = list(targets)
+        """Modules, handlers and instances; `register` of the application adds to them."""
         self._container = container
         self._settings = settings
         self._interceptors = interceptors
@@ -392,15 +393,30 @@ class Wiring:
     def _handler_listener(
         self, handler: Callable[..., Any], converter: Any, size: int | None
     ) -> HandlerListener:
-        return _make_handler_listener(
-            handler,
-            size,
-            converter=converter or self._converter(),
-            read_headers=self._read_headers,
-            injector=self._injection.injector(handler),
-            session_types=_session_types(handler),
-            resolvers=self.registrar.argument_resolvers,
-        )
+        """Return the listener that calls a handler: plain, idempotent, or for batches."""
+        options: dict[str, Any] = {
+            "converter": converter or self._converter(),
+            "read_headers": self._read_headers,
+            "injector": self._injection.injector(handler),
+            "session_types": _session_types(handler),
+            "resolvers": self.registrar.argument_resolvers,
+        }
+        mark = idempotent_mark(handler)
+        if size is not None:
+            if mark is not None:
+                raise ConfigurationException(
+                    f"Handler {handler_name(handler)}: a batch has no key, so @idempotent has "
+                    "no effect",
+                    hint="remove @idempotent, and record the messages with pyjms.outbox.record",
+                )
+            from pyjms.listener.batches import BatchHandlerListener  # noqa: PLC0415 - few have them
+
+            return BatchHandlerListener(handler, **options)
+        if mark is not None:
+            from pyjms.listener.idempotency import IdempotentHandlerListener  # noqa: PLC0415 - rare
+
+            return IdempotentHandlerListener(handler, mark=mark, **options)
+        return HandlerListener(handler, **options)
 
     def _converter(self) -> Any:
         # in a partial check, the application's converter may be what cannot be created
@@ -416,32 +432,6 @@ def _batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | None:
         if own is not None and own.batch_size is not None:
             return own.batch_size
     return mark.batch_size
-
-
-def _make_handler_listener(
-    handler: Callable[..., Any], batch_size: int | None, **options: Any
-) -> HandlerListener:
-    """Return the listener that calls a handler: plain, idempotent, or for batches.
-
-    Raises:
-        ConfigurationException: the handler cannot be called in this way.
-    """
-    mark = idempotent_mark(handler)
-    if batch_size is not None:
-        if mark is not None:
-            raise ConfigurationException(
-                f"Handler {handler_name(handler)}: a batch has no key, so @idempotent has "
-                "no effect",
-                hint="remove @idempotent, and record the messages with pyjms.outbox.record",
-            )
-        from pyjms.listener.batches import BatchHandlerListener  # noqa: PLC0415 - few have batches
-
-        return BatchHandlerListener(handler, **options)
-    if mark is not None:
-        from pyjms.listener.idempotency import IdempotentHandlerListener  # noqa: PLC0415 - rare
-
-        return IdempotentHandlerListener(handler, mark=mark, **options)
-    return HandlerListener(handler, **options)
 
 
 def _refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:

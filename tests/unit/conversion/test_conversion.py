@@ -19,7 +19,7 @@ _BROKER = '<broker xmlns="http://activemq.apache.org/schema/core"'
 
 
 @pytest.fixture
-def convert(tmp_path: Path) -> Callable[..., Any]:
+def convert(tmp_path: Path) -> Callable[..., Conversion]:
     def converted(
         inside: str, attributes: str = "", beside: str = "", **properties: str
     ) -> Conversion:
@@ -43,7 +43,7 @@ def lost(conversion: Conversion) -> list[tuple[int | None, str]]:
     return [(each.origin.line, each.subject) for each in conversion.unsupported]
 
 
-def test_broker_attributes_and_limits(convert: Callable[..., Any]) -> None:
+def test_broker_attributes_and_limits(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<systemUsage><systemUsage sendFailIfNoSpaceAfterTimeout="3000">
              <memoryUsage><memoryUsage percentOfJvmHeap="70"/></memoryUsage>
@@ -86,7 +86,7 @@ def test_broker_attributes_and_limits(convert: Callable[..., Any]) -> None:
 
 
 def test_attributes_without_a_counterpart_are_named_with_reason_and_hint(
-    convert: Callable[..., Any],
+    convert: Callable[..., Conversion],
 ) -> None:
     conversion = convert(
         "<jmsBridgeConnectors/>",
@@ -103,7 +103,7 @@ def test_attributes_without_a_counterpart_are_named_with_reason_and_hint(
     assert "there are no bridges to other JMS providers; write a listener" in texts[-1]
 
 
-def test_network_connectors(convert: Callable[..., Any]) -> None:
+def test_network_connectors(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<networkConnectors>
           <networkConnector name="west" uri="static:(tcp://x:1,tcp://y:2)" networkTTL="3"
@@ -148,11 +148,13 @@ def test_network_connectors(convert: Callable[..., Any]) -> None:
     ]
 
 
-def test_the_default_of_an_unsupported_attribute_is_a_note(convert: Callable[..., Any]) -> None:
+def test_the_default_of_an_unsupported_attribute_is_a_note(
+    convert: Callable[..., Conversion],
+) -> None:
     assert lost(convert("", 'keepDurableSubsActive="true" passiveSlave="false"')) == []
 
 
-def test_policies_with_all_strategies(convert: Callable[..., Any]) -> None:
+def test_policies_with_all_strategies(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<destinationPolicy><policyMap>
           <policyEntries>
@@ -216,7 +218,7 @@ def test_policies_with_all_strategies(convert: Callable[..., Any]) -> None:
     ]
 
 
-def test_a_wrong_value_is_left_out_and_named(convert: Callable[..., Any]) -> None:
+def test_a_wrong_value_is_left_out_and_named(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         "<destinationPolicy><policyMap><policyEntries>\n"
         '<policyEntry queue="a" memoryLimit="much" maxPageSize="5"/>\n'
@@ -227,7 +229,7 @@ def test_a_wrong_value_is_left_out_and_named(convert: Callable[..., Any]) -> Non
     assert values(conversion)["policies"] == [{"destination": "a", "max_page_size": 5}]
 
 
-def test_kahadb_and_its_lock(convert: Callable[..., Any]) -> None:
+def test_kahadb_and_its_lock(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<persistenceAdapter><kahaDB directory="d" journalMaxFileLength="1g"
              enableJournalDiskSyncs="false" preallocationStrategy="ZEROS" checkpointInterval="5000"
@@ -254,7 +256,7 @@ def test_kahadb_and_its_lock(convert: Callable[..., Any]) -> None:
     }
 
 
-def test_multi_kahadb(convert: Callable[..., Any]) -> None:
+def test_multi_kahadb(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<persistenceAdapter><mKahaDB directory="m" journalMaxFileLength="2mb">
              <filteredPersistenceAdapters>
@@ -283,7 +285,7 @@ _POSTGRESQL = """<bean id="pg" class="org.apache.commons.dbcp2.BasicDataSource">
   <property name="maxTotal" value="200"/></bean>"""
 
 
-def test_jdbc(convert: Callable[..., Any]) -> None:
+def test_jdbc(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<persistenceAdapter><jdbcPersistenceAdapter dataSource="#pg" useDatabaseLock="true"
              cleanupPeriod="0">
@@ -305,13 +307,15 @@ def test_jdbc(convert: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("store", ["levelDB", "replicatedLevelDB", "amqPersistenceAdapter"])
-def test_stores_that_activemq_removed_are_named(convert: Callable[..., Any], store: str) -> None:
+def test_stores_that_activemq_removed_are_named(
+    convert: Callable[..., Conversion], store: str
+) -> None:
     conversion = convert(f"<persistenceAdapter><{store} directory='d'/></persistenceAdapter>")
     assert lost(conversion) == [(3, f"<{store}>")]
     assert "persistence" not in values(conversion)
 
 
-def test_a_database_without_a_store_here_is_named(convert: Callable[..., Any]) -> None:
+def test_a_database_without_a_store_here_is_named(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         '<persistenceAdapter><jdbcPersistenceAdapter dataSource="#x"/></persistenceAdapter>',
         beside="<bean id='x' class='oracle.jdbc.pool.OracleDataSource'/>",
@@ -319,7 +323,7 @@ def test_a_database_without_a_store_here_is_named(convert: Callable[..., Any]) -
     assert lost(conversion) == [(5, "<bean>")]
 
 
-def test_connectors_keep_what_is_supported(convert: Callable[..., Any]) -> None:
+def test_connectors_keep_what_is_supported(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<transportConnectors>
 <transportConnector name="openwire" uri="tcp://127.0.0.1:0?maximumConnections=10&amp;wireFormat.maxFrameSize=1000000&amp;nonsense=1"/>
@@ -355,7 +359,7 @@ def test_connectors_keep_what_is_supported(convert: Callable[..., Any]) -> None:
     }
 
 
-def test_ssl_context(convert: Callable[..., Any], tmp_path: Path) -> None:
+def test_ssl_context(convert: Callable[..., Conversion], tmp_path: Path) -> None:
     (tmp_path / "broker.p12").write_bytes(b"0\x82\x0a\x00")
     conversion = convert(
         """<transportConnectors><transportConnector uri="tcp://localhost:0"/>
@@ -372,7 +376,7 @@ def test_ssl_context(convert: Callable[..., Any], tmp_path: Path) -> None:
 
 
 def test_key_stores_of_java_are_named_with_the_command_that_converts_them(
-    convert: Callable[..., Any], tmp_path: Path
+    convert: Callable[..., Conversion], tmp_path: Path
 ) -> None:
     (tmp_path / "broker.ks").write_bytes(b"\xfe\xed\xfe\xed\x00")
     conversion = convert(
@@ -384,7 +388,7 @@ def test_key_stores_of_java_are_named_with_the_command_that_converts_them(
     assert values(conversion)["connectors"] == [{"uri": "tcp://localhost:0", "name": "b"}]
 
 
-def test_virtual_destinations(convert: Callable[..., Any]) -> None:
+def test_virtual_destinations(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<destinationInterceptors>
              <virtualDestinationInterceptor><virtualDestinations>
@@ -415,7 +419,7 @@ def test_virtual_destinations(convert: Callable[..., Any]) -> None:
     ]
 
 
-def test_plugins(convert: Callable[..., Any]) -> None:
+def test_plugins(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<plugins>
              <timeStampingBrokerPlugin zeroExpirationOverride="86400000" ttlCeiling="172800000"/>
@@ -478,7 +482,7 @@ def test_plugins(convert: Callable[..., Any]) -> None:
     ]
 
 
-def test_users_and_rights(convert: Callable[..., Any]) -> None:
+def test_users_and_rights(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<plugins>
              <simpleAuthenticationPlugin anonymousAccessAllowed="true"><users>
@@ -531,7 +535,7 @@ def test_users_and_rights(convert: Callable[..., Any]) -> None:
     ids=["password", "certificate", "dual"],
 )
 def test_jaas_reads_login_config_beside_the_file(
-    convert: Callable[..., Any],
+    convert: Callable[..., Conversion],
     tmp_path: Path,
     element: str,
     attributes: str,
@@ -546,7 +550,7 @@ def test_jaas_reads_login_config_beside_the_file(
     assert values(conversion)["plugins"] == [{**expected, "login_config": str(file)}]
 
 
-def test_placeholders_and_imports(convert: Callable[..., Any], tmp_path: Path) -> None:
+def test_placeholders_and_imports(convert: Callable[..., Conversion], tmp_path: Path) -> None:
     (tmp_path / "a.properties").write_text("name=n-${tail}\ntail=t\n", encoding="latin-1")
     (tmp_path / "more.xml").write_text(
         '<beans xmlns="http://www.springframework.org/schema/beans">'
@@ -572,7 +576,7 @@ def test_placeholders_and_imports(convert: Callable[..., Any], tmp_path: Path) -
     assert "-D nowhere=VALUE" in str(conversion.unsupported[0])
 
 
-def test_text_and_wrong_passwords_are_not_shown(convert: Callable[..., Any]) -> None:
+def test_text_and_wrong_passwords_are_not_shown(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         "<plugins><simpleAuthenticationPlugin><users>"
         "<authenticationUser username='a' password='b' secretWord='hidden'>hidden</authenticationUser>"
@@ -586,7 +590,9 @@ def test_text_and_wrong_passwords_are_not_shown(convert: Callable[..., Any]) -> 
     assert "hidden" not in conversion.yaml()
 
 
-def test_a_literal_placeholder_stays_one(convert: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_literal_placeholder_stays_one(
+    convert: Callable[..., Conversion], tmp_path: Path
+) -> None:
     conversion = convert("", 'brokerName="a$"')
     assert values(conversion)["broker_name"] == "a$"
     file = tmp_path / "broker.yaml"
@@ -703,12 +709,12 @@ _LINES = _EVERYTHING.splitlines()
 _STARTS = [index for index, line in enumerate(_LINES) if not line.startswith("</")]
 
 
-def test_the_sample_of_everything_converts_whole(convert: Callable[..., Any]) -> None:
+def test_the_sample_of_everything_converts_whole(convert: Callable[..., Conversion]) -> None:
     assert lost(convert(_EVERYTHING)) == []
 
 
 @pytest.mark.parametrize("index", _STARTS)
-def test_no_attribute_is_dropped_in_silence(convert: Callable[..., Any], index: int) -> None:
+def test_no_attribute_is_dropped_in_silence(convert: Callable[..., Conversion], index: int) -> None:
     lines = [*_LINES]
     lines[index] = re.sub(r"^<([\w-]+)", r'<\1 bogus="1"', lines[index])
     found = convert("\n".join(lines)).findings
@@ -717,7 +723,7 @@ def test_no_attribute_is_dropped_in_silence(convert: Callable[..., Any], index: 
 
 
 @pytest.mark.parametrize("index", _STARTS)
-def test_no_element_is_dropped_in_silence(convert: Callable[..., Any], index: int) -> None:
+def test_no_element_is_dropped_in_silence(convert: Callable[..., Conversion], index: int) -> None:
     lines = [*_LINES]
     if lines[index].endswith("/>"):
         name = re.match(r"<([\w-]+)", lines[index])
