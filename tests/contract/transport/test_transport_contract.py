@@ -10,7 +10,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from pyjms.errors import ConnectionFailedException
 from pyjms.testing.contract.transport import EndListener, TransportContract, TransportEnds
-from pyjms.transport.base import Transport
+from pyjms.transport.base import Transport, TransportListener
 from pyjms.transport.mock import MockTransport
 from pyjms.transport.openwire import (
     OpenWireOptions,
@@ -25,6 +25,7 @@ from pyjms.transport.websocket import OPENWIRE_SUBPROTOCOL, HandshakePolicy, acc
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms_broker.connector.vm.connector import VmTransport
+from tests.kit.accepting import accept
 from tests.kit.tls import CertificateFiles
 
 
@@ -36,7 +37,7 @@ class TestTcp(TransportContract):
             port = multi.extra(SocketAttribute.local_port)
             ends = TransportEnds(create_transport(f"tcp://127.0.0.1:{port}"))
             group.start_soon(ends.client.start)
-            stream = await multi.listeners[0].accept()
+            stream = await accept(multi)
             peer = accepted_transport(stream, TcpOptions(), OpenWireOptions())
             ends.peer = peer
             await peer.start()
@@ -53,7 +54,7 @@ class TestFailover(TransportContract):
             url = f"failover:(tcp://127.0.0.1:{port})?maxReconnectAttempts=0"
             ends = TransportEnds(create_transport(url))
             group.start_soon(ends.client.start)
-            stream = await multi.listeners[0].accept()
+            stream = await accept(multi)
             peer = accepted_transport(stream, TcpOptions(), OpenWireOptions())
             ends.peer = peer
             await peer.start()
@@ -71,7 +72,7 @@ class TestTls(TransportContract):
             url = f"ssl://localhost:{port}?ssl.trustStore={files.trust}"
             ends = TransportEnds(create_transport(url))
             group.start_soon(ends.client.start)
-            stream = await multi.listeners[0].accept()
+            stream = await accept(multi)
             peer = accepted_transport(stream, TcpOptions(), OpenWireOptions(), tls=context)
             ends.peer = peer
             await peer.start()
@@ -93,7 +94,7 @@ class TestWebSocket(TransportContract):
             port = multi.extra(SocketAttribute.local_port)
             ends = TransportEnds(create_transport(f"{request.param}://localhost:{port}{trust}"))
             group.start_soon(ends.client.start)
-            stream: ByteStream = await multi.listeners[0].accept()
+            stream: ByteStream = await accept(multi)
             if tls is not None:
                 stream = await accept_tls(stream, tls, "wss://localhost", None)
             policy = HandshakePolicy((OPENWIRE_SUBPROTOCOL,))
@@ -146,7 +147,7 @@ class MockPeer:
     """The far end of a MockTransport, in the shape of a transport."""
 
     def __init__(self, mock: MockTransport[Command]) -> None:
-        self.listener = EndListener()
+        self.listener: TransportListener[Command] = EndListener()
         self.oneway = mock.deliver
         self._mock = mock
         mock.respond = self._record

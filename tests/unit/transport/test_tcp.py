@@ -19,7 +19,6 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.openwire.factory import accepted_transport
-from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
@@ -27,6 +26,7 @@ from pyjms.transport.tcp import TcpTransport
 from pyjms.transport.writer import CoalescingWriter, SocketWriter
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
+    Command,
     ControlCommand,
     KeepAliveInfo,
     ProducerId,
@@ -34,16 +34,17 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.settings import WireFormatSettings
+from tests.kit.accepting import accept
 from tests.kit.waiting import until
 
 
 class Pair:
     """A client's TcpTransport and the bare socket at the other end of it."""
 
-    def __init__(self, transport: TcpTransport, peer: SocketStream) -> None:
+    def __init__(self, transport: TcpTransport[Command], peer: SocketStream) -> None:
         self.transport = transport
         self.peer = peer
-        self.heard = RecordingListener()
+        self.heard: RecordingListener[Command] = RecordingListener()
         transport.listener = self.heard
 
 
@@ -71,7 +72,7 @@ async def connected(options: TcpOptions | None = None) -> AsyncIterator[Pair]:
     async with multi:
         port = multi.extra(SocketAttribute.local_port)
         stream = await anyio.connect_tcp("127.0.0.1", port)
-        peer = await multi.listeners[0].accept()
+        peer = await accept(multi)
     wire_format = OpenWireFormat()
     wire_format.negotiate(WireFormatSettings().info())
     pair = Pair(TcpTransport(wire_format, options or TcpOptions(), stream=stream), peer)
@@ -203,14 +204,14 @@ async def test_bytes_that_are_not_openwire_end_the_transport() -> None:
 async def test_an_exception_of_the_listener_ends_the_transport(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Broken(RecordingListener):
-        def on_command(self, command: object) -> None:
+    class Broken(RecordingListener[Command]):
+        def on_command(self, command: Command) -> None:
             raise ZeroDivisionError
 
     multi = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with multi:
         stream = await anyio.connect_tcp("127.0.0.1", multi.extra(SocketAttribute.local_port))
-        peer = await multi.listeners[0].accept()
+        peer = await accept(multi)
     wire_format = OpenWireFormat()
     wire_format.negotiate(WireFormatSettings().info())
     transport = TcpTransport(wire_format, TcpOptions(), stream=stream)
@@ -224,9 +225,9 @@ async def test_an_exception_of_the_listener_ends_the_transport(
 
 
 async def test_reading_can_be_paused_between_two_commands_of_one_chunk() -> None:
-    class Pausing(RecordingListener):
-        def on_command(self, command: object) -> None:
-            super().on_command(command)  # type: ignore[arg-type]
+    class Pausing(RecordingListener[Command]):
+        def on_command(self, command: Command) -> None:
+            super().on_command(command)
             pair.transport.pause_reading()
 
     async with connected() as pair:
@@ -339,14 +340,14 @@ async def test_client_and_accepted_end_exchange_commands() -> None:
     multi = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with multi:
         client = create_transport(f"tcp://127.0.0.1:{multi.extra(SocketAttribute.local_port)}")
-        client.listener = at_client = RecordingListener()
+        at_client: RecordingListener[Command] = RecordingListener()
+        client.listener = at_client
         async with anyio.create_task_group() as group:
             group.start_soon(client.start)
-            stream = await multi.listeners[0].accept()
-            server: WireFormatNegotiator = accepted_transport(
-                stream, TcpOptions(), OpenWireOptions()
-            )
-            server.listener = at_server = RecordingListener()
+            stream = await accept(multi)
+            server = accepted_transport(stream, TcpOptions(), OpenWireOptions())
+            at_server: RecordingListener[Command] = RecordingListener()
+            server.listener = at_server
             await server.start()
     assert server.remote_address.startswith("tcp://127.0.0.1:")
     client.oneway(ControlCommand("hello"))

@@ -17,6 +17,7 @@ from pyjms.transport.mock import MockTransport, RecordingListener
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.tcp import TcpTransport, open_socket
 from pyjms.wire.format import WireFormat
+from tests.kit.accepting import accept
 
 LIMIT = 100
 
@@ -100,13 +101,14 @@ async def connected(wrap: Any = lambda stream: stream) -> AsyncIterator[Ends]:
         port = multi.extra(SocketAttribute.local_port)
 
         async def connect() -> ByteStream:
-            return wrap(await open_socket("127.0.0.1", port, options, "line://test"))
+            stream: ByteStream = wrap(await open_socket("127.0.0.1", port, options, "line://test"))
+            return stream
 
         client = TcpTransport(LineFormat(), options, connect=connect, remote_address="line://test")
         ends = Ends(client)
         async with anyio.create_task_group() as group:
             group.start_soon(client.start)
-            stream = wrap(await multi.listeners[0].accept())
+            stream = wrap(await accept(multi))
         ends.server = Heartbeat(TcpTransport(LineFormat(), options, stream=stream))
         ends.server.listener = ends.at_server
         await ends.server.start()
@@ -122,10 +124,9 @@ async def served() -> AsyncIterator[tuple[TcpTransport[str], RecordingListener[s
     """An accepted end, what it hears, and the bare socket at the client's end."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as multi:
         peer = await anyio.connect_tcp("127.0.0.1", multi.extra(SocketAttribute.local_port))
-        transport = TcpTransport(
-            LineFormat(), TcpOptions(), stream=await multi.listeners[0].accept()
-        )
-    transport.listener = heard = RecordingListener()
+        transport = TcpTransport(LineFormat(), TcpOptions(), stream=await accept(multi))
+    heard: RecordingListener[str] = RecordingListener()
+    transport.listener = heard
     await transport.start()
     yield transport, heard, peer
     await transport.stop()
@@ -152,7 +153,7 @@ async def test_both_ends_exchange_commands_in_order(wrap: Any) -> None:
 async def test_a_wrapped_stream_never_writes_to_its_socket_directly() -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as multi:
         peer = await anyio.connect_tcp("127.0.0.1", multi.extra(SocketAttribute.local_port))
-        stream = Scrambled(await multi.listeners[0].accept())
+        stream = Scrambled(await accept(multi))
     transport = TcpTransport(LineFormat(), TcpOptions(), stream=stream)
     transport.listener = RecordingListener()
     await transport.start()
@@ -235,7 +236,8 @@ async def test_a_refused_connection_fails_the_start() -> None:
 
 async def test_the_mock_transport_carries_any_command() -> None:
     mock: MockTransport[str] = MockTransport("line", lambda line: [line.upper()])
-    mock.listener = heard = RecordingListener()
+    heard: RecordingListener[str] = RecordingListener()
+    mock.listener = heard
     await mock.start()
     mock.oneway("hi")
     assert await heard.next(str) == "HI"

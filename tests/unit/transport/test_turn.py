@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 import pytest
@@ -75,7 +76,7 @@ def test_finish_functions_of_the_first_turn_run_between_its_sends() -> None:
 def test_later_turns_of_a_pass_send_together_in_the_next_pass() -> None:
     loop = Loop()
     for name in "abc":
-        loop.turn.run(lambda name=name: loop.turn.send(loop.does(name)))
+        loop.turn.run(partial(loop.turn.send, loop.does(name)))
     assert loop.done == ["a"]
     assert len(loop.waiting) == 1
     loop.next_pass()

@@ -14,6 +14,7 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import MockTransport, RecordingListener
 from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.wire.openwire.commands import (
+    Command,
     ExceptionResponse,
     IntegerResponse,
     KeepAliveInfo,
@@ -25,9 +26,9 @@ from pyjms.wire.openwire.commands import (
 
 class Rig:
     def __init__(self) -> None:
-        self.mock = MockTransport(respond=lambda _: ())
+        self.mock: MockTransport[Command] = MockTransport(respond=lambda _: ())
         self.correlator = ResponseCorrelator(self.mock)
-        self.heard = RecordingListener()
+        self.heard: RecordingListener[Command] = RecordingListener()
         self.correlator.listener = self.heard
 
 
@@ -80,7 +81,12 @@ async def test_an_exception_response_is_raised_as_the_class_it_names(rig: Rig) -
         await rig.correlator.request(ShutdownInfo())
     answers: list[object] = []
     done = anyio.Event()
-    rig.correlator.request_soon(ShutdownInfo(), lambda a: (answers.append(a), done.set()))
+
+    def on_response(answer: object) -> None:
+        answers.append(answer)
+        done.set()
+
+    rig.correlator.request_soon(ShutdownInfo(), on_response)
     await done.wait()
     assert isinstance(answers[0], InvalidDestinationException)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
@@ -9,12 +10,13 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import MockTransport, RecordingListener
 from pyjms.transport.openwire.inactivity import InactivityMonitor
 from pyjms.transport.openwire.options import OpenWireOptions
-from pyjms.wire.openwire.commands import KeepAliveInfo, ShutdownInfo
+from pyjms.transport.tcp import TcpTransport
+from pyjms.wire.openwire.commands import Command, KeepAliveInfo, ShutdownInfo
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.settings import WireFormatSettings
 
 
-class Counted(MockTransport):
+class Counted(MockTransport[Command]):
     """A mock with what the monitor looks at."""
 
     received_bytes = 0
@@ -31,11 +33,13 @@ class Counted(MockTransport):
 
 
 class Rig:
-    def __init__(self, clock: VirtualClock, **options: bool) -> None:
+    def __init__(self, clock: VirtualClock, **options: Any) -> None:
         self.clock = clock
         self.socket = Counted(respond=lambda _: ())
-        self.monitor = InactivityMonitor(self.socket, self.socket, OpenWireOptions(**options))
-        self.heard = self.monitor.listener = RecordingListener()
+        tcp = cast("TcpTransport[Command]", self.socket)
+        self.monitor = InactivityMonitor(self.socket, tcp, OpenWireOptions(**options))
+        self.heard: RecordingListener[Command] = RecordingListener()
+        self.monitor.listener = self.heard
 
     async def begin(self, duration: float = 30.0, delay: float = 10.0) -> None:
         await self.monitor.start()

@@ -122,7 +122,12 @@ async def test_a_command_before_the_info_is_refused() -> None:
 
 async def test_a_connection_that_breaks_during_the_negotiation_fails_start_only() -> None:
     rig = Rig([])
-    rig.mock.respond = lambda _: (rig.mock.fail(ConnectionFailedException("cut")), ())[1]
+
+    def cut(_command: Command) -> tuple[()]:
+        rig.mock.fail(ConnectionFailedException("cut"))
+        return ()
+
+    rig.mock.respond = cut
     with pytest.raises(ConnectionFailedException, match=r"^cut$"):
         await rig.negotiator.start()
     assert rig.heard.errors == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def null_map(count: int) -> bytes:
     return struct.pack(">i", count) + b"\0\0\0" * count
 
 
-def negotiated(**settings: bool) -> OpenWireFormat:
+def negotiated(**settings: Any) -> OpenWireFormat:
     wire_format = OpenWireFormat(WireFormatSettings(**settings))
     wire_format.negotiate(wire_format.local_info())
     return wire_format
@@ -70,7 +71,11 @@ def test_the_structures_of_a_frame_are_limited(tight: bool) -> None:
     )
     small = BrokerInfo(BrokerId("y"), peer_broker_infos=[inner] * 3)
     (received,) = receiver.receive_data(sender.encode(small))
-    assert received.peer_broker_infos[2].peer_broker_infos == [None] * 30_000
+    assert isinstance(received, BrokerInfo)
+    assert received.peer_broker_infos
+    last = received.peer_broker_infos[2]
+    assert last is not None
+    assert last.peer_broker_infos == [None] * 30_000
     large = BrokerInfo(BrokerId("y"), peer_broker_infos=[inner] * 4)
     with pytest.raises(RemoteProtocolError, match="more than 100000 structures"):
         receiver.receive_data(sender.encode(large))

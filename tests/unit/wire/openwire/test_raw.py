@@ -98,6 +98,7 @@ def test_raw_is_the_body_as_received(sent: Any) -> None:
     sender, receiver = pair()
     frame = sender.encode(sent)
     (received,) = receiver.receive_data(frame)
+    assert isinstance(received, ActiveMQMessage)
     assert contents(received) == contents(sent)
     # A nested structure may hold a stack trace, which not every peer takes.
     assert received.raw == (None if sent.data_structure else frame[5:])
