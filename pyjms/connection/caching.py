@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar, Unpack
 
 import anyio
@@ -41,8 +41,6 @@ from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.template.closing import quietly
 
 __all__ = ["CachingConnectionFactory"]
-
-# --- Handles on the producers and consumers of a cached session.
 
 Touch = Callable[[], object]
 """Records that the session may have work to roll back."""
@@ -94,10 +92,6 @@ class CachedConsumer(DelegatingConsumer):
         self._is_announcing = False
         self._receiving = False
 
-    message_listener: Final = DelegatedAttribute[MessageListener | None](
-        methodcaller("_consumer"), read_only=True
-    )
-
     @property
     def is_closed(self) -> bool:
         """Whether this handle or its target is closed."""
@@ -105,7 +99,7 @@ class CachedConsumer(DelegatingConsumer):
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         """Set the listener, until this handle is closed."""
-        await self._consumer().set_message_listener(listener)
+        await super().set_message_listener(listener)
         self._listening = listener is not None
 
     async def set_message_available_listener(
@@ -119,7 +113,7 @@ class CachedConsumer(DelegatingConsumer):
         """Wait for the next message and return it, or None when `timeout` seconds pass."""
         consumer = self._consumer()
         self._touch()
-        return await self._received(consumer.receive(timeout))
+        return await self._receive(consumer.receive(timeout))
 
     async def receive_checked(
         self, check: Callable[[Message], object], timeout: float | None = None
@@ -127,9 +121,9 @@ class CachedConsumer(DelegatingConsumer):
         """Receive like `receive`; a message for which `check` raises stays in the target."""
         consumer = self._consumer()
         self._touch()
-        return await self._received(consumer.receive_checked(check, timeout))
+        return await self._receive(consumer.receive_checked(check, timeout))
 
-    async def _received(self, receiving: Awaitable[Message | None]) -> Message | None:
+    async def _receive(self, receiving: Awaitable[Message | None]) -> Message | None:
         self._receiving = True
         message = await receiving
         self._receiving = False
@@ -198,7 +192,7 @@ class SessionEntry:
 
 
 def _session_of(self: CachedSession) -> Session:
-    return self._touched().session
+    return self._use_for_work().session
 
 
 class CachedSession(SessionHandle[SessionEntry]):
@@ -224,20 +218,20 @@ class CachedSession(SessionHandle[SessionEntry]):
 
     async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
         """Reuse the producer of this destination, or create one."""
-        entry = self._touched()
+        entry = self._use_for_work()
         if not self._cache_producers or _is_temporary(destination):
             return await entry.session.create_producer(destination)
         producer = entry.producers.get(destination)
         if producer is None:
             producer = await entry.session.create_producer(destination)
             entry.producers[destination] = producer
-        return self._add_handle(CachedProducer(producer, self._touched, self._handles.discard))
+        return self._add_handle(CachedProducer(producer, self._use_for_work, self._handles.discard))
 
     async def create_consumer(
         self, destination: Destination, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
         """Reuse the consumer with these arguments, or create one."""
-        create = self._touched().session.create_consumer
+        create = self._use_for_work().session.create_consumer
         return await self._consumer(
             _ConsumerKey(destination, selector or None, no_local, None),
             lambda: create(destination, selector, no_local=no_local),
@@ -247,7 +241,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         self, destination: Destination, selector: str | None = None, **options: Unpack[PullOptions]
     ) -> MessageConsumer:
         """Reuse the pull consumer with these arguments, or create one."""
-        create = self._touched().session.create_pull_consumer
+        create = self._use_for_work().session.create_pull_consumer
         no_local = options.get("no_local", False)
         return await self._consumer(
             _ConsumerKey(destination, selector or None, no_local, None, pulls=True),
@@ -258,7 +252,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
         """Reuse the subscriber of this session or create one; closing the session closes it."""
-        create = self._touched().session.create_durable_subscriber
+        create = self._use_for_work().session.create_durable_subscriber
         return await self._consumer(
             _ConsumerKey(topic, selector or None, no_local, name),
             lambda: create(topic, name, selector, no_local=no_local),
@@ -273,7 +267,7 @@ class CachedSession(SessionHandle[SessionEntry]):
     async def commit(self) -> None:
         """Commit; afterwards there is nothing to roll back."""
         await self._target().commit()
-        self._settled()
+        self._note_settled()
 
     async def rollback(self) -> None:
         """Roll back; afterwards there is nothing more to roll back.
@@ -282,18 +276,9 @@ class CachedSession(SessionHandle[SessionEntry]):
         would wait for a receive that may never come.
         """
         await self._target().rollback()
-        self._settled()
+        self._note_settled()
         if self._kept is not None:
             await self._kept.close_consumers(lambda key: key.pulls)
-
-    async def close(self) -> None:
-        """Clean the session up and return it to the cache; close it if that fails.
-
-        Raises:
-            IllegalStateException: called by a completion listener, which it waits for.
-            RequestTimeoutException: asynchronous sends have had no response for 15 seconds.
-        """
-        await super().close()
 
     async def _put_back(self, kept: SessionEntry) -> None:
         await self._release(kept)
@@ -335,17 +320,17 @@ class CachedSession(SessionHandle[SessionEntry]):
 
         return self._add_handle(
             CachedConsumer(
-                target, self._touched, self._handles.discard, discard if key.pulls else None
+                target, self._use_for_work, self._handles.discard, discard if key.pulls else None
             )
         )
 
-    def _touched(self) -> SessionEntry:
+    def _use_for_work(self) -> SessionEntry:
         """Return the entry, and record that there may be work to roll back."""
         entry = self._use()
         entry.uncommitted = True
         return entry
 
-    def _settled(self) -> None:
+    def _note_settled(self) -> None:
         if self._kept is not None:
             self._kept.uncommitted = False
 
@@ -406,7 +391,7 @@ class CachingConnectionFactory(SingleConnectionFactory):
         self.cache_consumers = cache_consumers
         self._idle: dict[SessionMode, deque[SessionEntry]] = {}
 
-    async def _open_session(
+    async def open_session(
         self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
     ) -> Session:
         mode = AcknowledgeMode.TRANSACTED if transacted else acknowledge_mode
@@ -429,7 +414,7 @@ class CachingConnectionFactory(SingleConnectionFactory):
     async def _release(self, entry: SessionEntry) -> None:
         """Keep an idle session; close it if the cache is full or the connection was replaced."""
         idle = self._idle.setdefault(entry.mode, deque())
-        if entry.connection is self._sharing.connection and len(idle) < self.session_cache_size:
+        if entry.connection is self._connection and len(idle) < self.session_cache_size:
             idle.append(entry)
         else:
             await entry.close()

@@ -51,10 +51,10 @@ class WrappingConnectionFactory(DomainConnectionFactory):
     ) -> Connection:
         """Open a connection of the target, with these credentials if they are given."""
         target = self.target_connection_factory
-        return self.wrapped(await open_connection(target, domain, user_name, password))
+        return self.wrap(await open_connection(target, domain, user_name, password))
 
     @abstractmethod
-    def wrapped(self, connection: Connection) -> Connection:
+    def wrap(self, connection: Connection) -> Connection:
         """Return a connection of the target, or a wrapper around it."""
 
 
@@ -76,7 +76,7 @@ class DelegatingConnectionFactory(WrappingConnectionFactory):
         super().__init__(target_connection_factory)
         self.should_stop_connections = should_stop_connections
 
-    def wrapped(self, connection: Connection) -> Connection:
+    def wrap(self, connection: Connection) -> Connection:
         """Return the connection; with `should_stop_connections` it is stopped before closing."""
         return _StoppedBeforeClose(connection) if self.should_stop_connections else connection
 
@@ -126,9 +126,6 @@ class _StoppedBeforeClose(DelegatingConnection):
                 await self.stop()
         finally:
             await self.target.close()
-
-
-# --- A factory that adds credentials: fixed, or those of the current task. (spring-jms 3.3)
 
 
 class UserCredentialsConnectionFactoryAdapter(DomainConnectionFactory):
@@ -181,9 +178,6 @@ class UserCredentialsConnectionFactoryAdapter(DomainConnectionFactory):
         return await open_connection(self.target, domain, user_name, password)
 
 
-# --- A factory whose `create_session` returns a managed transaction's session. (spring-jms 3.3)
-
-
 class TransactionAwareConnectionFactoryProxy(WrappingConnectionFactory):
     """Makes code that opens sessions take part in the current task's transaction.
 
@@ -208,7 +202,7 @@ class TransactionAwareConnectionFactoryProxy(WrappingConnectionFactory):
         super().__init__(target_connection_factory)
         self.synched_local_transaction_allowed = synched_local_transaction_allowed
 
-    def wrapped(self, connection: Connection) -> Connection:
+    def wrap(self, connection: Connection) -> Connection:
         """Return the connection wrapped, so that its sessions may be those of transactions."""
         return _TransactionAwareConnection(connection, self)
 
@@ -255,7 +249,7 @@ class _TransactionAwareConnection(DelegatingConnection):
         return _ManagedSession(session)
 
 
-def _refused(call: str) -> Callable[[object], Coroutine[Any, Any, None]]:
+def _refusal_of(call: str) -> Callable[[object], Coroutine[Any, Any, None]]:
     async def refuse(_session: object) -> None:
         """Refuse the call.
 
@@ -280,8 +274,8 @@ class _ManagedSession(DelegatingSession):
     def _target(self) -> Session:
         return self._session
 
-    commit = _refused("Commit")
-    rollback = _refused("Rollback")
+    commit = _refusal_of("Commit")
+    rollback = _refusal_of("Rollback")
 
     async def close(self) -> None:
         """Leave the session open: it is needed for the transaction's end."""

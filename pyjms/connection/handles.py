@@ -1,4 +1,7 @@
-"""A handle: one use of a session that is reused. The base of cached and pooled sessions."""
+"""Handles: one use of a connection, session or producer that is shared, cached or pooled.
+
+Closing a handle returns what it refers to, which stays open for the next use.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,23 @@ from pyjms.jms.api import (
     Closeable,
     CompletionListener,
     Connection,
+    ExceptionListener,
     MessageListener,
     MessageProducer,
+    MessageTransformer,
     Session,
 )
 from pyjms.jms.api.delegating import DelegatingSession
 from pyjms.jms.api.endpoints import destination_first
 from pyjms.jms.destination import Destination
+from pyjms.jms.domain import QueueConnection, TopicConnection
 from pyjms.jms.message import Message
 from pyjms.jms.synchronization import LocalTransactionEventListener
 from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.template.closing import called_back
 from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
 
-__all__ = ["Forget", "ProducerHandle", "SessionHandle", "SharedInterruptions", "TransportListening"]
+__all__ = ["ConnectionHandle", "Forget", "ProducerHandle", "SessionHandle", "SharedInterruptions"]
 
 
 class _Kept(Protocol):
@@ -56,7 +62,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
             raise IllegalStateException("The session is closed")
         return self._kept
 
-    def _touched(self) -> _K:
+    def _use_for_work(self) -> _K:
         """Return the entry in use, for a call after which a cleanup may be needed."""
         return self._use()
 
@@ -65,14 +71,14 @@ class SessionHandle(DelegatingSession, Generic[_K]):
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         """Set the session's listener; `close` removes it."""
-        await self._touched().session.set_message_listener(listener)
+        await self._use_for_work().session.set_message_listener(listener)
         self._listening = listener is not None
 
     def set_local_transaction_event_listener(
         self, listener: LocalTransactionEventListener | None
     ) -> None:
         """Set the session's transaction listener; `close` removes it."""
-        self._touched().session.set_local_transaction_event_listener(listener)
+        self._use_for_work().session.set_local_transaction_event_listener(listener)
         self._observing = listener is not None
 
     async def close(self) -> None:
@@ -201,9 +207,6 @@ class ProducerHandle(MessageProducer):
         """Restore the target's settings."""
 
 
-# --- Transport listeners of the handles on a shared connection. (ActiveMQ: TransportListener)
-
-
 class SharedInterruptions(InterruptionListeners):
     """The transport listeners of all handles on one connection, or on those that replace it."""
 
@@ -214,12 +217,49 @@ class SharedInterruptions(InterruptionListeners):
             add(self)
 
 
-class TransportListening:
-    """A handle on a shared connection, with transport listeners of its own."""
+class ConnectionHandle(QueueConnection, TopicConnection):
+    """A handle on a connection that has others, with listeners of its own until it is closed."""
 
-    def __init__(self, interruptions: SharedInterruptions) -> None:
+    def __init__(
+        self, exception_listeners: list[ExceptionListener], interruptions: SharedInterruptions
+    ) -> None:
+        """Add its listeners to those of all handles."""
+        self._exception_listeners = exception_listeners
         self._interruptions = interruptions
-        self._own: list[InterruptionListener] = []
+        self._listener: ExceptionListener | None = None
+        self._transport_listeners: list[InterruptionListener] = []
+        self._is_closed = False
+
+    @abstractmethod
+    def _provider(self) -> Connection | None:
+        """Return the connection, if there is one; raise if the handle cannot be used."""
+
+    @abstractmethod
+    def _check_listener(self) -> None:
+        """Raise if the handle cannot have an exception listener."""
+
+    @property
+    def exception_listener(self) -> ExceptionListener | None:
+        """The exception listener of this handle, in addition to those of other handles."""
+        return self._listener
+
+    @exception_listener.setter
+    def exception_listener(self, listener: ExceptionListener | None) -> None:
+        self._check_listener()
+        self._drop_exception_listener()
+        self._listener = listener
+        if listener is not None:
+            self._exception_listeners.append(listener)
+
+    @property
+    def transformer(self) -> MessageTransformer | None:
+        """The message transformer of the connection, which its target factory sets."""
+        return getattr(self._provider(), "transformer", None)
+
+    @property
+    def stats(self) -> Any:
+        """The connection's statistics; None unless `jms.statsEnabled` is set."""
+        return getattr(self._provider(), "stats", None)
 
     def add_transport_listener(self, listener: InterruptionListener) -> None:
         """Register a listener that is called when a failover transport loses or finds a broker.
@@ -228,15 +268,21 @@ class TransportListening:
         closed. ActiveMQ: addTransportListener.
         """
         self._interruptions.add(listener)
-        self._own.append(listener)
+        self._transport_listeners.append(listener)
 
     def remove_transport_listener(self, listener: InterruptionListener) -> None:
         """Stop calling `listener`. ActiveMQ: removeTransportListener."""
-        if listener in self._own:
-            self._own.remove(listener)
+        if listener in self._transport_listeners:
+            self._transport_listeners.remove(listener)
             self._interruptions.remove(listener)
 
-    def drop_transport_listeners(self) -> None:
+    def _drop_exception_listener(self) -> None:
+        if self._listener is not None:
+            self._exception_listeners.remove(self._listener)
+            self._listener = None
+
+    def _drop_listeners(self) -> None:
         """Stop calling the listeners of this handle: it is closed."""
-        while self._own:
-            self._interruptions.remove(self._own.pop())
+        self._drop_exception_listener()
+        while self._transport_listeners:
+            self._interruptions.remove(self._transport_listeners.pop())

@@ -1,6 +1,4 @@
-"""The pooling connection factories. (spring-jms 9 and 10)
-
-Pools of connections and of their sessions. (spring-jms 9 and 10)
+"""Pools of connections and of their sessions. (spring-jms 9 and 10)
 
     PooledConnectionFactory --lends--> PooledConnection --lends--> PooledSession
               |                               |                          |
@@ -18,7 +16,6 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, TypeVar, Unpack
@@ -26,11 +23,11 @@ from typing import Any, ClassVar, Final, Self, TypeVar, Unpack
 import anyio
 
 from pyjms.connection.handles import (
+    ConnectionHandle,
     Forget,
     ProducerHandle,
     SessionHandle,
     SharedInterruptions,
-    TransportListening,
 )
 from pyjms.connection.pool_options import PoolKeywords, PoolOptions
 from pyjms.connection.pool_statistics import PoolStats
@@ -50,9 +47,7 @@ from pyjms.jms.api import (
     ConnectionFactory,
     ExceptionListener,
     MessageConsumer,
-    MessageListener,
     MessageProducer,
-    MessageTransformer,
     QueueBrowser,
     Session,
     check_factory,
@@ -60,9 +55,7 @@ from pyjms.jms.api import (
 from pyjms.jms.api.delegating import DelegatingConsumer
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic
 from pyjms.jms.domain import (
-    QueueConnection,
     QueueConnectionFactory,
-    TopicConnection,
     TopicConnectionFactory,
 )
 from pyjms.jms.message import Message
@@ -77,8 +70,6 @@ from pyjms.template.closing import close_quietly, quietly
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["Credentials", "JmsPoolConnectionFactory", "PooledConnectionFactory"]
-
-# --- The physical sessions of one connection in one mode. (spring-jms 9.6)
 
 
 class PhysicalSession:
@@ -106,21 +97,25 @@ class _Turn:
         self.error: JMSException | None = None
 
 
-@dataclass(eq=False, repr=False)
 class SessionPool:
     """Lends a limited number of sessions; further callers wait in first-in, first-out order."""
 
-    _open_session: Callable[[], Awaitable[Session]]
-    options: PoolOptions
-    _stats: PoolStats
-    _mode: str
-    is_jms_11: bool
-    """Whether handles behave like those of ActiveMQ's pool."""
-    _idle: deque[PhysicalSession] = field(default_factory=deque, init=False)
-    _waiting: deque[_Turn] = field(default_factory=deque, init=False)
-    _active: int = field(default=0, init=False)
-    _open_sessions: int = field(default=0, init=False)
-    _failure: JMSException | None = field(default=None, init=False)
+    def __init__(
+        self,
+        open_session: Callable[[], Awaitable[Session]],
+        factory: PooledConnectionFactory,
+        mode: str,
+    ) -> None:
+        self._open_session = open_session
+        self.options = factory.options
+        self.is_jms_11 = factory.is_jms_11
+        self._stats = factory.stats
+        self._mode = mode
+        self._idle: deque[PhysicalSession] = deque()
+        self._waiting: deque[_Turn] = deque()
+        self._active = 0
+        self._open_sessions = 0
+        self._failure: JMSException | None = None
 
     async def take(self) -> PhysicalSession:
         """Return an idle session or a new one; wait if the limit is reached. Cancellable.
@@ -144,7 +139,7 @@ class SessionPool:
 
     def put(self, physical: PhysicalSession) -> None:
         """Return a cleaned-up session; the next caller gets it."""
-        if self._failure is None and not self._passed_on(physical):
+        if self._failure is None and not self._pass_on(physical):
             self._idle.append(physical)
 
     async def discard(self, physical: PhysicalSession) -> None:
@@ -210,22 +205,18 @@ class SessionPool:
         else:
             self._vacate()
 
-    def _grant(self, physical: PhysicalSession | None) -> None:
-        """Give the first waiting caller a session, or permission to open one."""
-        turn = self._waiting.popleft()
-        turn.granted = True
-        turn.session = physical
-        turn.event.set()
-
     def _vacate(self) -> None:
         """Free the slot of a session that was closed: another session may be opened."""
         if self._failure is None:
-            self._passed_on(None)
+            self._pass_on(None)
 
-    def _passed_on(self, physical: PhysicalSession | None) -> bool:
-        """Return whether a caller waited for the session or slot, which is then in use."""
+    def _pass_on(self, physical: PhysicalSession | None) -> bool:
+        """Give the first waiting caller a session, or permission to open one; False: none waits."""
         if self._waiting:
-            self._grant(physical)
+            turn = self._waiting.popleft()
+            turn.granted = True
+            turn.session = physical
+            turn.event.set()
             return True
         self._count_active(-1)
         return False
@@ -249,9 +240,6 @@ class SessionPool:
         )
 
 
-# --- Handles on the consumers and browsers of pooled sessions. (spring-jms 9.7 and 9.8)
-
-
 class PooledConsumer(DelegatingConsumer):
     """A consumer that is removed from its session when it is closed."""
 
@@ -263,21 +251,6 @@ class PooledConsumer(DelegatingConsumer):
     redelivery_policy: DelegatedAttribute[Any] = DelegatedAttribute(
         attrgetter("_target"), read_only=False
     )
-    is_closed: Final = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)
-    message_listener: Final = DelegatedAttribute[MessageListener | None](
-        attrgetter("_target"), read_only=True
-    )
-
-    async def set_message_listener(self, listener: MessageListener | None) -> None:
-        await self._target.set_message_listener(listener)
-
-    async def receive(self, timeout: float | None = None) -> Message | None:
-        return await self._target.receive(timeout)
-
-    async def receive_checked(
-        self, check: Callable[[Message], object], timeout: float | None = None
-    ) -> Message | None:
-        return await self._target.receive_checked(check, timeout)
 
     async def close(self) -> None:
         self._forget(self)
@@ -301,8 +274,6 @@ class PooledBrowser(QueueBrowser):
         self._forget(self)
         await self._target.close()
 
-
-# --- Handles on pooled sessions and on their producers. (spring-jms 9.7 and 9.8)
 
 logger: Final = get_logger(__name__)
 
@@ -394,11 +365,11 @@ def _session_of(self: PooledSession) -> Session:
 
 
 def _consumer(self: PooledSession, target: MessageConsumer) -> MessageConsumer:
-    return self._added(PooledConsumer(target, self._open.discard))
+    return self._add(PooledConsumer(target, self._open.discard))
 
 
 def _browser(self: PooledSession, target: QueueBrowser) -> QueueBrowser:
-    return self._added(PooledBrowser(target, self._open.discard))
+    return self._add(PooledBrowser(target, self._open.discard))
 
 
 class PooledSession(SessionHandle[PhysicalSession]):
@@ -427,10 +398,10 @@ class PooledSession(SessionHandle[PhysicalSession]):
         return "<closed pooled session>" if kept is None else f"<pooled {kept.session!r}>"
 
     async def create_temporary_queue(self) -> TemporaryQueue:
-        return self._noted(await self._target().create_temporary_queue())
+        return self._note_temporary(await self._target().create_temporary_queue())
 
     async def create_temporary_topic(self) -> TemporaryTopic:
-        return self._noted(await self._target().create_temporary_topic())
+        return self._note_temporary(await self._target().create_temporary_topic())
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         await self._target().delete_temporary(destination)
@@ -450,7 +421,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
             target, owned = await self._kept_producer(physical, destination), False
         else:
             target, owned = await session.create_producer(destination), True
-        return self._added(
+        return self._add(
             _PooledProducer(
                 target,
                 destination,
@@ -511,16 +482,14 @@ class PooledSession(SessionHandle[PhysicalSession]):
             await kept.pop(oldest).close()
         return target
 
-    def _noted(self, destination: _D) -> _D:
+    def _note_temporary(self, destination: _D) -> _D:
         self._temporaries.add(destination)
         return destination
 
-    def _added(self, opened: _T) -> _T:
+    def _add(self, opened: _T) -> _T:
         self._open.add(opened)
         return opened
 
-
-# --- A pooled connection and the handles on it. (spring-jms 9.3 to 9.5)
 
 Credentials = tuple[str | None, str | None]
 """User name and password, for which connections are pooled separately."""
@@ -529,28 +498,17 @@ Credentials = tuple[str | None, str | None]
 class PhysicalConnection:
     """A connection of the provider, with the number of handles on it."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        options: PoolOptions,
-        stats: PoolStats,
-        on_failure: Callable[[PhysicalConnection, JMSException], None],
-        *,
-        is_jms_11: bool,
-    ) -> None:
-        """Keep a connection; `on_failure` is called before the exception listeners."""
+    def __init__(self, connection: Connection, factory: PooledConnectionFactory) -> None:
         self.connection = connection
-        self.is_jms_11 = is_jms_11
-        """Whether handles behave like those of ActiveMQ's pool."""
+        self.factory = factory
         self.references: int = 0
         self.has_failed: bool = False
         self.listeners: list[ExceptionListener] = []
         """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
         self.interruptions.watch(connection)
-        self._options = options
-        self._stats = stats
-        self._on_failure = on_failure
+        self._options = factory.options
+        self._stats = stats = factory.stats
         self._own_listener = connection.exception_listener
         connection.exception_listener = self._on_exception
         self._starting = anyio.Lock()
@@ -602,7 +560,7 @@ class PhysicalConnection:
                 return await self.connection.create_session(transacted, acknowledge_mode)
 
             name = mode.name if isinstance(mode, AcknowledgeMode) else str(mode)
-            pool = SessionPool(open_session, self._options, self._stats, name, self.is_jms_11)
+            pool = SessionPool(open_session, self.factory, name)
             if self._is_open:
                 self._pools[mode] = pool
         return pool
@@ -625,7 +583,7 @@ class PhysicalConnection:
         """Mark the connection as failed; then call the listeners. Called on its loop."""
         first, self.has_failed = not self.has_failed, True
         if first:
-            self._on_failure(self, error)
+            self.factory.on_failure(self, error)
         for listener in [self._own_listener, *self.listeners]:
             if listener is not None:
                 try:
@@ -634,25 +592,19 @@ class PhysicalConnection:
                     logger.exception("An exception listener of %r failed", self.connection)
 
 
-class PooledConnection(TransportListening, QueueConnection, TopicConnection):
+class PooledConnection(ConnectionHandle):
     """A handle on a pooled connection, which may have several handles at the same time.
 
     `close` closes the sessions that were created through this handle, and deletes its temporary
     destinations. `start` starts the connection for all handles; it is never stopped.
     """
 
-    def __init__(
-        self,
-        physical: PhysicalConnection,
-        on_close: Callable[[PhysicalConnection], Awaitable[None]],
-    ) -> None:
-        """Use `physical`, returned by `on_close`."""
-        super().__init__(physical.interruptions)
+    def __init__(self, physical: PhysicalConnection, factory: PooledConnectionFactory) -> None:
+        """Use `physical`, which is given back to `factory`."""
+        super().__init__(physical.listeners, physical.interruptions)
         self._physical = physical
-        self._on_close = on_close
+        self._factory = factory
         self._is_stopped = False
-        self._is_closed = False
-        self._listener: ExceptionListener | None = None
         self._sessions: set[Closeable] = set()
         self._temporaries: set[TemporaryQueue | TemporaryTopic] = set()
 
@@ -674,29 +626,6 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
     def metadata(self) -> ConnectionMetaData:
         """The connection's metadata."""
         return self._usable().metadata
-
-    @property
-    def exception_listener(self) -> ExceptionListener | None:
-        """The exception listener of this handle, in addition to those of other handles."""
-        return self._listener
-
-    @exception_listener.setter
-    def exception_listener(self, listener: ExceptionListener | None) -> None:
-        self._usable()
-        self._drop_listener()
-        self._listener = listener
-        if listener is not None:
-            self._physical.listeners.append(listener)
-
-    @property
-    def transformer(self) -> MessageTransformer | None:
-        """The message transformer of the connection, which its target factory sets."""
-        return getattr(self._usable(), "transformer", None)
-
-    @property
-    def stats(self) -> Any:
-        """The connection's statistics; None unless `jms.statsEnabled` is set."""
-        return getattr(self._usable(), "stats", None)
 
     async def create_session(
         self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
@@ -727,7 +656,7 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
 
     async def stop(self) -> None:
         """Do nothing, as others use the connection; in ActiveMQ's pool, disable this handle."""
-        if self._physical.is_jms_11:
+        if self._factory.is_jms_11:
             self._usable()
             self._is_stopped = True
 
@@ -736,15 +665,14 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
         if self._is_closed:
             return
         self._is_closed = True
-        self._drop_listener()
-        self.drop_transport_listeners()
+        self._drop_listeners()
         try:
             for session in list(self._sessions):
                 await quietly(session.close, "close a session of a pooled connection")
             await self._delete_temporaries()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._on_close(self._physical)
+                await self._factory.give_back(self._physical)
 
     async def _delete_temporaries(self) -> None:
         """Delete them with a separate session, as all pooled sessions may be in use."""
@@ -760,10 +688,11 @@ class PooledConnection(TransportListening, QueueConnection, TopicConnection):
 
         await quietly(delete_all, "delete the temporary destinations of a pooled connection")
 
-    def _drop_listener(self) -> None:
-        if self._listener is not None:
-            self._physical.listeners.remove(self._listener)
-            self._listener = None
+    def _provider(self) -> Connection:
+        return self._usable()
+
+    def _check_listener(self) -> None:
+        self._usable()
 
     def _usable(self) -> Connection:
         """Return the connection.
@@ -831,6 +760,11 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.stats.reset()
 
     @property
+    def is_jms_11(self) -> bool:
+        """Whether handles behave like those of ActiveMQ's pool, which supports JMS 1.1 only."""
+        return self._IS_JMS_11
+
+    @property
     def is_running(self) -> bool:
         """Whether there is an open connection."""
         return next(self._all(), None) is not None
@@ -854,7 +788,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.options.check()
         self._check_regularly()
         physical = await self._take(user_name, password)
-        return PooledConnection(physical, self._give_back)
+        return PooledConnection(physical, self)
 
     async def start(self) -> None:
         """Allow the use of the pool, and open a connection; a failure to open is only logged.
@@ -955,15 +889,14 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
             connection = await target.create_connection()
         else:
             connection = await target.create_connection(user_name, password)
-        return PhysicalConnection(
-            connection, self.options, self.stats, self._failed, is_jms_11=self._IS_JMS_11
-        )
+        return PhysicalConnection(connection, self)
 
-    async def _give_back(self, physical: PhysicalConnection) -> None:
+    async def give_back(self, physical: PhysicalConnection) -> None:
+        """Take back a connection from a handle that is closed."""
         physical.give_back()
         await self.expire_connections()
 
-    def _failed(self, physical: PhysicalConnection, error: JMSException) -> None:
+    def on_failure(self, physical: PhysicalConnection, error: JMSException) -> None:
         """Close a connection that has reported an exception, if the options say so."""
         self.stats.failed_connections.increment()
         if not self.options.reconnect_on_exception:

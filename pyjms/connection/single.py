@@ -2,25 +2,21 @@
 
     SingleConnectionFactory --creates--> SharedConnection (one per caller, a handle)
               |                                |
-              +---------- ConnectionSharing <--+
-                                |
-                        the physical connection
+              +-- the physical connection <----+
 
-`ConnectionSharing` has the physical connection: it is opened when first needed, given up when it
-fails or is reset, and opened again on the next use. Handles have no reference to it, so they
-survive its replacement. `ConnectionSharing` counts the started handles; the connection is started
-while there is one.
+The factory has the physical connection: it is opened when first needed, given up when it fails or
+is reset, and opened again on the next use. Handles have no reference to it, so they survive its
+replacement. The factory counts the started handles; the connection is started while there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, Self
 
 import anyio
 
-from pyjms.connection.handles import SharedInterruptions, TransportListening
+from pyjms.connection.handles import ConnectionHandle, SharedInterruptions
 from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
 from pyjms.jms.api import (
@@ -28,15 +24,12 @@ from pyjms.jms.api import (
     ConnectionConsumer,
     ConnectionFactory,
     ExceptionListener,
-    MessageTransformer,
     Session,
     check_factory,
 )
 from pyjms.jms.domain import (
     Domain,
-    QueueConnection,
     QueueConnectionFactory,
-    TopicConnection,
     TopicConnectionFactory,
     open_connection,
 )
@@ -46,94 +39,9 @@ from pyjms.runtime.fork import inherits
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import quietly
 
-__all__ = ["ConnectionSharing", "SingleConnectionFactory"]
-
-# --- The shared physical connection of a factory: opened when needed, closed, replaced.
+__all__ = ["SingleConnectionFactory"]
 
 logger: Final = get_logger(__name__)
-
-
-class ConnectionSharing:
-    """The physical connection behind the handles of one factory."""
-
-    def __init__(
-        self,
-        open_connection: Callable[[bool], Awaitable[Connection]],
-        close_connection: Callable[[Connection, bool], Awaitable[None]],
-    ) -> None:
-        """Keep the functions that open and close it; both are told whether it is started."""
-        self._open_connection = open_connection
-        self._close_connection = close_connection
-        self.exception_listeners: list[ExceptionListener] = []
-        """The exception listeners of the handles."""
-        self.interruptions: SharedInterruptions = SharedInterruptions()
-        self.on_fork()
-        inherits(self)
-
-    def on_fork(self) -> None:
-        """Start without a connection, also in a forked child process, which opens its own."""
-        self._opening = anyio.Lock()
-        self._started_handles = 0
-        self._is_started = False
-        self._closing: set[BackgroundTask] = set()
-        self.connection: Connection | None = None
-        """The physical connection; None before the first use, and after a failure or reset."""
-
-    async def current(self) -> Connection:
-        """Return the physical connection; open it if there is none."""
-        connection = self.connection
-        if connection is None:
-            async with self._opening:
-                connection = self.connection
-                if connection is None:
-                    connection = await self._open_connection(self._started_handles > 0)
-                    self.interruptions.watch(connection)
-                    self._is_started = self._started_handles > 0
-                    self.connection = connection
-                    logger.debug("Established the shared connection %r", connection)
-        return connection
-
-    async def start_handle(self) -> None:
-        """Add one started handle; start the connection if it is the first."""
-        connection = await self.current()
-        if not self._is_started:
-            await connection.start()
-            self._is_started = True
-        self._started_handles += 1
-
-    async def stop_handle(self) -> None:
-        """Remove one started handle; stop the connection if it was the last."""
-        self._started_handles -= 1
-        connection = self.connection
-        if self._started_handles == 0 and connection is not None and self._is_started:
-            self._is_started = False
-            await connection.stop()
-
-    async def reset(self) -> None:
-        """Close the connection; the next use opens another one."""
-        async with self._opening:
-            connection, started = self._give_up()
-        if connection is not None:
-            await self._close_connection(connection, started)
-
-    def give_up_soon(self, connection: Connection) -> bool:
-        """Close `connection` in the background if it is the current one; return whether it was."""
-        if connection is not self.connection:
-            return False
-        _, started = self._give_up()
-        task = spawn(self._close_connection, connection, started, name="close a failed connection")
-        self._closing = {t for t in self._closing if not t.done} | {task}
-        return True
-
-    async def wait_closed(self) -> None:
-        """Wait until the connections that were given up have been closed."""
-        for task in list(self._closing):
-            await task.wait()
-
-    def _give_up(self) -> tuple[Connection | None, bool]:
-        connection, started = self.connection, self._is_started
-        self.connection, self._is_started = None, False
-        return connection, started
 
 
 class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
@@ -165,8 +73,19 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.client_id = client_id
         self.exception_listener = exception_listener
         self.reconnect_on_exception = reconnect_on_exception
-        self._sharing = ConnectionSharing(self._open, self._close_physically)
         self._domain: Domain | None = None
+        self._exception_listeners: list[ExceptionListener] = []  # of the handles
+        self._interruptions = SharedInterruptions()
+        self.on_fork()
+        inherits(self)
+
+    def on_fork(self) -> None:
+        """Start without a connection, also in a forked child process, which opens its own."""
+        self._opening = anyio.Lock()
+        self._started_handles = 0
+        self._is_started = False
+        self._closing: set[BackgroundTask] = set()
+        self._connection: Connection | None = None
 
     @property
     def shares_connection(self) -> bool:
@@ -176,7 +95,12 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     @property
     def is_running(self) -> bool:
         """Whether there is an open connection."""
-        return self._sharing.connection is not None
+        return self._connection is not None
+
+    @property
+    def connection(self) -> Connection | None:
+        """The physical connection; None before the first use, and after a failure or reset."""
+        return self._connection
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
@@ -192,8 +116,38 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
                 f"{type(self).__name__} does not support custom username and password",
                 hint="set them on the target factory",
             )
-        await self._sharing.current()
-        return SharedConnection(self, self._sharing, self._open_session)
+        await self.current_connection()
+        return SharedConnection(self, self._exception_listeners, self._interruptions)
+
+    async def current_connection(self) -> Connection:
+        """Return the physical connection; open it if there is none."""
+        connection = self._connection
+        if connection is None:
+            async with self._opening:
+                connection = self._connection
+                if connection is None:
+                    connection = await self._open(self._started_handles > 0)
+                    self._interruptions.watch(connection)
+                    self._is_started = self._started_handles > 0
+                    self._connection = connection
+                    logger.debug("Established the shared connection %r", connection)
+        return connection
+
+    async def start_handle(self) -> None:
+        """Add one started handle; start the connection if it is the first."""
+        connection = await self.current_connection()
+        if not self._is_started:
+            await connection.start()
+            self._is_started = True
+        self._started_handles += 1
+
+    async def stop_handle(self) -> None:
+        """Remove one started handle; stop the connection if it was the last."""
+        self._started_handles -= 1
+        connection = self._connection
+        if self._started_handles == 0 and connection is not None and self._is_started:
+            self._is_started = False
+            await connection.stop()
 
     async def open_in(
         self, domain: Domain | None, user_name: str | None, password: str | None
@@ -209,7 +163,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     async def start(self) -> None:
         """Open the connection now; a failure is only logged, because the first use tries again."""
         try:
-            await self._sharing.current()
+            await self.current_connection()
         except JMSException as error:
             logger.info("Could not connect eagerly: %s", error)
 
@@ -219,12 +173,16 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     async def reset_connection(self) -> None:
         """Close the connection, stopped first if it is started; the next use opens another one."""
-        await self._sharing.reset()
+        async with self._opening:
+            connection, started = self._give_up()
+        if connection is not None:
+            await self._close_physically(connection, started)
 
     async def destroy(self) -> None:
         """Close the connection, and wait until connections given up earlier are closed."""
         await self.reset_connection()
-        await self._sharing.wait_closed()
+        for task in list(self._closing):
+            await task.wait()
 
     async def __aenter__(self) -> Self:
         return self
@@ -247,7 +205,12 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
             raise
         return connection
 
-    async def _open_session(
+    def _give_up(self) -> tuple[Connection | None, bool]:
+        connection, started = self._connection, self._is_started
+        self._connection, self._is_started = None, False
+        return connection, started
+
+    async def open_session(
         self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
     ) -> Session:
         """Create a session on the physical connection; a caching factory may reuse one."""
@@ -265,16 +228,20 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     def _on_exception(self, connection: Connection, error: JMSException) -> None:
         """Handle an exception that `connection` reports; called on its loop."""
-        if self.reconnect_on_exception and self._sharing.give_up_soon(connection):
+        if self.reconnect_on_exception and connection is self._connection:
+            _, started = self._give_up()
+            name = "close a failed connection"
+            task = spawn(self._close_physically, connection, started, name=name)
+            self._closing = {t for t in self._closing if not t.done} | {task}
             logger.info(
                 "Encountered a JMSException - resetting the underlying JMS Connection: %s", error
             )
-        for listener in [self.exception_listener, *self._sharing.exception_listeners]:
+        for listener in [self.exception_listener, *self._exception_listeners]:
             if listener is not None:
                 listener(error)
 
 
-class SharedConnection(TransportListening, QueueConnection, TopicConnection):
+class SharedConnection(ConnectionHandle):
     """A handle on the shared connection, equal to all other handles of its factory.
 
     Calls are made on the current physical connection, which is opened if there is none.
@@ -283,16 +250,12 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
     def __init__(
         self,
         factory: SingleConnectionFactory,
-        sharing: ConnectionSharing,
-        open_session: Callable[[Connection, bool, SessionMode], Awaitable[Session]],
+        exception_listeners: list[ExceptionListener],
+        interruptions: SharedInterruptions,
     ) -> None:
-        super().__init__(sharing.interruptions)
+        super().__init__(exception_listeners, interruptions)
         self.factory = factory
-        self._sharing = sharing
-        self._open_session = open_session
-        self._listener: ExceptionListener | None = None
         self._started = False
-        self._closed = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SharedConnection) and self.factory is other.factory
@@ -301,12 +264,15 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
         return hash(self.factory)
 
     def __repr__(self) -> str:
-        return f"<shared {self._sharing.connection!r}>"
+        return f"<shared {self.factory.connection!r}>"
+
+    def _provider(self) -> Connection | None:
+        return self.factory.connection
 
     @property
     def client_id(self) -> str | None:
         """The connection's client id; the factory's if there is no connection."""
-        connection = self._sharing.connection
+        connection = self.factory.connection
         return self.factory.client_id if connection is None else connection.client_id
 
     async def set_client_id(self, client_id: str) -> None:
@@ -322,23 +288,8 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
                 hint="set the property 'client_id' on the factory",
             )
 
-    @property
-    def transformer(self) -> MessageTransformer | None:
-        """The message transformer of the connection, which its target factory sets."""
-        return getattr(self._sharing.connection, "transformer", None)
-
-    @property
-    def exception_listener(self) -> ExceptionListener | None:
-        """The exception listener of this handle."""
-        return self._listener
-
-    @exception_listener.setter
-    def exception_listener(self, listener: ExceptionListener | None) -> None:
-        """Set the listener of this handle, in addition to those of other handles.
-
-        Raises:
-            IllegalStateException: the factory's `reconnect_on_exception` is off.
-        """
+    def _check_listener(self) -> None:
+        """Refuse exception listeners if the factory's `reconnect_on_exception` is off."""
         self._check_open()
         if not self.factory.reconnect_on_exception:
             raise IllegalStateException(
@@ -346,47 +297,39 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
                 hint="set the property 'exception_listener' on the factory, or turn on its "
                 "'reconnect_on_exception', which allows any number of listeners",
             )
-        self._drop_listener()
-        self._listener = listener
-        if listener is not None:
-            self._sharing.exception_listeners.append(listener)
 
     @property
     def metadata(self) -> ConnectionMetaData:
         """The connection's metadata; the provider's defaults if there is no connection."""
-        connection = self._sharing.connection
+        connection = self.factory.connection
         return ConnectionMetaData() if connection is None else connection.metadata
-
-    @property
-    def stats(self) -> Any:
-        """The connection's statistics; None unless `jms.statsEnabled` is set."""
-        return getattr(self._sharing.connection, "stats", None)
 
     async def create_session(
         self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> Session:
         """Create a session, or reuse a cached one."""
-        return await self._open_session(await self._shared(), transacted, acknowledge_mode)
+        connection = await self._shared_connection()
+        return await self.factory.open_session(connection, transacted, acknowledge_mode)
 
     async def create_connection_consumer(
         self, *arguments: Any, **options: Any
     ) -> ConnectionConsumer:
         """Create it on the shared connection, where it exists until the consumer is closed."""
-        connection = await self._shared()
+        connection = await self._shared_connection()
         return await connection.create_connection_consumer(*arguments, **options)
 
     async def create_durable_connection_consumer(
         self, *arguments: Any, **options: Any
     ) -> ConnectionConsumer:
         """Create it on the shared connection, where it exists until the consumer is closed."""
-        connection = await self._shared()
+        connection = await self._shared_connection()
         return await connection.create_durable_connection_consumer(*arguments, **options)
 
     async def start(self) -> None:
         """Keep the connection started until this handle is stopped or closed."""
         self._check_open()
         if not self._started:
-            await self._sharing.start_handle()
+            await self.factory.start_handle()
             self._started = True
 
     async def stop(self) -> None:
@@ -396,27 +339,21 @@ class SharedConnection(TransportListening, QueueConnection, TopicConnection):
 
     async def close(self) -> None:
         """Undo this handle's start and exception listener; the connection stays open."""
-        if not self._closed:
-            self._closed = True
-            self._drop_listener()
-            self.drop_transport_listeners()
+        if not self._is_closed:
+            self._is_closed = True
+            self._drop_listeners()
             await self._stop_own()
 
     async def _stop_own(self) -> None:
         if self._started:
             self._started = False
-            await self._sharing.stop_handle()
+            await self.factory.stop_handle()
 
-    def _drop_listener(self) -> None:
-        if self._listener is not None:
-            self._sharing.exception_listeners.remove(self._listener)
-            self._listener = None
-
-    async def _shared(self) -> Connection:
+    async def _shared_connection(self) -> Connection:
         """Return the connection, which is opened if need be."""
         self._check_open()
-        return await self._sharing.current()
+        return await self.factory.current_connection()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._is_closed:
             raise ConnectionClosedException

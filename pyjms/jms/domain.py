@@ -23,7 +23,7 @@ from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.api.connection import Connection
 from pyjms.jms.api.delegating import DelegatingConsumer, DelegatingSession
-from pyjms.jms.api.endpoints import Closeable, MessageConsumer, MessageListener, MessageProducer
+from pyjms.jms.api.endpoints import Closeable, MessageConsumer, MessageProducer
 from pyjms.jms.api.factory import ConnectionFactory
 from pyjms.jms.api.session import Session
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -114,13 +114,7 @@ class _Consumer(DelegatingConsumer):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.target!r}>"
 
-    is_closed: Final = DelegatedAttribute[bool](_target, read_only=True)
-    message_listener: Final = DelegatedAttribute[MessageListener | None](_target, read_only=True)
     transformer: DelegatedAttribute[Any] = DelegatedAttribute(_target, read_only=False)
-    set_message_listener: Final = delegated(MessageConsumer.set_message_listener, _target)
-    receive: Final = delegated(MessageConsumer.receive, _target)
-    receive_checked: Final = delegated(MessageConsumer.receive_checked, _target)
-    close: Final = delegated(MessageConsumer.close, _target)
 
 
 class QueueReceiver(_Consumer):

@@ -280,7 +280,6 @@ class JMSConsumer(DelegatingConsumer):
     transformer: DelegatedAttribute[Any] = DelegatedAttribute(
         attrgetter("_target"), read_only=False
     )  # an extension of ActiveMQ
-    is_closed: Final = DelegatedAttribute[bool](attrgetter("_target"), read_only=True)
 
     @property
     def message_listener(self) -> MessageListener | None:
@@ -339,9 +338,6 @@ class JMSConsumer(DelegatingConsumer):
     async def receive_body_no_wait(self, kind: type[_T]) -> _T | None:
         """Return the body of a message if one is available, else None. JMS: receiveBodyNoWait."""
         return await self.receive_body(kind, 0)
-
-    async def close(self) -> None:
-        await self._target.close()
 
     def _body_of(self, message: Message, kind: type[_T]) -> _T | None:
         if type(message) is not Message and not isinstance(message, StreamMessage):

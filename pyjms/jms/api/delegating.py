@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from operator import methodcaller
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from pyjms.jms.api.endpoints import (
 )
 from pyjms.jms.api.session import Session
 from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 
 __all__ = ["DelegatingConsumer", "DelegatingSession"]
@@ -72,7 +74,7 @@ class DelegatingSession(Session):
 
 
 class DelegatingConsumer(MessageConsumer):
-    """Has the attributes of the consumer `_target`, and announces its messages with itself."""
+    """Delegates every call to the consumer `_target`, and announces its messages with itself."""
 
     def __init__(self, target: MessageConsumer) -> None:
         self._target = target
@@ -88,7 +90,29 @@ class DelegatingConsumer(MessageConsumer):
         _consumer_of, read_only=True
     )  # ActiveMQ's
 
+    @property
+    def is_closed(self) -> bool:
+        return self._target.is_closed
+
+    @property
+    def message_listener(self) -> MessageListener | None:
+        return self._consumer().message_listener
+
+    async def set_message_listener(self, listener: MessageListener | None) -> None:
+        await self._consumer().set_message_listener(listener)
+
     async def set_message_available_listener(
         self, listener: MessageAvailableListener | None
     ) -> None:
         await self._consumer().set_message_available_listener(with_handle(listener, self))
+
+    async def receive(self, timeout: float | None = None) -> Message | None:
+        return await self._target.receive(timeout)
+
+    async def receive_checked(
+        self, check: Callable[[Message], object], timeout: float | None = None
+    ) -> Message | None:
+        return await self._target.receive_checked(check, timeout)
+
+    async def close(self) -> None:
+        await self._target.close()
