@@ -33,7 +33,14 @@ from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.template.closing import called_back
 from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
 
-__all__ = ["ConnectionHandle", "Forget", "ProducerHandle", "SessionHandle", "SharedInterruptions"]
+__all__ = [
+    "ConnectionHandle",
+    "Forget",
+    "ProducerHandle",
+    "SessionHandle",
+    "SharedInterruptions",
+    "TransportListening",
+]
 
 
 class _Kept(Protocol):
@@ -217,17 +224,43 @@ class SharedInterruptions(InterruptionListeners):
             add(self)
 
 
-class ConnectionHandle(QueueConnection, TopicConnection):
+class TransportListening:
+    """A handle on a shared connection, with transport listeners of its own."""
+
+    def __init__(self, interruptions: SharedInterruptions) -> None:
+        self._interruptions = interruptions
+        self._transport_listeners: list[InterruptionListener] = []
+
+    def add_transport_listener(self, listener: InterruptionListener) -> None:
+        """Register a listener that is called when a failover transport loses or finds a broker.
+
+        The calls are made on the event loop and must not block; they end when this handle is
+        closed. ActiveMQ: addTransportListener.
+        """
+        self._interruptions.add(listener)
+        self._transport_listeners.append(listener)
+
+    def remove_transport_listener(self, listener: InterruptionListener) -> None:
+        """Stop calling `listener`. ActiveMQ: removeTransportListener."""
+        if listener in self._transport_listeners:
+            self._transport_listeners.remove(listener)
+            self._interruptions.remove(listener)
+
+    def _drop_transport_listeners(self) -> None:
+        while self._transport_listeners:
+            self._interruptions.remove(self._transport_listeners.pop())
+
+
+class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
     """A handle on a connection that has others, with listeners of its own until it is closed."""
 
     def __init__(
         self, exception_listeners: list[ExceptionListener], interruptions: SharedInterruptions
     ) -> None:
         """Add its listeners to those of all handles."""
+        super().__init__(interruptions)
         self._exception_listeners = exception_listeners
-        self._interruptions = interruptions
         self._listener: ExceptionListener | None = None
-        self._transport_listeners: list[InterruptionListener] = []
         self._is_closed = False
 
     @abstractmethod
@@ -261,21 +294,6 @@ class ConnectionHandle(QueueConnection, TopicConnection):
         """The connection's statistics; None unless `jms.statsEnabled` is set."""
         return getattr(self._provider(), "stats", None)
 
-    def add_transport_listener(self, listener: InterruptionListener) -> None:
-        """Register a listener that is called when a failover transport loses or finds a broker.
-
-        The calls are made on the event loop and must not block; they end when this handle is
-        closed. ActiveMQ: addTransportListener.
-        """
-        self._interruptions.add(listener)
-        self._transport_listeners.append(listener)
-
-    def remove_transport_listener(self, listener: InterruptionListener) -> None:
-        """Stop calling `listener`. ActiveMQ: removeTransportListener."""
-        if listener in self._transport_listeners:
-            self._transport_listeners.remove(listener)
-            self._interruptions.remove(listener)
-
     def _drop_exception_listener(self) -> None:
         if self._listener is not None:
             self._exception_listeners.remove(self._listener)
@@ -284,5 +302,4 @@ class ConnectionHandle(QueueConnection, TopicConnection):
     def _drop_listeners(self) -> None:
         """Stop calling the listeners of this handle: it is closed."""
         self._drop_exception_listener()
-        while self._transport_listeners:
-            self._interruptions.remove(self._transport_listeners.pop())
+        self._drop_transport_listeners()

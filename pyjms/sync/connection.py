@@ -76,7 +76,7 @@ else:
         api.Connection,
         omit="close create_connection_consumer create_durable_connection_consumer",
     )
-    TransportMembers = derive(TransportListening, omit="drop_transport_listeners")
+    TransportMembers = derive(TransportListening)
     QueueConnectionMembers = derive(domain.QueueConnection, but=api.Connection)
     TopicConnectionMembers = derive(domain.TopicConnection, but=api.Connection)
     ConnectionFactoryMembers = derive(api.ConnectionFactory, omit="open_in shares_connection")
