@@ -50,10 +50,10 @@ def resolved_schedule(
         mark = replace(mark, cron=None, fixed_rate=rate)
     if mark.cron is None:
         return mark
-    from pyjms.jms.cron import normalized_cron  # noqa: PLC0415 - few applications have schedules
+    from pyjms.jms.cron import normalize_cron  # noqa: PLC0415 - few applications have schedules
 
     text = resolve(mark.cron).strip()
-    return replace(mark, cron=text if text == NEVER else normalized_cron(text))
+    return replace(mark, cron=text if text == NEVER else normalize_cron(text))
 
 
 class Schedules:

@@ -24,7 +24,6 @@ __all__ = [
     "PRODUCER_OPTIONS",
     "WITHOUT_EFFECT",
     "check_destination",
-    "check_name",
     "consumer_info",
     "selector_or_none",
     "set_destination_options",
@@ -184,17 +183,6 @@ def _prefetch(
     if options.optimized_message_dispatch and automatic:
         return policy.optimize_durable_topic_prefetch
     return policy.durable_topic_prefetch
-
-
-def check_name(name: str) -> str:
-    """Return `name` if it is a str.
-
-    Raises:
-        TypeError: it is something else.
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"The name of a destination must be a str, not {type(name).__name__}")
-    return name
 
 
 def check_destination(destination: object) -> Destination:

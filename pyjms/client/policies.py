@@ -183,8 +183,6 @@ class PrefetchPolicy:
         super().__setattr__(name, value)
 
 
-# --- The transfer policy of blob messages: `jms.blobTransferPolicy.*`.
-
 _FTP: Final = (
     "FTP sends passwords and bodies in clear text, and few firewalls admit its data connections"
 )

@@ -47,7 +47,6 @@ from pyjms.client.completions import SendCompletions
 from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.destination_options import (
     check_destination,
-    check_name,
     consumer_info,
     selector_or_none,
 )
@@ -72,7 +71,6 @@ from pyjms.jms import api
 from pyjms.jms.api import MessageListener, MessageTransformer
 from pyjms.jms.api.session import BlobSource, PullOptions
 from pyjms.jms.blob import BlobMessage
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Acknowledger, Message
 from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
@@ -182,43 +180,6 @@ class ActiveMQSession(api.Session):
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
         return self._mode
-
-    # Objects that are created without the broker.
-
-    def create_queue(self, name: str) -> Queue:
-        self.check_open()
-        return TemporaryQueue(name) if check_name(name).startswith("ID:") else Queue(name)
-
-    def create_topic(self, name: str) -> Topic:
-        self.check_open()
-        return TemporaryTopic(name) if check_name(name).startswith("ID:") else Topic(name)
-
-    def create_message(self) -> Message:
-        self.check_open()
-        return Message()
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        self.check_open()
-        return TextMessage(text)
-
-    def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
-        self.check_open()
-        message = BytesMessage()
-        if data is not None:
-            message.write_bytes(data)
-        return message
-
-    def create_map_message(self) -> MapMessage:
-        self.check_open()
-        return MapMessage()
-
-    def create_stream_message(self) -> StreamMessage:
-        self.check_open()
-        return StreamMessage()
-
-    def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
-        self.check_open()
-        return ObjectMessage(data)
 
     def create_blob_message(
         self, url: str | None = None, **source: Unpack[BlobSource]
@@ -807,6 +768,9 @@ class ActiveMQSession(api.Session):
             producer.mark_failed(failure)
         for browser in self._browsers:
             browser.dispose()
+
+    def _check_open(self) -> None:
+        self.check_open()
 
     def check_open(self) -> None:
         """Refuse calls on a closed session.

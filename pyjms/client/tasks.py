@@ -43,7 +43,7 @@ class OwnedTasks:
         """Start `function(*args)`; a failure fails the connection."""
         self._tasks = [task for task in self._tasks if not task.done]
         name = f"pyjms {self._owner} {function.__name__}"
-        task = spawn(function, *args, name=name, on_error=partial(self._failed, name))
+        task = spawn(function, *args, name=name, on_error=partial(self._on_failure, name))
         self._tasks.append(task)
         return task
 
@@ -57,5 +57,5 @@ class OwnedTasks:
         for task in self._tasks:
             await task.wait()
 
-    def _failed(self, name: str, error: BaseException) -> None:
+    def _on_failure(self, name: str, error: BaseException) -> None:
         self._fail(background_failure(f"The background task {name}", error))

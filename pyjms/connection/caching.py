@@ -32,8 +32,8 @@ from pyjms.jms.api import (
     MessageProducer,
     Session,
 )
+from pyjms.jms.api.connection import check_least
 from pyjms.jms.api.delegating import DelegatingConsumer
-from pyjms.jms.api.factory import check_least
 from pyjms.jms.api.session import PullOptions
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.message import Message
@@ -391,7 +391,7 @@ class CachingConnectionFactory(SingleConnectionFactory):
         self.cache_consumers = cache_consumers
         self._idle: dict[SessionMode, deque[SessionEntry]] = {}
 
-    async def open_session(
+    async def _open_session(
         self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
     ) -> Session:
         mode = AcknowledgeMode.TRANSACTED if transacted else acknowledge_mode
@@ -414,7 +414,7 @@ class CachingConnectionFactory(SingleConnectionFactory):
     async def _release(self, entry: SessionEntry) -> None:
         """Keep an idle session; close it if the cache is full or the connection was replaced."""
         idle = self._idle.setdefault(entry.mode, deque())
-        if entry.connection is self._connection and len(idle) < self.session_cache_size:
+        if entry.connection is self._sharing.connection and len(idle) < self.session_cache_size:
             idle.append(entry)
         else:
             await entry.close()

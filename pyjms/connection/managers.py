@@ -242,10 +242,10 @@ class _ChainedScope:
                     await scope.__aexit__(type(failure), failure, failure.__traceback__)
             except BaseException as raised:
                 if failure is None:
-                    failure = self._mixed(raised, committed) if committed else raised
+                    failure = self._mixed_outcome(raised, committed) if committed else raised
         return failure
 
-    def _mixed(self, error: BaseException, committed: int) -> BaseException:
+    def _mixed_outcome(self, error: BaseException, committed: int) -> BaseException:
         if isinstance(error, TransactionRolledBackException) and self._status.rollback_only:
             return error
         mixed = HeuristicCompletionException(

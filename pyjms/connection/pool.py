@@ -103,13 +103,17 @@ class SessionPool:
     def __init__(
         self,
         open_session: Callable[[], Awaitable[Session]],
-        factory: PooledConnectionFactory,
+        options: PoolOptions,
+        stats: PoolStats,
         mode: str,
+        *,
+        is_jms_11: bool,
     ) -> None:
         self._open_session = open_session
-        self.options = factory.options
-        self.is_jms_11 = factory.is_jms_11
-        self._stats = factory.stats
+        self.options = options
+        self.is_jms_11 = is_jms_11
+        """Whether handles behave like those of ActiveMQ's pool."""
+        self._stats = stats
         self._mode = mode
         self._idle: deque[PhysicalSession] = deque()
         self._waiting: deque[_Turn] = deque()
@@ -498,17 +502,28 @@ Credentials = tuple[str | None, str | None]
 class PhysicalConnection:
     """A connection of the provider, with the number of handles on it."""
 
-    def __init__(self, connection: Connection, factory: PooledConnectionFactory) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        options: PoolOptions,
+        stats: PoolStats,
+        on_failure: Callable[[PhysicalConnection, JMSException], None],
+        *,
+        is_jms_11: bool,
+    ) -> None:
+        """Keep a connection; `on_failure` is called before the exception listeners."""
         self.connection = connection
-        self.factory = factory
+        self.is_jms_11 = is_jms_11
+        """Whether handles behave like those of ActiveMQ's pool."""
         self.references: int = 0
         self.has_failed: bool = False
         self.listeners: list[ExceptionListener] = []
         """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
         self.interruptions.watch(connection)
-        self._options = factory.options
-        self._stats = stats = factory.stats
+        self._options = options
+        self._stats = stats
+        self._on_failure = on_failure
         self._own_listener = connection.exception_listener
         connection.exception_listener = self._on_exception
         self._starting = anyio.Lock()
@@ -560,7 +575,9 @@ class PhysicalConnection:
                 return await self.connection.create_session(transacted, acknowledge_mode)
 
             name = mode.name if isinstance(mode, AcknowledgeMode) else str(mode)
-            pool = SessionPool(open_session, self.factory, name)
+            pool = SessionPool(
+                open_session, self._options, self._stats, name, is_jms_11=self.is_jms_11
+            )
             if self._is_open:
                 self._pools[mode] = pool
         return pool
@@ -583,7 +600,7 @@ class PhysicalConnection:
         """Mark the connection as failed; then call the listeners. Called on its loop."""
         first, self.has_failed = not self.has_failed, True
         if first:
-            self.factory.on_failure(self, error)
+            self._on_failure(self, error)
         for listener in [self._own_listener, *self.listeners]:
             if listener is not None:
                 try:
@@ -599,11 +616,15 @@ class PooledConnection(ConnectionHandle):
     destinations. `start` starts the connection for all handles; it is never stopped.
     """
 
-    def __init__(self, physical: PhysicalConnection, factory: PooledConnectionFactory) -> None:
-        """Use `physical`, which is given back to `factory`."""
+    def __init__(
+        self,
+        physical: PhysicalConnection,
+        give_back: Callable[[PhysicalConnection], Awaitable[None]],
+    ) -> None:
+        """Use `physical`, which `give_back` returns."""
         super().__init__(physical.listeners, physical.interruptions)
         self._physical = physical
-        self._factory = factory
+        self._give_back = give_back
         self._is_stopped = False
         self._sessions: set[Closeable] = set()
         self._temporaries: set[TemporaryQueue | TemporaryTopic] = set()
@@ -656,7 +677,7 @@ class PooledConnection(ConnectionHandle):
 
     async def stop(self) -> None:
         """Do nothing, as others use the connection; in ActiveMQ's pool, disable this handle."""
-        if self._factory.is_jms_11:
+        if self._physical.is_jms_11:
             self._usable()
             self._is_stopped = True
 
@@ -672,7 +693,7 @@ class PooledConnection(ConnectionHandle):
             await self._delete_temporaries()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._factory.give_back(self._physical)
+                await self._give_back(self._physical)
 
     async def _delete_temporaries(self) -> None:
         """Delete them with a separate session, as all pooled sessions may be in use."""
@@ -760,11 +781,6 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.stats.reset()
 
     @property
-    def is_jms_11(self) -> bool:
-        """Whether handles behave like those of ActiveMQ's pool, which supports JMS 1.1 only."""
-        return self._IS_JMS_11
-
-    @property
     def is_running(self) -> bool:
         """Whether there is an open connection."""
         return next(self._all(), None) is not None
@@ -788,7 +804,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.options.check()
         self._check_regularly()
         physical = await self._take(user_name, password)
-        return PooledConnection(physical, self)
+        return PooledConnection(physical, self._give_back)
 
     async def start(self) -> None:
         """Allow the use of the pool, and open a connection; a failure to open is only logged.
@@ -889,14 +905,15 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
             connection = await target.create_connection()
         else:
             connection = await target.create_connection(user_name, password)
-        return PhysicalConnection(connection, self)
+        return PhysicalConnection(
+            connection, self.options, self.stats, self._on_failure, is_jms_11=self._IS_JMS_11
+        )
 
-    async def give_back(self, physical: PhysicalConnection) -> None:
-        """Take back a connection from a handle that is closed."""
+    async def _give_back(self, physical: PhysicalConnection) -> None:
         physical.give_back()
         await self.expire_connections()
 
-    def on_failure(self, physical: PhysicalConnection, error: JMSException) -> None:
+    def _on_failure(self, physical: PhysicalConnection, error: JMSException) -> None:
         """Close a connection that has reported an exception, if the options say so."""
         self.stats.failed_connections.increment()
         if not self.options.reconnect_on_exception:

@@ -2,15 +2,18 @@
 
     SingleConnectionFactory --creates--> SharedConnection (one per caller, a handle)
               |                                |
-              +-- the physical connection <----+
+              +-------- the sharing <----------+
+                             |
+                  the physical connection
 
-The factory has the physical connection: it is opened when first needed, given up when it fails or
-is reset, and opened again on the next use. Handles have no reference to it, so they survive its
-replacement. The factory counts the started handles; the connection is started while there is one.
+The physical connection is opened when first needed, given up when it fails or is reset, and opened
+again on the next use. Handles have no reference to it, so they survive its replacement. It is
+started while one of them is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, Self
 
@@ -74,18 +77,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         self.exception_listener = exception_listener
         self.reconnect_on_exception = reconnect_on_exception
         self._domain: Domain | None = None
-        self._exception_listeners: list[ExceptionListener] = []  # of the handles
-        self._interruptions = SharedInterruptions()
-        self.on_fork()
-        inherits(self)
-
-    def on_fork(self) -> None:
-        """Start without a connection, also in a forked child process, which opens its own."""
-        self._opening = anyio.Lock()
-        self._started_handles = 0
-        self._is_started = False
-        self._closing: set[BackgroundTask] = set()
-        self._connection: Connection | None = None
+        self._sharing = _Sharing(self._open, self._close_physically)
 
     @property
     def shares_connection(self) -> bool:
@@ -95,12 +87,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     @property
     def is_running(self) -> bool:
         """Whether there is an open connection."""
-        return self._connection is not None
-
-    @property
-    def connection(self) -> Connection | None:
-        """The physical connection; None before the first use, and after a failure or reset."""
-        return self._connection
+        return self._sharing.connection is not None
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
@@ -116,38 +103,8 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
                 f"{type(self).__name__} does not support custom username and password",
                 hint="set them on the target factory",
             )
-        await self.current_connection()
-        return SharedConnection(self, self._exception_listeners, self._interruptions)
-
-    async def current_connection(self) -> Connection:
-        """Return the physical connection; open it if there is none."""
-        connection = self._connection
-        if connection is None:
-            async with self._opening:
-                connection = self._connection
-                if connection is None:
-                    connection = await self._open(self._started_handles > 0)
-                    self._interruptions.watch(connection)
-                    self._is_started = self._started_handles > 0
-                    self._connection = connection
-                    logger.debug("Established the shared connection %r", connection)
-        return connection
-
-    async def start_handle(self) -> None:
-        """Add one started handle; start the connection if it is the first."""
-        connection = await self.current_connection()
-        if not self._is_started:
-            await connection.start()
-            self._is_started = True
-        self._started_handles += 1
-
-    async def stop_handle(self) -> None:
-        """Remove one started handle; stop the connection if it was the last."""
-        self._started_handles -= 1
-        connection = self._connection
-        if self._started_handles == 0 and connection is not None and self._is_started:
-            self._is_started = False
-            await connection.stop()
+        await self._sharing.current()
+        return SharedConnection(self, self._sharing, self._open_session)
 
     async def open_in(
         self, domain: Domain | None, user_name: str | None, password: str | None
@@ -163,7 +120,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     async def start(self) -> None:
         """Open the connection now; a failure is only logged, because the first use tries again."""
         try:
-            await self.current_connection()
+            await self._sharing.current()
         except JMSException as error:
             logger.info("Could not connect eagerly: %s", error)
 
@@ -173,16 +130,12 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     async def reset_connection(self) -> None:
         """Close the connection, stopped first if it is started; the next use opens another one."""
-        async with self._opening:
-            connection, started = self._give_up()
-        if connection is not None:
-            await self._close_physically(connection, started)
+        await self._sharing.reset()
 
     async def destroy(self) -> None:
         """Close the connection, and wait until connections given up earlier are closed."""
         await self.reset_connection()
-        for task in list(self._closing):
-            await task.wait()
+        await self._sharing.wait_closed()
 
     async def __aenter__(self) -> Self:
         return self
@@ -205,12 +158,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
             raise
         return connection
 
-    def _give_up(self) -> tuple[Connection | None, bool]:
-        connection, started = self._connection, self._is_started
-        self._connection, self._is_started = None, False
-        return connection, started
-
-    async def open_session(
+    async def _open_session(
         self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
     ) -> Session:
         """Create a session on the physical connection; a caching factory may reuse one."""
@@ -228,17 +176,96 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     def _on_exception(self, connection: Connection, error: JMSException) -> None:
         """Handle an exception that `connection` reports; called on its loop."""
-        if self.reconnect_on_exception and connection is self._connection:
-            _, started = self._give_up()
-            name = "close a failed connection"
-            task = spawn(self._close_physically, connection, started, name=name)
-            self._closing = {t for t in self._closing if not t.done} | {task}
+        if self.reconnect_on_exception and self._sharing.give_up_soon(connection):
             logger.info(
                 "Encountered a JMSException - resetting the underlying JMS Connection: %s", error
             )
-        for listener in [self.exception_listener, *self._exception_listeners]:
+        for listener in [self.exception_listener, *self._sharing.exception_listeners]:
             if listener is not None:
                 listener(error)
+
+
+class _Sharing:
+    """The physical connection behind the handles of one factory: opened when needed, replaced."""
+
+    def __init__(
+        self,
+        open_connection: Callable[[bool], Awaitable[Connection]],
+        close_connection: Callable[[Connection, bool], Awaitable[None]],
+    ) -> None:
+        """Keep the functions that open and close it; both are told whether it is started."""
+        self._open_connection = open_connection
+        self._close_connection = close_connection
+        self.exception_listeners: list[ExceptionListener] = []
+        """The exception listeners of the handles."""
+        self.interruptions: SharedInterruptions = SharedInterruptions()
+        self.on_fork()
+        inherits(self)
+
+    def on_fork(self) -> None:
+        """Start without a connection, also in a forked child process, which opens its own."""
+        self._opening = anyio.Lock()
+        self._started_handles = 0
+        self._is_started = False
+        self._closing: set[BackgroundTask] = set()
+        self.connection: Connection | None = None
+        """The physical connection; None before the first use, and after a failure or reset."""
+
+    async def current(self) -> Connection:
+        """Return the physical connection; open it if there is none."""
+        connection = self.connection
+        if connection is None:
+            async with self._opening:
+                connection = self.connection
+                if connection is None:
+                    connection = await self._open_connection(self._started_handles > 0)
+                    self.interruptions.watch(connection)
+                    self._is_started = self._started_handles > 0
+                    self.connection = connection
+                    logger.debug("Established the shared connection %r", connection)
+        return connection
+
+    async def start_handle(self) -> None:
+        """Add one started handle; start the connection if it is the first."""
+        connection = await self.current()
+        if not self._is_started:
+            await connection.start()
+            self._is_started = True
+        self._started_handles += 1
+
+    async def stop_handle(self) -> None:
+        """Remove one started handle; stop the connection if it was the last."""
+        self._started_handles -= 1
+        connection = self.connection
+        if self._started_handles == 0 and connection is not None and self._is_started:
+            self._is_started = False
+            await connection.stop()
+
+    async def reset(self) -> None:
+        """Close the connection; the next use opens another one."""
+        async with self._opening:
+            connection, started = self._give_up()
+        if connection is not None:
+            await self._close_connection(connection, started)
+
+    def give_up_soon(self, connection: Connection) -> bool:
+        """Close `connection` in the background if it is the current one; return whether it was."""
+        if connection is not self.connection:
+            return False
+        _, started = self._give_up()
+        task = spawn(self._close_connection, connection, started, name="close a failed connection")
+        self._closing = {t for t in self._closing if not t.done} | {task}
+        return True
+
+    async def wait_closed(self) -> None:
+        """Wait until the connections that were given up have been closed."""
+        for task in list(self._closing):
+            await task.wait()
+
+    def _give_up(self) -> tuple[Connection | None, bool]:
+        connection, started = self.connection, self._is_started
+        self.connection, self._is_started = None, False
+        return connection, started
 
 
 class SharedConnection(ConnectionHandle):
@@ -250,11 +277,13 @@ class SharedConnection(ConnectionHandle):
     def __init__(
         self,
         factory: SingleConnectionFactory,
-        exception_listeners: list[ExceptionListener],
-        interruptions: SharedInterruptions,
+        sharing: _Sharing,
+        open_session: Callable[[Connection, bool, SessionMode], Awaitable[Session]],
     ) -> None:
-        super().__init__(exception_listeners, interruptions)
+        super().__init__(sharing.exception_listeners, sharing.interruptions)
         self.factory = factory
+        self._sharing = sharing
+        self._open_session = open_session
         self._started = False
 
     def __eq__(self, other: object) -> bool:
@@ -264,15 +293,15 @@ class SharedConnection(ConnectionHandle):
         return hash(self.factory)
 
     def __repr__(self) -> str:
-        return f"<shared {self.factory.connection!r}>"
+        return f"<shared {self._sharing.connection!r}>"
 
     def _provider(self) -> Connection | None:
-        return self.factory.connection
+        return self._sharing.connection
 
     @property
     def client_id(self) -> str | None:
         """The connection's client id; the factory's if there is no connection."""
-        connection = self.factory.connection
+        connection = self._sharing.connection
         return self.factory.client_id if connection is None else connection.client_id
 
     async def set_client_id(self, client_id: str) -> None:
@@ -301,7 +330,7 @@ class SharedConnection(ConnectionHandle):
     @property
     def metadata(self) -> ConnectionMetaData:
         """The connection's metadata; the provider's defaults if there is no connection."""
-        connection = self.factory.connection
+        connection = self._sharing.connection
         return ConnectionMetaData() if connection is None else connection.metadata
 
     async def create_session(
@@ -309,7 +338,7 @@ class SharedConnection(ConnectionHandle):
     ) -> Session:
         """Create a session, or reuse a cached one."""
         connection = await self._shared_connection()
-        return await self.factory.open_session(connection, transacted, acknowledge_mode)
+        return await self._open_session(connection, transacted, acknowledge_mode)
 
     async def create_connection_consumer(
         self, *arguments: Any, **options: Any
@@ -329,7 +358,7 @@ class SharedConnection(ConnectionHandle):
         """Keep the connection started until this handle is stopped or closed."""
         self._check_open()
         if not self._started:
-            await self.factory.start_handle()
+            await self._sharing.start_handle()
             self._started = True
 
     async def stop(self) -> None:
@@ -347,12 +376,12 @@ class SharedConnection(ConnectionHandle):
     async def _stop_own(self) -> None:
         if self._started:
             self._started = False
-            await self.factory.stop_handle()
+            await self._sharing.stop_handle()
 
     async def _shared_connection(self) -> Connection:
         """Return the connection, which is opened if need be."""
         self._check_open()
-        return await self.factory.current_connection()
+        return await self._sharing.current()
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -1,17 +1,12 @@
-"""Messages with a text, a map or an object; bytes and stream messages are re-exported.
+"""The messages with a body: bytes, a stream of values, a text, a map of values, a Java object.
 
-A body is writable until the message is received; then it is read-only until `clear_body()`.
-(jms-api 7)
+A body is writable until the message is received; then it is read-only until `clear_body()`. The
+bodies of bytes and stream messages are written in sequence and read from the start after `reset()`.
 
-The message of raw bytes: written in sequence, read from the start after `reset()`.
-
-No types are recorded: what was written as an int may be read as four bytes. Numbers are
-big-endian. (jms-api 7; java.io.DataOutput)
-
-The message of a sequence of typed values, read from the start after `reset()`.
-
-Each value is read as the type it was written as, or converted as the table in `conversions`
-allows; a read that fails leaves the position unchanged. (jms-api 7.4, 7.7, 7.8)
+A bytes message records no types: what was written as an int may be read as four bytes. Numbers are
+big-endian. A stream message does: each value is read as the type it was written as, or converted as
+the table in `conversions` allows; a read that fails leaves the position unchanged.
+(jms-api 7; java.io.DataOutput)
 """
 
 from __future__ import annotations
@@ -539,7 +534,7 @@ class MapMessage(TypedGetters, TypedSetters, Message):
             ValueError: the name is None or empty.
         """
         self._check_body_writable()
-        value = normalize_named("a value", _checked(name), value, binary=True)
+        value = normalize_named("a value", _check_name(name), value, binary=True)
         self._values()[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -577,7 +572,7 @@ class MapMessage(TypedGetters, TypedSetters, Message):
 
     def get_object(self, name: str) -> object:
         """Return the value with the type it was set with; None if it is missing."""
-        return self._values().get(_checked(name))
+        return self._values().get(_check_name(name))
 
     def get_char(self, name: str) -> str:
         """Return the value as one character.
@@ -607,7 +602,7 @@ class MapMessage(TypedGetters, TypedSetters, Message):
         return self._body
 
     def _convert(self, name: str, target: str) -> object:
-        value = self._values().get(_checked(name))
+        value = self._values().get(_check_name(name))
         try:
             return convert(value, target, BODY_READS, MAP_NULLS)
         except MessageFormatException as error:
@@ -620,7 +615,7 @@ class MapMessage(TypedGetters, TypedSetters, Message):
         self._body = {}
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not name:
         raise ValueError("The name of a value in a map cannot be None or empty")
     return name

@@ -1,8 +1,8 @@
-"""The type conversions of JMS: which types may be read as which other types.
+"""The type conversions of JMS: which types may be read as which others, and numbers in text.
 
 The names of types are those of JMS: boolean, byte, short, char, int, long, float, double, String,
 bytes. Python's `int` is an int or, beyond 32 bits, a long; `float` is a double. (jms-api 6.3 to
-6.5, 7.7, 7.8)
+6.5, 7.7, 7.8) Numbers are formatted and parsed as Java does. (java.lang valueOf and toString)
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ __all__ = [
     "value_text",
 ]
 
-# --- Numbers in text as Java formats and parses them. (java.lang valueOf and toString)
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["normalized_cron"]
+__all__ = ["normalize_cron"]
 
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
 _DAYS: Final = "sun mon tue wed thu fri sat"
@@ -60,7 +60,7 @@ class _Field:
         """The largest number that may be written: Sunday is 0 and 7."""
         return 7 if self.name == "day of week" else self.last
 
-    def normalized(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         found = {value for part in text.split(",") for value in self.values(part)}
         if self.name == "day of week":
             found = {value % 7 for value in found}
@@ -78,7 +78,7 @@ _FIELDS: Final = (
 )
 
 
-def normalized_cron(entry: str) -> str:
+def normalize_cron(entry: str) -> str:
     """Return the entry with five fields of numbers: minute, hour, day, month, day of week.
 
     Names (`MON`, `JAN`), steps (`*/5`, `10-40/5`), `?`, the macros `@hourly`, `@daily`, `@weekly`,
@@ -104,7 +104,7 @@ def normalized_cron(entry: str) -> str:
     found = []
     for field, text in zip(_FIELDS, fields, strict=True):
         try:
-            found.append(field.normalized(text))
+            found.append(field.normalize(text))
         except ValueError:
             raise ValueError(
                 f"Invalid cron entry {entry!r}: the {field.name} {text!r} is invalid: write "

@@ -1,13 +1,9 @@
-"""Connections of one domain, and the factories that create them.
-
-A connection that serves both domains is a `QueueConnection` and a `TopicConnection`, as in
-ActiveMQ; its `create_session` still creates sessions for both.
-
-The domain-specific API of JMS 1.0.2: queues and topics. (jms-api 2.17)
+"""The domain-specific API of JMS 1.0.2: queues and topics. (jms-api 2.17)
 
 Thin classes over the unified interfaces of `pyjms.jms.api`, so that they work with the connections
-of every factory, at no cost if they are not used. A session of one domain rejects operations of the
-other.
+of every factory, at no cost if they are not used. A connection that serves both domains is a
+`QueueConnection` and a `TopicConnection`, as in ActiveMQ; its `create_session` still creates
+sessions for both. A session of one domain rejects operations of the other.
 """
 
 from __future__ import annotations
@@ -21,10 +17,9 @@ from typing import Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, Typ
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
-from pyjms.jms.api.connection import Connection
+from pyjms.jms.api.connection import Connection, ConnectionFactory
 from pyjms.jms.api.delegating import DelegatingConsumer, DelegatingSession
 from pyjms.jms.api.endpoints import Closeable, MessageConsumer, MessageProducer
-from pyjms.jms.api.factory import ConnectionFactory
 from pyjms.jms.api.session import Session
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Message
@@ -49,14 +44,13 @@ __all__ = [
     "open_connection",
 ]
 
-# --- Producers and consumers of one domain: wrappers that add the names of the domain's API.
 
 _target = attrgetter("target")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _overloaded(function: _F) -> _F:
+def _delegated_overloads(function: _F) -> _F:
     """Delegate a method with overloads, and keep them for type checkers."""
     return cast("_F", delegated(cast("Callable[..., Any]", function), _target))
 
@@ -80,7 +74,7 @@ class _Producer(MessageProducer):
     stats: DelegatedAttribute[Any] = DelegatedAttribute(_target, read_only=True)  # ActiveMQ's
     transformer: DelegatedAttribute[Any] = DelegatedAttribute(_target, read_only=False)
     send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute(_target, read_only=False)
-    send: Final = _overloaded(MessageProducer.send)
+    send: Final = _delegated_overloads(MessageProducer.send)
     close: Final = delegated(MessageProducer.close, _target)
 
 
@@ -96,7 +90,7 @@ class QueueSender(_Producer):
 class TopicPublisher(_Producer):
     """Publishes messages to topics. JMS: javax.jms.TopicPublisher (JMS 1.1 section 6.7)."""
 
-    publish: Final = _overloaded(MessageProducer.send)
+    publish: Final = _delegated_overloads(MessageProducer.send)
 
     @property
     def topic(self) -> Topic | None:
@@ -140,8 +134,6 @@ class TopicSubscriber(_Consumer):
         return cast("Topic", self.destination)
 
 
-# --- Sessions of one domain, which reject operations of the other. (jms-api 2.17)
-
 S = TypeVar("S")
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -183,7 +175,7 @@ def _refusing(**instead: str) -> Callable[[type[D]], type[D]]:
     return decorate
 
 
-def _checked(
+def _in_domain(
     function: Callable[Concatenate[Session, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """Return a method that checks the domain of the destination, and calls the target's method."""
@@ -216,9 +208,9 @@ class DomainSession(DelegatingSession):
 
     close: Final = delegated(Session.close, attrgetter("target"))
 
-    create_producer = _checked(Session.create_producer)
-    create_consumer = _checked(Session.create_consumer)
-    create_pull_consumer = _checked(Session.create_pull_consumer)
+    create_producer = _in_domain(Session.create_producer)
+    create_consumer = _in_domain(Session.create_consumer)
+    create_pull_consumer = _in_domain(Session.create_pull_consumer)
 
     def check(self, destination: object) -> None:
         """Reject a destination of the other domain.
@@ -448,9 +440,6 @@ async def _connections_refused(
         f"{factory!r} does not hold a {kind} but rather: {connection!r}",
         hint="use create_connection(), whose sessions serve queues and topics",
     )
-
-
-# --- Requestors: send a request, and wait for its reply on a temporary destination.
 
 
 class _Replies(NamedTuple):

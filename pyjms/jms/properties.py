@@ -9,13 +9,16 @@ properties and the JMSX names that are set. As in ActiveMQ, any name except None
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, normalize_named
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.typed_access import TypedGetters, TypedSetters
+
+if TYPE_CHECKING:
+    from pyjms.jms.message import Message
 
 __all__ = [
     "DUPLICATE_ID_PROPERTY",
@@ -24,8 +27,6 @@ __all__ = [
     "FAILURE_TYPE",
     "ORIGINAL_EXPIRATION",
     "MessageProperties",
-    "PropertyHolder",
-    "PropertySource",
 ]
 
 DUPLICATE_ID_PROPERTY: Final = "_AMQ_DUPL_ID"
@@ -41,43 +42,6 @@ ORIGINAL_EXPIRATION: Final = "originalExpiration"
 """ActiveMQ's property of a dead letter with the original expiration of the message."""
 
 
-class PropertySource(Protocol):
-    """The source from which the properties of a received message are decoded."""
-
-    def provider_property(self, name: str) -> object:
-        """Return a property that only the provider sets, such as JMSXProducerTXID."""
-
-
-class PropertyHolder(Protocol):
-    """The part of a message that MessageProperties needs: headers, and properties as a dict."""
-
-    MIME_TYPE: ClassVar[str]
-    correlation_id: str | None
-    reply_to: Destination | None
-    delivery_mode: DeliveryMode
-    redelivered: bool
-    delivery_count: int
-    type: str | None
-    timestamp: int
-    expiration: int
-    priority: int
-    group_id: str | None
-    group_sequence: int
-    user_id: str | None
-    read_only_properties: bool
-    message_id: str | None
-    """The id, or None before the first send."""
-    destination: Destination | None
-    """The destination to which the message was sent."""
-
-    @property
-    def source(self) -> PropertySource | None:
-        """The source of a received message, or None."""
-
-    def property_values(self) -> dict[str, object]:
-        """Return the application's decoded properties; changes to the dict take effect."""
-
-
 class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object]):
     """The properties of one message.
 
@@ -88,7 +52,7 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
 
     __slots__ = ("_message",)
 
-    def __init__(self, message: PropertyHolder) -> None:
+    def __init__(self, message: Message) -> None:
         self._message = message
 
     def __getitem__(self, name: str) -> object:
@@ -181,15 +145,15 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _provider(name: str) -> Callable[[PropertyHolder], object]:
-    def read(message: PropertyHolder) -> object:
+def _provider(name: str) -> Callable[[Message], object]:
+    def read(message: Message) -> object:
         source = message.source
         return None if source is None else source.provider_property(name)
 
     return read
 
 
-_HEADERS: Final[dict[str, Callable[[PropertyHolder], object]]] = {
+_HEADERS: Final[dict[str, Callable[[Message], object]]] = {
     "JMSMessageID": lambda m: m.message_id,
     "JMSDestination": lambda m: _text(m.destination),
     "JMSReplyTo": lambda m: _text(m.reply_to),
@@ -217,7 +181,7 @@ _HEADERS: Final[dict[str, Callable[[PropertyHolder], object]]] = {
     },
 }
 
-_LISTED: Final[dict[str, Callable[[PropertyHolder], bool]]] = {
+_LISTED: Final[dict[str, Callable[[Message], bool]]] = {
     "JMSXGroupID": lambda m: m.group_id is not None,
     "JMSXGroupSeq": lambda m: m.group_id is not None,
     "JMSXUserID": lambda m: m.user_id is not None,
@@ -225,8 +189,8 @@ _LISTED: Final[dict[str, Callable[[PropertyHolder], bool]]] = {
 }
 
 
-def _setter(attribute: str, target: str) -> Callable[[PropertyHolder, str, object], None]:
-    def set_header(message: PropertyHolder, name: str, value: object) -> None:
+def _setter(attribute: str, target: str) -> Callable[[Message, str, object], None]:
+    def set_header(message: Message, name: str, value: object) -> None:
         try:
             converted = convert(value, target, PROPERTY_READS, NULLS)
         except (MessageFormatException, ValueError, TypeError) as error:
@@ -238,7 +202,7 @@ def _setter(attribute: str, target: str) -> Callable[[PropertyHolder, str, objec
     return set_header
 
 
-def _set_delivery_mode(message: PropertyHolder, name: str, value: object) -> None:
+def _set_delivery_mode(message: Message, name: str, value: object) -> None:
     modes: dict[object, DeliveryMode] = {
         **{str(int(mode)): mode for mode in DeliveryMode},
         **{mode.name: mode for mode in DeliveryMode},
@@ -249,14 +213,14 @@ def _set_delivery_mode(message: PropertyHolder, name: str, value: object) -> Non
     message.delivery_mode = mode
 
 
-def _set_reply_to(message: PropertyHolder, name: str, value: object) -> None:
+def _set_reply_to(message: Message, name: str, value: object) -> None:
     if value is not None and not isinstance(value, str):
         raise MessageFormatException(f"Property {name} cannot be set from a {type(value).__name__}")
     reply_to: Destination | None = None if value is None else parse_destination(value)
     message.reply_to = reply_to
 
 
-_HEADER_SETTERS: Final[dict[str, Callable[[PropertyHolder, str, object], None]]] = {
+_HEADER_SETTERS: Final[dict[str, Callable[[Message, str, object], None]]] = {
     "JMSCorrelationID": _setter("correlation_id", "String"),
     "JMSDeliveryMode": _set_delivery_mode,
     "JMSExpiration": _setter("expiration", "long"),

@@ -10,7 +10,7 @@ fork:
     calls on an inherited loop raise      `LoopHandle`, which records its process
     calls on inherited connections raise  `ActiveMQConnection.on_fork`
     inherited sockets are abandoned       `let_go_of_socket`: the parent's close reaches its peer
-    shared connections are opened again   `SingleConnectionFactory.on_fork`
+    shared connections are opened again   `_Sharing.on_fork`
     generated ids are unique again        `IdGenerator.on_fork`
     libuv's threads are started at exit   `_restart_thread_pool`
     embedded brokers do not exist         `pyjms_broker.connector.vm.registry`, `BrokerService`

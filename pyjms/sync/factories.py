@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyjms.sync.derived import PoolMembers, SharingMembers
 else:
     SharingMembers = derive(CoreSingle, but=domain.QueueConnectionFactory)
-    PoolMembers = derive(CorePooled, but=domain.QueueConnectionFactory, omit="forked")
+    PoolMembers = derive(CorePooled, but=domain.QueueConnectionFactory, omit="on_fork")
 
 C = TypeVar("C", bound=CoreSingle)
 

@@ -37,7 +37,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.bodies import TextMessage
-from pyjms.jms.cron import normalized_cron
+from pyjms.jms.cron import normalize_cron
 from pyjms.jms.destination import AnyDestination, Destination, Topic
 from pyjms.jms.message import Message
 from pyjms.jms.scheduled import (
@@ -379,7 +379,7 @@ def _schedule_properties(
     if (cron is None) == (fixed_rate is None):
         raise TypeError('Give either cron="0 6 * * *" or fixed_rate=seconds')
     if cron is not None:
-        return {AMQ_SCHEDULED_CRON: normalized_cron(cron)}
+        return {AMQ_SCHEDULED_CRON: normalize_cron(cron)}
     assert fixed_rate is not None
     check_seconds("fixed_rate", fixed_rate, least=0.001)
     delay = fixed_rate if initial_delay is None else initial_delay

@@ -9,14 +9,17 @@ does not wait. (jms-api 1 and 2)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyjms.jms.api.connection import (
     Connection,
     ConnectionConsumer,
+    ConnectionFactory,
     ExceptionListener,
     ServerSession,
     ServerSessionPool,
+    check_factory,
 )
-from pyjms.jms.api.context import BodyConverter, JMSConsumer, JMSContext, JMSProducer
 from pyjms.jms.api.endpoints import (
     AsyncCallback,
     Closeable,
@@ -28,8 +31,11 @@ from pyjms.jms.api.endpoints import (
     QueueBrowser,
     destination_first,
 )
-from pyjms.jms.api.factory import ConnectionFactory, check_factory
 from pyjms.jms.api.session import MessageTransformer, Session, SessionOperations
+from pyjms.runtime.forwarding import lazily
+
+if TYPE_CHECKING:
+    from pyjms.jms.api.context import BodyConverter, JMSConsumer, JMSContext, JMSProducer
 
 __all__ = [
     "AsyncCallback",
@@ -56,3 +62,6 @@ __all__ = [
     "check_factory",
     "destination_first",
 ]
+
+# the simplified API of JMS 2.0 is imported on first use
+__getattr__, __dir__ = lazily(globals())

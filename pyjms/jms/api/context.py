@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
-from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
 from pyjms.errors import IllegalStateException, JMSException, MessageFormatException
@@ -18,7 +18,7 @@ from pyjms.jms.api.endpoints import (
     QueueBrowser,
 )
 from pyjms.jms.api.session import Session, SessionOperations
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
+from pyjms.jms.bodies import BytesMessage, MapMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.jms.metadata import ConnectionMetaData
@@ -26,8 +26,6 @@ from pyjms.jms.properties import MessageProperties
 from pyjms.runtime.forwarding import Computed, DelegatedAttribute
 
 __all__ = ["BodyConverter", "JMSConsumer", "JMSContext", "JMSProducer", "SharedByContexts"]
-
-# --- The producer of JMS 2.0: chained settings, and a send that accepts bodies. (jms-api 11)
 
 
 class BodyConverter(Protocol):
@@ -74,7 +72,7 @@ class JMSProducer:
         self.async_: CompletionListener | None = None
         """Called with the outcome of each send, which then does not wait. JMS: getAsync."""
 
-    # --- quality of service
+    # Quality of service.
 
     def set_delivery_mode(self, mode: DeliveryMode | int) -> Self:
         """Send PERSISTENT (2) or NON_PERSISTENT (1) messages.
@@ -131,7 +129,7 @@ class JMSProducer:
         self.async_ = listener
         return self
 
-    # --- properties and headers
+    # Properties and headers.
 
     @property
     def properties(self) -> MessageProperties:
@@ -185,7 +183,7 @@ class JMSProducer:
         self._given.type = name
         return self
 
-    # --- sending
+    # Sending.
 
     async def send(self, destination: Destination, body: object) -> Self:
         """Send a message, or a message with this body; waits like `MessageProducer.send`.
@@ -252,8 +250,6 @@ def _not_negative(name: str, seconds: float) -> float:
         raise IllegalStateException(f"cannot set a negative {name}: {seconds}")
     return seconds
 
-
-# --- The consumer of JMS 2.0, which can also return bodies. (jms-api 11.4)
 
 _T = TypeVar("_T")
 
@@ -351,10 +347,6 @@ class JMSConsumer(DelegatingConsumer):
         return cast("_T", self._converter.from_message(message, cast("Any", kind)))
 
 
-P = ParamSpec("P")
-M = TypeVar("M", bound=Message)
-
-
 class SharedByContexts:
     """A connection with the number of open contexts that use it; the last one closes it."""
 
@@ -410,7 +402,7 @@ class JMSContext(SessionOperations):
     def __repr__(self) -> str:
         return f"<JMSContext {self._mode.name} of {self._shared.connection!r}>"
 
-    # --- the connection
+    # The connection.
 
     @property
     def connection(self) -> Connection:
@@ -469,7 +461,7 @@ class JMSContext(SessionOperations):
         self._check_open()
         return JMSContext(self._shared, session_mode, self._converter)
 
-    # --- the session
+    # The session.
 
     @property
     def session_mode(self) -> AcknowledgeMode:
@@ -529,7 +521,7 @@ class JMSContext(SessionOperations):
         self._is_closed = True
         await self._shared.release()
 
-    # --- producers and consumers
+    # Producers and consumers.
 
     def create_producer(self) -> JMSProducer:
         """Return a producer with its own settings. Nothing is sent to the broker.
@@ -546,7 +538,7 @@ class JMSContext(SessionOperations):
         """Create a consumer, and start the connection if `auto_start`; see `Session`."""
         session = await self.session()
         consumer = await session.create_consumer(destination, selector, no_local=no_local)
-        return await self._started(consumer)
+        return await self._start_consumer(consumer)
 
     async def create_durable_consumer(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
@@ -554,14 +546,16 @@ class JMSContext(SessionOperations):
         """Create a consumer of a durable subscription; see `Session.create_durable_subscriber`."""
         session = await self.session()
         consumer = await session.create_durable_subscriber(topic, name, selector, no_local=no_local)
-        return await self._started(consumer)
+        return await self._start_consumer(consumer)
 
     async def create_shared_consumer(
         self, topic: Topic, name: str, selector: str | None = None
     ) -> JMSConsumer:
         """Create a consumer of a shared subscription; see `Session.create_shared_consumer`."""
         session = await self.session()
-        return await self._started(await session.create_shared_consumer(topic, name, selector))
+        return await self._start_consumer(
+            await session.create_shared_consumer(topic, name, selector)
+        )
 
     async def create_shared_durable_consumer(
         self, topic: Topic, name: str, selector: str | None = None
@@ -569,7 +563,7 @@ class JMSContext(SessionOperations):
         """Create a consumer of a shared subscription that lasts until `unsubscribe`."""
         session = await self.session()
         consumer = await session.create_shared_durable_consumer(topic, name, selector)
-        return await self._started(consumer)
+        return await self._start_consumer(consumer)
 
     async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
         """Create a browser of the queue's messages, and start the connection if `auto_start`."""
@@ -583,21 +577,7 @@ class JMSContext(SessionOperations):
         """Delete a durable subscription, with its messages; see `Session.unsubscribe`."""
         await (await self.session()).unsubscribe(name)
 
-    # --- destinations and messages
-
-    def create_queue(self, name: str) -> Queue:
-        """Return the queue `name`, which may have options: `orders?consumer.prefetchSize=1`.
-
-        Raises:
-            InvalidDestinationException: the name is empty.
-        """
-        self._check_open()
-        return TemporaryQueue(name) if name.startswith("ID:") else Queue(name)
-
-    def create_topic(self, name: str) -> Topic:
-        """Return the topic `name`, like `create_queue`."""
-        self._check_open()
-        return TemporaryTopic(name) if name.startswith("ID:") else Topic(name)
+    # Destinations and messages.
 
     async def create_temporary_queue(self) -> TemporaryQueue:
         """Create a queue that exists until the connection closes."""
@@ -611,35 +591,12 @@ class JMSContext(SessionOperations):
         """Delete a temporary destination of this connection."""
         await (await self.session()).delete_temporary(destination)
 
-    def create_message(self) -> Message:
-        """Return a message without a body."""
-        return self._new(Message)
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        """Return a message with a text."""
-        return self._new(TextMessage, text)
-
-    def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
-        """Return a message of bytes."""
-        return self._new(BytesMessage, data)
-
     def create_map_message(self, values: Mapping[str, object] | None = None) -> MapMessage:
         """Return a message of named values."""
-        return self._new(MapMessage, values)
-
-    def create_stream_message(self) -> StreamMessage:
-        """Return a message of a sequence of values."""
-        return self._new(StreamMessage)
-
-    def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
-        """Return a message with a serialized Java object."""
-        return self._new(ObjectMessage, data)
-
-    # --- internals
-
-    def _new(self, kind: Callable[P, M], *body: P.args, **options: P.kwargs) -> M:
         self._check_open()
-        return kind(*body, **options)
+        return MapMessage(values)
+
+    # Internals.
 
     async def _message_producer(self) -> MessageProducer:
         """Return the producer of the session through which all JMSProducers send."""
@@ -648,12 +605,12 @@ class JMSContext(SessionOperations):
             self._producer = await session.create_producer()
         return self._producer
 
-    async def _started(self, consumer: MessageConsumer) -> JMSConsumer:
+    async def _start_consumer(self, consumer: MessageConsumer) -> JMSConsumer:
         if self.auto_start:
             await self.start()
-        return JMSConsumer(consumer, self._mode, self._consumed, self._converter)
+        return JMSConsumer(consumer, self._mode, self._note_consumed, self._converter)
 
-    def _consumed(self, message: Message) -> None:
+    def _note_consumed(self, message: Message) -> None:
         self._last = message
 
     def _check_open(self) -> None:

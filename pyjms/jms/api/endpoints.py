@@ -29,8 +29,6 @@ __all__ = [
     "with_handle",
 ]
 
-# --- Callbacks of asynchronous sends. (jms-api 3.11)
-
 
 class CompletionListener(Protocol):
     """Called with the outcome of an asynchronous send. JMS 2.0: javax.jms.CompletionListener.

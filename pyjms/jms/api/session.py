@@ -23,8 +23,6 @@ from pyjms.jms.synchronization import LocalTransactionEventListener, Synchroniza
 
 __all__ = ["BlobSource", "MessageTransformer", "PullOptions", "Session", "SessionOperations"]
 
-# --- What sessions and contexts have in common: destinations, messages and transactions.
-
 
 class SessionOperations(Closeable):
     """The operations of a session that a context of JMS 2.0 has as well.
@@ -38,41 +36,55 @@ class SessionOperations(Closeable):
     def transacted(self) -> bool:
         """Whether the session is transacted: `commit` or `rollback` ends each transaction."""
 
-    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise if it is closed; called by the methods that only create objects."""
+
     def create_queue(self, name: str) -> Queue:
         """Return the queue `name`, which may have options: `orders?consumer.prefetchSize=1`.
 
         Raises:
             InvalidDestinationException: the name is empty.
         """
+        self._check_open()
+        return TemporaryQueue(name) if _check_name(name).startswith("ID:") else Queue(name)
 
-    @abstractmethod
     def create_topic(self, name: str) -> Topic:
         """Return the topic `name`; otherwise as `create_queue`."""
+        self._check_open()
+        return TemporaryTopic(name) if _check_name(name).startswith("ID:") else Topic(name)
 
-    @abstractmethod
     def create_message(self) -> Message:
         """Return a message without a body."""
+        self._check_open()
+        return Message()
 
-    @abstractmethod
     def create_text_message(self, text: str | None = None) -> TextMessage:
         """Return a message with a text."""
+        self._check_open()
+        return TextMessage(text)
 
-    @abstractmethod
     def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
         """Return a message with a body of bytes."""
+        self._check_open()
+        message = BytesMessage()
+        if data is not None:
+            message.write_bytes(data)
+        return message
 
-    @abstractmethod
     def create_map_message(self) -> MapMessage:
         """Return a message with a body of named values."""
+        self._check_open()
+        return MapMessage()
 
-    @abstractmethod
     def create_stream_message(self) -> StreamMessage:
         """Return a message with a body of a sequence of values."""
+        self._check_open()
+        return StreamMessage()
 
-    @abstractmethod
     def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
         """Return a message with a serialized Java object."""
+        self._check_open()
+        return ObjectMessage(data)
 
     @abstractmethod
     async def create_temporary_queue(self) -> TemporaryQueue:
@@ -135,6 +147,17 @@ class SessionOperations(Closeable):
         Raises:
             IllegalStateException: the session is closed or transacted.
         """
+
+
+def _check_name(name: str) -> str:
+    """Return the name of a destination if it is a str.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"The name of a destination must be a str, not {type(name).__name__}")
+    return name
 
 
 class BlobSource(TypedDict, total=False):
@@ -352,9 +375,6 @@ def _no_shared_subscriptions(topic: Topic, name: str, selector: str | None) -> J
         f"This provider has no shared subscriptions, such as {name!r} of {topic}{chosen}",
         hint="have the topic's messages copied to a queue, and share that",
     )
-
-
-# --- Transforming messages as they are sent and received.
 
 
 class MessageTransformer(Protocol):

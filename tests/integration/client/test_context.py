@@ -34,6 +34,7 @@ from pyjms.aio import (
 )
 from pyjms.errors import MessageNotWriteableException
 from pyjms.jms.message import Message
+from tests.kit.clients.embedded import Client
 
 Q = Queue("q")
 
@@ -52,7 +53,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(params=KINDS)
-async def factory(client: Any, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+async def factory(client: Client, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     made = KINDS[request.param](client.factory())
     async with AsyncExitStack() as stack:
         if hasattr(made, "__aexit__"):
@@ -85,7 +86,7 @@ async def test_a_context_sends_and_receives(factory: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 11.1", "jms-api 11.2", "jms-api 11.6")
-async def test_the_last_context_closes_the_connection(client: Any) -> None:
+async def test_the_last_context_closes_the_connection(client: Client) -> None:
     first = await client.factory().create_context()
     connection = first.connection
     second = await first.create_context(AcknowledgeMode.TRANSACTED)
@@ -113,7 +114,7 @@ def test_there_are_no_unchecked_copies_of_the_exceptions() -> None:
 
 
 @pytest.mark.fact("jms-api 11.1")
-async def test_without_auto_start_a_context_has_to_be_started(client: Any) -> None:
+async def test_without_auto_start_a_context_has_to_be_started(client: Client) -> None:
     await client.send("q", "x")
     async with await client.factory().create_context() as context:
         assert context.auto_start
@@ -128,7 +129,7 @@ async def test_without_auto_start_a_context_has_to_be_started(client: Any) -> No
 
 
 @pytest.mark.fact("jms-api 11.1")
-async def test_credentials_and_modes_of_a_context(client: Any) -> None:
+async def test_credentials_and_modes_of_a_context(client: Client) -> None:
     factory = client.factory()
     async with await factory.create_context("user", "secret", AcknowledgeMode.CLIENT) as context:
         assert context.session_mode is AcknowledgeMode.CLIENT
@@ -142,7 +143,7 @@ async def test_credentials_and_modes_of_a_context(client: Any) -> None:
             await caching.create_context("user", "secret")
 
 
-async def test_the_client_id_comes_before_the_first_use(client: Any) -> None:
+async def test_the_client_id_comes_before_the_first_use(client: Client) -> None:
     async with await client.factory().create_context() as context:
         await context.set_client_id("me")
         assert context.client_id == "me"
@@ -160,7 +161,9 @@ async def test_the_client_id_comes_before_the_first_use(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 11.3")
-async def test_settings_of_a_producer_are_chained_and_apply_to_every_message(client: Any) -> None:
+async def test_settings_of_a_producer_are_chained_and_apply_to_every_message(
+    client: Client,
+) -> None:
     async with await client.factory().create_context() as context:
         consumer = await context.create_consumer(Q)
         producer = (
@@ -206,7 +209,7 @@ async def test_settings_of_a_producer_are_chained_and_apply_to_every_message(cli
 
 
 @pytest.mark.fact("jms-api 11.3")
-async def test_what_a_producer_refuses(client: Any) -> None:
+async def test_what_a_producer_refuses(client: Client) -> None:
     async with await client.factory().create_context() as context:
         producer = context.create_producer()
         for call, value in (
@@ -235,7 +238,7 @@ async def test_what_a_producer_refuses(client: Any) -> None:
         assert (await consumer.receive(1.0)).properties["n"] == 1
 
 
-async def test_a_converter_takes_other_bodies(client: Any) -> None:
+async def test_a_converter_takes_other_bodies(client: Client) -> None:
     converter = DefaultMessageConverter()
     async with await client.factory().create_context(message_converter=converter) as context:
         consumer = await context.create_consumer(Q)
@@ -248,7 +251,7 @@ async def test_a_converter_takes_other_bodies(client: Any) -> None:
 @pytest.mark.fact("jms-api 11.4")
 @pytest.mark.parametrize("mode", [AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK])
 async def test_a_body_of_another_type_stays_first_in_line(
-    client: Any, mode: AcknowledgeMode
+    client: Client, mode: AcknowledgeMode
 ) -> None:
     await client.send("q", "first", "second")
     context = await client.factory().create_context(session_mode=mode)
@@ -267,7 +270,7 @@ async def test_a_body_of_another_type_stays_first_in_line(
 @pytest.mark.fact("jms-api 11.4")
 @pytest.mark.parametrize("mode", [AcknowledgeMode.CLIENT, AcknowledgeMode.TRANSACTED])
 async def test_a_body_of_another_type_counts_as_delivered(
-    client: Any, mode: AcknowledgeMode
+    client: Client, mode: AcknowledgeMode
 ) -> None:
     await client.send("q", "first", "second")
     async with await client.factory().create_context(session_mode=mode) as context:
@@ -280,7 +283,7 @@ async def test_a_body_of_another_type_counts_as_delivered(
 
 
 @pytest.mark.fact("jms-api 11.4")
-async def test_bodies_that_cannot_be_received(client: Any) -> None:
+async def test_bodies_that_cannot_be_received(client: Client) -> None:
     async with await client.factory().create_context() as context:
         consumer = await context.create_consumer(Q)
         for message in (context.create_message(), context.create_stream_message()):
@@ -290,7 +293,7 @@ async def test_bodies_that_cannot_be_received(client: Any) -> None:
             assert type(await consumer.receive(1.0)) is type(message)
 
 
-async def test_a_pulled_body_of_another_type_stays_first_in_line(client: Any) -> None:
+async def test_a_pulled_body_of_another_type_stays_first_in_line(client: Client) -> None:
     await client.send("q", "x")
     async with await client.factory().create_context() as context:
         consumer = await context.create_consumer(Queue("q?consumer.prefetchSize=0"))
@@ -341,7 +344,7 @@ async def test_transactions_of_a_context(factory: Any) -> None:
             await context.commit()
 
 
-async def test_a_listener_of_a_context(client: Any) -> None:
+async def test_a_listener_of_a_context(client: Client) -> None:
     async with await client.factory().create_context(session_mode=2) as context:
         got: list[str | None] = []
         done = anyio.Event()
@@ -365,7 +368,7 @@ async def test_a_listener_of_a_context(client: Any) -> None:
     assert (got, await client.left("q")) == (["x", "y"], [])
 
 
-async def test_browsers_temporary_destinations_and_sessions_of_a_context(client: Any) -> None:
+async def test_browsers_temporary_destinations_and_sessions_of_a_context(client: Client) -> None:
     async with await client.factory().create_context() as context:
         await context.create_producer().send(Q, "x")
         browser = await context.create_browser(Q)
@@ -383,7 +386,7 @@ async def test_browsers_temporary_destinations_and_sessions_of_a_context(client:
 
 
 @pytest.mark.fact("jms-api 3.11", "jms-api 11.3")
-async def test_a_producer_sends_asynchronously(client: Any) -> None:
+async def test_a_producer_sends_asynchronously(client: Client) -> None:
     calls: list[str | None] = []
 
     class Listener:
@@ -405,7 +408,7 @@ async def test_a_producer_sends_asynchronously(client: Any) -> None:
     assert await client.left("q") == ["x"]
 
 
-async def test_a_failed_connection_of_a_context(client: Any) -> None:
+async def test_a_failed_connection_of_a_context(client: Client) -> None:
     errors: list[JMSException] = []
     context = await client.factory().create_context()
     context.exception_listener = errors.append

@@ -34,6 +34,7 @@ from pyjms.jms import (
     TopicSession,
     TopicSubscriber,
 )
+from tests.kit.clients.embedded import Client
 
 Q = Queue("q")
 T = Topic("t")
@@ -50,14 +51,14 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(params=WRAPPERS)
-async def factory(request: pytest.FixtureRequest, client: Any) -> Any:
+async def factory(request: pytest.FixtureRequest, client: Client) -> Any:
     wrapped = WRAPPERS[request.param](client.factory())
     yield wrapped
     if isinstance(wrapped, SingleConnectionFactory | JmsPoolConnectionFactory):
         await wrapped.stop()
 
 
-async def test_queues_by_every_factory(client: Any, factory: Any) -> None:
+async def test_queues_by_every_factory(client: Client, factory: Any) -> None:
     assert isinstance(factory, QueueConnectionFactory)
     async with await factory.create_queue_connection() as connection:
         assert isinstance(connection, QueueConnection)
@@ -85,7 +86,7 @@ async def test_queues_by_every_factory(client: Any, factory: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 2.17")
-async def test_topics_by_every_factory(client: Any, factory: Any) -> None:
+async def test_topics_by_every_factory(client: Client, factory: Any) -> None:
     assert isinstance(factory, TopicConnectionFactory)
     async with await factory.create_topic_connection() as connection:
         assert isinstance(connection, TopicConnection)
@@ -108,7 +109,7 @@ async def test_topics_by_every_factory(client: Any, factory: Any) -> None:
         await session.close()
 
 
-async def test_a_subscriber_without_local_messages_has_those_of_others(client: Any) -> None:
+async def test_a_subscriber_without_local_messages_has_those_of_others(client: Client) -> None:
     connection = await client.factory().create_topic_connection()
     client.opened.append(connection)
     await connection.start()
@@ -120,7 +121,7 @@ async def test_a_subscriber_without_local_messages_has_those_of_others(client: A
 
 
 @pytest.mark.fact("jms-api 2.17")
-async def test_a_durable_subscriber_of_a_topic_session(client: Any) -> None:
+async def test_a_durable_subscriber_of_a_topic_session(client: Client) -> None:
     connection = await client.connect(query="jms.clientID=me")
     session = await connection.create_topic_session()
     subscriber = await session.create_durable_subscriber(T, "mail", "JMSPriority > 5")
@@ -156,7 +157,7 @@ async def _call(session: Any, name: str, *arguments: Any) -> None:
     ],
 )
 async def test_a_queue_session_refuses_what_is_of_topics(
-    client: Any, name: str, arguments: Any
+    client: Client, name: str, arguments: Any
 ) -> None:
     session = await (await client.connect()).create_queue_session()
     with pytest.raises(IllegalStateException, match="Operation not supported by a QueueSession"):
@@ -169,7 +170,7 @@ async def test_a_queue_session_refuses_what_is_of_topics(
     [("create_queue", ["q"]), ("create_temporary_queue", []), ("create_browser", [Q])],
 )
 async def test_a_topic_session_refuses_what_is_of_queues(
-    client: Any, name: str, arguments: Any
+    client: Client, name: str, arguments: Any
 ) -> None:
     session = await (await client.connect()).create_topic_session()
     with pytest.raises(IllegalStateException, match="Operation not supported by a TopicSession"):
@@ -177,7 +178,7 @@ async def test_a_topic_session_refuses_what_is_of_queues(
 
 
 @pytest.mark.parametrize("name", ["create_producer", "create_consumer", "create_pull_consumer"])
-async def test_destinations_of_the_other_domain_are_refused(client: Any, name: str) -> None:
+async def test_destinations_of_the_other_domain_are_refused(client: Client, name: str) -> None:
     connection = await client.connect()
     queues, topics = (
         await connection.create_queue_session(),
@@ -191,7 +192,7 @@ async def test_destinations_of_the_other_domain_are_refused(client: Any, name: s
     await (await getattr(topics, name)(T)).close()
 
 
-async def test_sessions_of_a_domain_have_modes_listeners_and_transactions(client: Any) -> None:
+async def test_sessions_of_a_domain_have_modes_listeners_and_transactions(client: Client) -> None:
     connection = await client.connect()
     session = await connection.create_queue_session(True)
     assert (session.transacted, session.acknowledge_mode) == (True, AcknowledgeMode.TRANSACTED)
@@ -215,7 +216,7 @@ async def test_sessions_of_a_domain_have_modes_listeners_and_transactions(client
     assert await client.left(Q) == []
 
 
-async def _answering(client: Any, destination: Any) -> Any:
+async def _answering(client: Client, destination: Any) -> Any:
     """Answer each request with its text in capitals, in a separate session."""
     session = await client.session()
     producer = await session.create_producer()
@@ -231,7 +232,7 @@ async def _answering(client: Any, destination: Any) -> Any:
 
 
 @pytest.mark.parametrize("of_topics", [False, True])
-async def test_a_requestor_waits_for_the_reply(client: Any, of_topics: bool) -> None:
+async def test_a_requestor_waits_for_the_reply(client: Client, of_topics: bool) -> None:
     destination = T if of_topics else Q
     await _answering(client, destination)
     connection = await client.connect()
@@ -253,7 +254,7 @@ async def test_a_requestor_waits_for_the_reply(client: Any, of_topics: bool) -> 
         await requestor.request(message)
 
 
-async def test_a_late_reply_is_not_that_of_the_next_request(client: Any) -> None:
+async def test_a_late_reply_is_not_that_of_the_next_request(client: Client) -> None:
     producer = await _answering(client, Q)
     session = await (await client.connect()).create_queue_session()
     requestor = QueueRequestor(session, Q)
@@ -270,7 +271,7 @@ async def test_a_late_reply_is_not_that_of_the_next_request(client: Any) -> None
             await producer.send(unanswered.reply_to, session.create_text_message("too late"))
 
 
-async def test_a_requestor_needs_a_destination_and_no_transaction(client: Any) -> None:
+async def test_a_requestor_needs_a_destination_and_no_transaction(client: Client) -> None:
     connection = await client.connect()
     session = await connection.create_queue_session()
     with pytest.raises(InvalidDestinationException, match="needs a destination"):

@@ -12,6 +12,7 @@ from pyjms.client.xa import XAConnectionFactory
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.xa import Xid
+from tests.kit.clients.embedded import Client
 from tests.kit.waiting import until
 
 TURNS = "jms.alwaysSessionAsync=false"
@@ -24,7 +25,7 @@ QUEUES = ("a", "b", "c")
     [("", 3), ("jms.dispatchAsync=false", 3), (TURNS, 1), (f"{TURNS}&jms.statsEnabled=true", 1)],
 )
 async def test_listeners_of_a_connection_that_run_at_once(
-    client: Any, query: str, at_once: int
+    client: Client, query: str, at_once: int
 ) -> None:
     connection = await client.connect(query=query, start=False)
     running, most = 0, 0
@@ -55,7 +56,7 @@ async def test_listeners_of_a_connection_that_run_at_once(
     assert all(str(name).startswith("ActiveMQ Session Task-") for name in tasks)
 
 
-async def test_a_listener_may_wait_for_a_response_of_the_broker(client: Any) -> None:
+async def test_a_listener_may_wait_for_a_response_of_the_broker(client: Client) -> None:
     connection = await client.connect(query=TURNS)
     for name, target in (("a", "b"), ("b", "c")):
         session = await connection.create_session()
@@ -84,7 +85,7 @@ CALLS: dict[str, Call] = {
 
 @pytest.mark.parametrize("by", ["the listener", "another task"])
 @pytest.mark.parametrize("call", sorted(CALLS))
-async def test_what_waits_for_its_turn_can_be_closed(client: Any, call: str, by: str) -> None:
+async def test_what_waits_for_its_turn_can_be_closed(client: Client, call: str, by: str) -> None:
     connection = await client.connect(query=TURNS)
     session = await connection.create_session()
     consumer = await session.create_consumer(Queue("b"))
@@ -133,7 +134,7 @@ async def test_what_waits_for_its_turn_can_be_closed(client: Any, call: str, by:
         assert called == ["waits"]
 
 
-async def test_a_listener_of_a_branch_takes_its_turn(client: Any) -> None:
+async def test_a_listener_of_a_branch_takes_its_turn(client: Client) -> None:
     url = f"{client.broker.url}&{TURNS}"
     async with await XAConnectionFactory(url).create_connection() as connection:
         await connection.start()

@@ -12,6 +12,7 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
 from pyjms.template.template import JmsTemplate
+from tests.kit.clients.jms_provider import JmsProvider
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",
@@ -21,7 +22,7 @@ CALLS = (
 
 
 @pytest.mark.fact("spring-jms 3.2.1")
-async def test_defaults(provider: Any) -> None:
+async def test_defaults(provider: JmsProvider) -> None:
     factory = CachingConnectionFactory(provider)
     # consumers as Spring Boot configures them: Spring's own class caches them (decisions D18)
     assert (factory.session_cache_size, factory.cache_producers, factory.cache_consumers) == (
@@ -33,7 +34,9 @@ async def test_defaults(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 3.2.8")
-async def test_counts_of_ten_sends_and_receives(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_counts_of_ten_sends_and_receives(
+    provider: JmsProvider, oracle: dict[str, Any]
+) -> None:
     recorded = oracle["connection-factories"][2]
     template = JmsTemplate(CachingConnectionFactory(provider, cache_consumers=True))
     for number in range(10):
@@ -46,7 +49,7 @@ async def test_counts_of_ten_sends_and_receives(provider: Any, oracle: dict[str,
 
 
 @pytest.mark.fact("spring-jms 3.2.2")
-async def test_idle_sessions_per_mode(provider: Any) -> None:
+async def test_idle_sessions_per_mode(provider: JmsProvider) -> None:
     factory = CachingConnectionFactory(provider, session_cache_size=2)
     connection = await factory.create_connection()
     modes = [(False, AcknowledgeMode.AUTO), (False, AcknowledgeMode.CLIENT),
@@ -67,7 +70,7 @@ async def test_idle_sessions_per_mode(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 3.2.3")
-async def test_closing_a_session(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_closing_a_session(provider: JmsProvider, oracle: dict[str, Any]) -> None:
     facts = oracle["connection-factories"][3]["facts"]
     factory = CachingConnectionFactory(provider, cache_consumers=True)
     connection = await factory.create_connection()
@@ -113,7 +116,7 @@ async def test_closing_a_session(provider: Any, oracle: dict[str, Any]) -> None:
 
 
 @pytest.mark.fact("spring-jms 3.2.4")
-async def test_cache_keys(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_cache_keys(provider: JmsProvider, oracle: dict[str, Any]) -> None:
     facts = oracle["connection-factories"][3]["facts"]
     factory = CachingConnectionFactory(provider, cache_consumers=True)
     connection = await factory.create_connection()
@@ -147,7 +150,7 @@ async def test_cache_keys(provider: Any, oracle: dict[str, Any]) -> None:
 
 
 @pytest.mark.fact("spring-jms 3.2.5")
-async def test_handles(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_handles(provider: JmsProvider, oracle: dict[str, Any]) -> None:
     facts = oracle["connection-factories"][3]["facts"]
     factory = CachingConnectionFactory(provider, cache_consumers=True)
     session = await (await factory.create_connection()).create_session()
@@ -178,7 +181,7 @@ async def test_handles(provider: Any, oracle: dict[str, Any]) -> None:
     assert [message async for message in consumer] == []
 
 
-async def test_listeners_go_with_their_handles(provider: Any) -> None:
+async def test_listeners_go_with_their_handles(provider: JmsProvider) -> None:
     connection = await CachingConnectionFactory(provider).create_connection()
     session = await connection.create_session()
     target = session._target()
@@ -192,7 +195,7 @@ async def test_listeners_go_with_their_handles(provider: Any) -> None:
     assert (await again.create_consumer(Queue("q"))).message_listener is None
 
 
-async def test_caches_can_be_turned_off(provider: Any) -> None:
+async def test_caches_can_be_turned_off(provider: JmsProvider) -> None:
     factory = CachingConnectionFactory(provider, cache_producers=False, cache_consumers=False)
     session = await (await factory.create_connection()).create_session()
     for _ in range(2):
@@ -205,7 +208,7 @@ async def test_caches_can_be_turned_off(provider: Any) -> None:
 
 @pytest.mark.fact("spring-jms 3.2.7")
 @pytest.mark.parametrize("end", ["destroy", "reset_connection"])
-async def test_ending(provider: Any, end: str, oracle: dict[str, Any]) -> None:
+async def test_ending(provider: JmsProvider, end: str, oracle: dict[str, Any]) -> None:
     facts = oracle["connection-factories"][3]["facts"]
     factory = CachingConnectionFactory(provider, session_cache_size=2, cache_consumers=True)
     connection = await factory.create_connection()
@@ -229,7 +232,7 @@ async def test_ending(provider: Any, end: str, oracle: dict[str, Any]) -> None:
     await factory.destroy()
 
 
-async def test_a_session_that_cannot_be_cleaned_is_closed(provider: Any) -> None:
+async def test_a_session_that_cannot_be_cleaned_is_closed(provider: JmsProvider) -> None:
     factory = CachingConnectionFactory(provider, cache_consumers=True)
     session = await (await factory.create_connection()).create_session(transacted=True)
     await session.create_producer(Queue("q"))
@@ -240,7 +243,7 @@ async def test_a_session_that_cannot_be_cleaned_is_closed(provider: Any) -> None
     assert not any(factory._idle.values())
 
 
-async def test_the_rest_is_passed_on(provider: Any) -> None:
+async def test_the_rest_is_passed_on(provider: JmsProvider) -> None:
     session = await (await CachingConnectionFactory(provider).create_connection()).create_session()
     assert not session.transacted
     assert session.acknowledge_mode is AcknowledgeMode.AUTO

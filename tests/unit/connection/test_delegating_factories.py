@@ -13,7 +13,7 @@ from pyjms.template.resources import BoundResource, bind
 from tests.kit.clients.jms_provider import JmsProvider
 
 
-async def test_a_delegating_factory_passes_everything_on(provider: Any) -> None:
+async def test_a_delegating_factory_passes_everything_on(provider: JmsProvider) -> None:
     factory = DelegatingConnectionFactory(provider)
     await factory.create_connection()
     await factory.create_connection("ann", "secret")
@@ -24,7 +24,7 @@ async def test_a_delegating_factory_passes_everything_on(provider: Any) -> None:
     assert provider.counts["Connection.stop"] == 0
 
 
-async def test_it_stops_connections_before_it_closes_them_if_wanted(provider: Any) -> None:
+async def test_it_stops_connections_before_it_closes_them_if_wanted(provider: JmsProvider) -> None:
     factory = DelegatingConnectionFactory(provider, should_stop_connections=True)
     async with await factory.create_connection() as connection:
         await connection.set_client_id("me")
@@ -38,7 +38,7 @@ async def test_it_stops_connections_before_it_closes_them_if_wanted(provider: An
 
 
 async def test_a_template_with_a_delegating_factory_joins_the_transaction_of_the_target(
-    provider: Any,
+    provider: JmsProvider,
 ) -> None:
     template = JmsTemplate(DelegatingConnectionFactory(provider))
     async with JmsTransactionManager(provider).transaction():
@@ -58,7 +58,9 @@ async def send(factory: Any, text: str, *, commit: bool = False) -> None:
         await session.close()
 
 
-async def test_sessions_within_a_transaction_are_those_of_the_transaction(provider: Any) -> None:
+async def test_sessions_within_a_transaction_are_those_of_the_transaction(
+    provider: JmsProvider,
+) -> None:
     factory = TransactionAwareConnectionFactoryProxy(provider)
     async with JmsTransactionManager(provider).transaction() as status:
         await send(factory, "one")
@@ -77,14 +79,14 @@ async def test_sessions_within_a_transaction_are_those_of_the_transaction(provid
     assert provider.open_sessions == provider.open_connections == []
 
 
-async def test_sessions_outside_a_transaction_are_the_targets_own(provider: Any) -> None:
+async def test_sessions_outside_a_transaction_are_the_targets_own(provider: JmsProvider) -> None:
     factory = TransactionAwareConnectionFactoryProxy(provider)
     await send(factory, "one")
     await send(factory, "two", commit=True)
     assert provider.texts("q") == ["one", "two"]
 
 
-async def test_the_session_of_a_transacted_listener_is_used_too(provider: Any) -> None:
+async def test_the_session_of_a_transacted_listener_is_used_too(provider: JmsProvider) -> None:
     connection = await provider.create_connection()
     session = await connection.create_session(transacted=True)
     with bind(provider, BoundResource(connection, session)):
@@ -100,7 +102,7 @@ async def test_the_session_of_a_transacted_listener_is_used_too(provider: Any) -
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_session_joins_the_transaction_of_another_factory_if_allowed(
-    provider: Any, fails: bool
+    provider: JmsProvider, fails: bool
 ) -> None:
     other = JmsProvider()
     allowed = TransactionAwareConnectionFactoryProxy(other, synched_local_transaction_allowed=True)

@@ -21,6 +21,7 @@ from pyjms.aio import (
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConnectionClosedException, ConnectionFailedException
 from pyjms.testing.clock import VirtualClock
+from tests.kit.clients.jms_provider import JmsProvider
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ async def clock() -> AsyncIterator[VirtualClock]:
         yield clock
 
 
-def opened(provider: Any) -> int:
+def opened(provider: JmsProvider) -> int:
     return len(provider.open_connections)
 
 
@@ -37,7 +38,7 @@ def opened(provider: Any) -> int:
 
 
 @pytest.mark.fact("spring-jms 9.1", "activemq-edges N15")
-async def test_defaults(provider: Any) -> None:
+async def test_defaults(provider: JmsProvider) -> None:
     options = PooledConnectionFactory(provider).options
     assert (options.max_connections, options.max_sessions_per_connection) == (1, 500)
     assert (options.idle_timeout, options.expiry_timeout) == (30.0, 0.0)
@@ -65,7 +66,9 @@ async def test_defaults(provider: Any) -> None:
     ],
     ids=["connections", "sessions", "producers", "negative", "text", "number", "bool", "unknown"],
 )
-async def test_an_impossible_option_is_refused(provider: Any, option: Any, error: Any) -> None:
+async def test_an_impossible_option_is_refused(
+    provider: JmsProvider, option: Any, error: Any
+) -> None:
     with pytest.raises(error, match=next(iter(option))):
         PooledConnectionFactory(provider, **option)
 
@@ -75,7 +78,7 @@ async def test_an_impossible_option_is_refused(provider: Any, option: Any, error
 
 @pytest.mark.fact("spring-jms 9.2", "spring-jms 8/spring.activemq.pool.max-connections")
 async def test_connections_are_opened_up_to_the_limit_and_then_shared_in_turn(
-    provider: Any,
+    provider: JmsProvider,
 ) -> None:
     async with PooledConnectionFactory(
         provider, max_connections=2, create_connection_on_startup=False
@@ -90,7 +93,7 @@ async def test_connections_are_opened_up_to_the_limit_and_then_shared_in_turn(
 
 
 @pytest.mark.fact("spring-jms 9.2")
-async def test_connections_are_pooled_for_each_user_and_password(provider: Any) -> None:
+async def test_connections_are_pooled_for_each_user_and_password(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider, create_connection_on_startup=False) as pool:
         for credentials in [(), ("ann", "a"), ("ann", "b"), ("ann", "a"), ()]:
             await pool.create_connection(*credentials)
@@ -98,7 +101,7 @@ async def test_connections_are_pooled_for_each_user_and_password(provider: Any) 
 
 
 @pytest.mark.fact("spring-jms 9.3")
-async def test_closing_a_handle_closes_what_was_created_through_it(provider: Any) -> None:
+async def test_closing_a_handle_closes_what_was_created_through_it(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider) as pool:
         handle, other = [await pool.create_connection() for _ in range(2)]
         session = await handle.create_session()
@@ -125,7 +128,7 @@ async def test_closing_a_handle_closes_what_was_created_through_it(provider: Any
 
 @pytest.mark.fact("spring-jms 9.4", "spring-jms 8/spring.activemq.pool.idle-timeout")
 async def test_a_connection_unused_for_longer_than_the_idle_timeout_is_closed(
-    provider: Any, clock: VirtualClock
+    provider: JmsProvider, clock: VirtualClock
 ) -> None:
     async with PooledConnectionFactory(provider, idle_timeout=30) as pool:
         handle = await pool.create_connection()
@@ -142,7 +145,9 @@ async def test_a_connection_unused_for_longer_than_the_idle_timeout_is_closed(
         assert pool.stats.expired_connections.count == 1
 
 
-async def test_without_an_idle_timeout_connections_stay(provider: Any, clock: VirtualClock) -> None:
+async def test_without_an_idle_timeout_connections_stay(
+    provider: JmsProvider, clock: VirtualClock
+) -> None:
     async with PooledConnectionFactory(provider, idle_timeout=0) as pool:
         await clock.advance(10_000)
         await (await pool.create_connection()).close()
@@ -151,7 +156,7 @@ async def test_without_an_idle_timeout_connections_stay(provider: Any, clock: Vi
 
 @pytest.mark.fact("spring-jms 9.4", "spring-jms 8/spring.activemq.pool.expiry-timeout")
 async def test_an_old_connection_is_replaced_once_nobody_uses_it(
-    provider: Any, clock: VirtualClock
+    provider: JmsProvider, clock: VirtualClock
 ) -> None:
     async with PooledConnectionFactory(provider, idle_timeout=0, expiry_timeout=60) as pool:
         first = await pool.create_connection()
@@ -169,7 +174,7 @@ async def test_an_old_connection_is_replaced_once_nobody_uses_it(
     "spring-jms 9.3", "spring-jms 8/spring.activemq.pool.time-between-expiration-check"
 )
 async def test_the_background_check_closes_idle_connections(
-    provider: Any, clock: VirtualClock
+    provider: JmsProvider, clock: VirtualClock
 ) -> None:
     async with PooledConnectionFactory(
         provider, idle_timeout=30, time_between_expiration_check=5
@@ -185,7 +190,7 @@ async def test_the_background_check_closes_idle_connections(
 
 
 @pytest.mark.fact("spring-jms 9.4", "spring-jms 8/spring.activemq.pool.reconnect-on-exception")
-async def test_a_reported_exception_replaces_the_connection(provider: Any) -> None:
+async def test_a_reported_exception_replaces_the_connection(provider: JmsProvider) -> None:
     heard: list[str] = []
     async with PooledConnectionFactory(provider) as pool:
         handle = await pool.create_connection()
@@ -205,7 +210,7 @@ async def test_a_reported_exception_replaces_the_connection(provider: Any) -> No
 
 
 async def test_an_exception_listener_that_fails_keeps_no_other_from_the_call(
-    provider: Any, caplog: pytest.LogCaptureFixture
+    provider: JmsProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[str] = []
 
@@ -224,7 +229,7 @@ async def test_an_exception_listener_that_fails_keeps_no_other_from_the_call(
 
 @pytest.mark.fact("spring-jms 9.4")
 async def test_without_reconnection_a_failed_connection_stays_while_it_is_used(
-    provider: Any,
+    provider: JmsProvider,
 ) -> None:
     async with PooledConnectionFactory(provider, reconnect_on_exception=False) as pool:
         handle = await pool.create_connection()
@@ -238,7 +243,9 @@ async def test_without_reconnection_a_failed_connection_stays_while_it_is_used(
         assert (opened(provider), len(provider.connections)) == (1, 2)
 
 
-async def test_the_exception_listener_of_the_native_connection_is_called_too(provider: Any) -> None:
+async def test_the_exception_listener_of_the_native_connection_is_called_too(
+    provider: JmsProvider,
+) -> None:
     class Listened:
         shares_connection = False
 
@@ -254,7 +261,9 @@ async def test_the_exception_listener_of_the_native_connection_is_called_too(pro
 
 
 @pytest.mark.fact("spring-jms 9.5")
-async def test_a_stopped_handle_is_unusable_and_the_connection_continues(provider: Any) -> None:
+async def test_a_stopped_handle_is_unusable_and_the_connection_continues(
+    provider: JmsProvider,
+) -> None:
     async with PooledConnectionFactory(provider) as pool:
         handle, other = [await pool.create_connection() for _ in range(2)]
         await handle.start()
@@ -267,7 +276,7 @@ async def test_a_stopped_handle_is_unusable_and_the_connection_continues(provide
         await other.create_session()
 
 
-async def test_stop_of_a_handle_of_spring_boots_pool_has_no_effect(provider: Any) -> None:
+async def test_stop_of_a_handle_of_spring_boots_pool_has_no_effect(provider: JmsProvider) -> None:
     async with JmsPoolConnectionFactory(provider) as pool:
         handle = await pool.create_connection()
         await handle.start()
@@ -277,7 +286,7 @@ async def test_stop_of_a_handle_of_spring_boots_pool_has_no_effect(provider: Any
 
 
 @pytest.mark.fact("spring-jms 9.9")
-async def test_the_client_id_is_set_once(provider: Any) -> None:
+async def test_the_client_id_is_set_once(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider) as pool:
         for _ in range(2):
             handle = await pool.create_connection()
@@ -294,14 +303,16 @@ async def test_the_client_id_is_set_once(provider: Any) -> None:
 
 @pytest.mark.fact("spring-jms 8/spring.activemq.pool.create-connection-on-startup")
 @pytest.mark.parametrize("eager", [True, False])
-async def test_a_connection_is_opened_on_startup_if_wanted(provider: Any, eager: bool) -> None:
+async def test_a_connection_is_opened_on_startup_if_wanted(
+    provider: JmsProvider, eager: bool
+) -> None:
     async with PooledConnectionFactory(provider, create_connection_on_startup=eager) as pool:
         assert opened(provider) == pool.num_connections == int(eager)
         assert pool.stats.borrowed_connections.count == 0
 
 
 async def test_a_failed_connection_on_startup_is_only_logged(
-    provider: Any, caplog: pytest.LogCaptureFixture
+    provider: JmsProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider.down = "no broker"
     async with PooledConnectionFactory(provider) as pool:
@@ -311,7 +322,7 @@ async def test_a_failed_connection_on_startup_is_only_logged(
 
 
 @pytest.mark.fact("spring-jms 9.10")
-async def test_a_stopped_pool_lends_nothing_until_it_is_started(provider: Any) -> None:
+async def test_a_stopped_pool_lends_nothing_until_it_is_started(provider: JmsProvider) -> None:
     pool = PooledConnectionFactory(provider)
     await pool.create_connection()
     await pool.stop()
@@ -325,7 +336,7 @@ async def test_a_stopped_pool_lends_nothing_until_it_is_started(provider: Any) -
 
 
 @pytest.mark.fact("spring-jms 9.3")
-async def test_clear_closes_connections_in_use(provider: Any) -> None:
+async def test_clear_closes_connections_in_use(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider, max_connections=2) as pool:
         handle = await pool.create_connection()
         session = await handle.create_session()
@@ -366,7 +377,7 @@ async def test_opening_a_connection_is_limited_in_time(clock: VirtualClock) -> N
 
 
 @pytest.mark.fact("spring-jms 9.6")
-async def test_sessions_are_pooled_for_each_mode(provider: Any) -> None:
+async def test_sessions_are_pooled_for_each_mode(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider) as pool:
         handle = await pool.create_connection()
         modes = [(False, AcknowledgeMode.AUTO), (False, AcknowledgeMode.CLIENT), (True, 1)]
@@ -385,7 +396,7 @@ async def test_sessions_are_pooled_for_each_mode(provider: Any) -> None:
     "spring-jms 8/spring.activemq.pool.max-sessions-per-connection",
     "spring-jms 8/spring.activemq.pool.block-if-full",
 )
-async def test_a_full_pool_refuses_at_once_if_it_does_not_block(provider: Any) -> None:
+async def test_a_full_pool_refuses_at_once_if_it_does_not_block(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(
         provider, max_sessions_per_connection=2, block_if_full=False
     ) as pool:
@@ -400,7 +411,9 @@ async def test_a_full_pool_refuses_at_once_if_it_does_not_block(provider: Any) -
 
 
 @pytest.mark.fact("spring-jms 9.6", "spring-jms 8/spring.activemq.pool.block-if-full-timeout")
-async def test_a_full_pool_waits_and_then_refuses(provider: Any, clock: VirtualClock) -> None:
+async def test_a_full_pool_waits_and_then_refuses(
+    provider: JmsProvider, clock: VirtualClock
+) -> None:
     async with PooledConnectionFactory(
         provider, max_sessions_per_connection=1, block_if_full_timeout=5
     ) as pool:
@@ -423,7 +436,7 @@ async def test_a_full_pool_waits_and_then_refuses(provider: Any, clock: VirtualC
         assert pool.stats.session_wait_time.total_time == 5
 
 
-async def test_waiting_callers_are_served_in_their_order(provider: Any) -> None:
+async def test_waiting_callers_are_served_in_their_order(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider, max_sessions_per_connection=1) as pool:
         handle = await pool.create_connection()
         served: list[int] = []
@@ -441,7 +454,7 @@ async def test_waiting_callers_are_served_in_their_order(provider: Any) -> None:
         assert provider.counts["Connection.createSession"] == 1
 
 
-async def test_a_cancelled_wait_loses_no_session(provider: Any) -> None:
+async def test_a_cancelled_wait_loses_no_session(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider, max_sessions_per_connection=1) as pool:
         handle = await pool.create_connection()
         session = await handle.create_session()
@@ -464,7 +477,7 @@ async def test_a_cancelled_wait_loses_no_session(provider: Any) -> None:
         assert pool.stats.active_sessions.count == 1
 
 
-async def test_a_failed_opening_leaves_room_for_another_one(provider: Any) -> None:
+async def test_a_failed_opening_leaves_room_for_another_one(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(
         provider, max_sessions_per_connection=1, block_if_full=False
     ) as pool:
@@ -475,7 +488,9 @@ async def test_a_failed_opening_leaves_room_for_another_one(provider: Any) -> No
         await handle.create_session()
 
 
-async def test_waiting_callers_are_refused_when_the_connection_is_closed(provider: Any) -> None:
+async def test_waiting_callers_are_refused_when_the_connection_is_closed(
+    provider: JmsProvider,
+) -> None:
     async with PooledConnectionFactory(provider, max_sessions_per_connection=1) as pool:
         handle = await pool.create_connection()
         await handle.create_session()
@@ -495,7 +510,7 @@ async def test_waiting_callers_are_refused_when_the_connection_is_closed(provide
 
 
 @pytest.mark.fact("spring-jms 9.11")
-async def test_delivery_delay_is_refused_by_a_pool_of_jms_11(provider: Any) -> None:
+async def test_delivery_delay_is_refused_by_a_pool_of_jms_11(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider) as pool:
         session = await (await pool.create_connection()).create_session()
         producer = await session.create_producer(Queue("q"))
@@ -514,7 +529,7 @@ async def test_delivery_delay_is_refused_by_a_pool_of_jms_11(provider: Any) -> N
         assert [sent.delivery_time for sent in provider.messages("q")] == [6000, 8000]
 
 
-async def test_any_number_of_sessions(provider: Any) -> None:
+async def test_any_number_of_sessions(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(
         provider, max_sessions_per_connection=-1, block_if_full=False
     ) as pool:
@@ -525,7 +540,7 @@ async def test_any_number_of_sessions(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 9.7", "spring-jms 9.8")
-async def test_a_closed_session_is_clean_and_back_in_the_pool(provider: Any) -> None:
+async def test_a_closed_session_is_clean_and_back_in_the_pool(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider) as pool:
         handle = await pool.create_connection()
         session = await handle.create_session(transacted=True)
@@ -550,7 +565,7 @@ async def test_a_closed_session_is_clean_and_back_in_the_pool(provider: Any) -> 
 
 
 @pytest.mark.fact("spring-jms 9.7")
-async def test_a_session_that_cannot_be_cleaned_up_is_discarded(provider: Any) -> None:
+async def test_a_session_that_cannot_be_cleaned_up_is_discarded(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider, max_sessions_per_connection=1) as pool:
         handle = await pool.create_connection()
         session = await handle.create_session(transacted=True)
@@ -564,7 +579,7 @@ async def test_a_session_that_cannot_be_cleaned_up_is_discarded(provider: Any) -
 
 
 @pytest.mark.fact("spring-jms 9.8")
-async def test_consumers_are_never_pooled(provider: Any) -> None:
+async def test_consumers_are_never_pooled(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider) as pool:
         handle = await pool.create_connection()
         session = await handle.create_session()
@@ -576,7 +591,7 @@ async def test_consumers_are_never_pooled(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 9.8", "spring-jms 8/spring.activemq.pool.use-anonymous-producers")
-async def test_one_producer_serves_all_of_a_session(provider: Any) -> None:
+async def test_one_producer_serves_all_of_a_session(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider) as pool:
         session = await (await pool.create_connection()).create_session()
         first = await session.create_producer(Queue("a"))
@@ -607,7 +622,7 @@ async def test_one_producer_serves_all_of_a_session(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 9.8")
-async def test_without_anonymous_producers_each_call_creates_one(provider: Any) -> None:
+async def test_without_anonymous_producers_each_call_creates_one(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider, use_anonymous_producers=False) as pool:
         session = await (await pool.create_connection()).create_session()
         for _ in range(2):
@@ -619,7 +634,7 @@ async def test_without_anonymous_producers_each_call_creates_one(provider: Any) 
         assert provider.counts["Producer.close"] == 3
 
 
-async def test_explicit_producers_are_kept_up_to_a_number(provider: Any) -> None:
+async def test_explicit_producers_are_kept_up_to_a_number(provider: JmsProvider) -> None:
     async with JmsPoolConnectionFactory(
         provider, use_anonymous_producers=False, explicit_producer_cache_size=2
     ) as pool:
@@ -633,7 +648,9 @@ async def test_explicit_producers_are_kept_up_to_a_number(provider: Any) -> None
         assert provider.counts["Session.createProducer"] == 3
 
 
-async def test_a_producer_that_is_kept_no_longer_serves_its_open_handles(provider: Any) -> None:
+async def test_a_producer_that_is_kept_no_longer_serves_its_open_handles(
+    provider: JmsProvider,
+) -> None:
     async with JmsPoolConnectionFactory(
         provider, use_anonymous_producers=False, explicit_producer_cache_size=1
     ) as pool:
@@ -649,7 +666,7 @@ async def test_a_producer_that_is_kept_no_longer_serves_its_open_handles(provide
 
 
 @pytest.mark.fact("activemq-edges 11.24")
-async def test_a_template_uses_one_connection_and_session(provider: Any) -> None:
+async def test_a_template_uses_one_connection_and_session(provider: JmsProvider) -> None:
     async with PooledConnectionFactory(provider) as pool:
         template = JmsTemplate(pool, receive_timeout=0)
         for number in range(10):
@@ -663,7 +680,7 @@ async def test_a_template_uses_one_connection_and_session(provider: Any) -> None
 # --- statistics
 
 
-async def test_statistics_of_a_pool(provider: Any) -> None:
+async def test_statistics_of_a_pool(provider: JmsProvider) -> None:
     pool = PooledConnectionFactory(provider)
     await pool.start()
     handle = await pool.create_connection()

@@ -27,7 +27,7 @@ CALLS = (
 
 
 @pytest.mark.fact("spring-jms 3.1.1")
-async def test_one_connection_for_all(provider: Any) -> None:
+async def test_one_connection_for_all(provider: JmsProvider) -> None:
     factory = SingleConnectionFactory(provider)
     assert provider.counts["ConnectionFactory.createConnection"] == 0
     connections = [await factory.create_connection() for _ in range(2)]
@@ -88,7 +88,7 @@ async def test_the_domain_is_remembered(kind: Any) -> None:
         assert target.created == [created]
 
 
-async def test_a_factory_without_connections_of_the_domain_says_so(provider: Any) -> None:
+async def test_a_factory_without_connections_of_the_domain_says_so(provider: JmsProvider) -> None:
     for create in ("create_queue_connection", "create_topic_connection"):
         with pytest.raises(
             IllegalStateException, match=r"does not hold a \w+Connection but rather"
@@ -97,7 +97,7 @@ async def test_a_factory_without_connections_of_the_domain_says_so(provider: Any
     assert provider.counts["Connection.close"] == 2
 
 
-async def test_concurrent_users_make_one_connection(provider: Any) -> None:
+async def test_concurrent_users_make_one_connection(provider: JmsProvider) -> None:
     factory = SingleConnectionFactory(provider)
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
@@ -106,7 +106,7 @@ async def test_concurrent_users_make_one_connection(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 3.1.2")
-async def test_starts_are_counted_and_closing_closes_nothing(provider: Any) -> None:
+async def test_starts_are_counted_and_closing_closes_nothing(provider: JmsProvider) -> None:
     factory = SingleConnectionFactory(provider, reconnect_on_exception=True)
     one, two = await factory.create_connection(), await factory.create_connection()
     [physical] = provider.connections
@@ -134,7 +134,7 @@ async def test_starts_are_counted_and_closing_closes_nothing(provider: Any) -> N
 
 
 @pytest.mark.fact("spring-jms 3.1.3")
-async def test_client_ids(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_client_ids(provider: JmsProvider, oracle: dict[str, Any]) -> None:
     factory = SingleConnectionFactory(provider, client_id="me")
     connection = await factory.create_connection()
     assert provider.connections[0].client_id == connection.client_id == "me"
@@ -146,7 +146,7 @@ async def test_client_ids(provider: Any, oracle: dict[str, Any]) -> None:
 
 
 @pytest.mark.fact("spring-jms 3.1.4")
-async def test_exception_listeners(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_exception_listeners(provider: JmsProvider, oracle: dict[str, Any]) -> None:
     details = oracle["connection-factories"][4]["facts"]
     refused = details["setExceptionListener, reconnectOnException=false"]
     assert refused == "IllegalStateException"
@@ -167,7 +167,9 @@ async def test_exception_listeners(provider: Any, oracle: dict[str, Any]) -> Non
 
 
 @pytest.mark.fact("spring-jms 3.1.5")
-async def test_reconnect_on_exception(provider: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reconnect_on_exception(
+    provider: JmsProvider, caplog: pytest.LogCaptureFixture
+) -> None:
     assert not SingleConnectionFactory(provider).reconnect_on_exception
     heard: list[JMSException] = []
     factory = SingleConnectionFactory(
@@ -190,7 +192,7 @@ async def test_reconnect_on_exception(provider: Any, caplog: pytest.LogCaptureFi
     assert second.closed
 
 
-async def test_without_reconnect_the_connection_stays(provider: Any) -> None:
+async def test_without_reconnect_the_connection_stays(provider: JmsProvider) -> None:
     heard: list[JMSException] = []
     factory = SingleConnectionFactory(provider, exception_listener=heard.append)
     await factory.create_connection()
@@ -201,7 +203,7 @@ async def test_without_reconnect_the_connection_stays(provider: Any) -> None:
 
 @pytest.mark.fact("spring-jms 3.1.6")
 @pytest.mark.parametrize("end", ["destroy", "stop", "reset_connection"])
-async def test_ending(provider: Any, end: str) -> None:
+async def test_ending(provider: JmsProvider, end: str) -> None:
     factory = SingleConnectionFactory(provider)
     assert not factory.is_running
     await factory.start()
@@ -219,7 +221,7 @@ async def test_ending(provider: Any, end: str) -> None:
 
 
 async def test_eager_start_failures_are_only_logged(
-    provider: Any, caplog: pytest.LogCaptureFixture
+    provider: JmsProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider.failures["ConnectionFactory.createConnection"] = JMSException("no broker")
     factory = SingleConnectionFactory(provider)
@@ -232,7 +234,7 @@ async def test_eager_start_failures_are_only_logged(
         await factory.create_connection()
 
 
-async def test_a_connection_that_cannot_be_prepared_is_closed(provider: Any) -> None:
+async def test_a_connection_that_cannot_be_prepared_is_closed(provider: JmsProvider) -> None:
     factory = SingleConnectionFactory(provider)
     await (await factory.create_connection()).start()
     await factory.reset_connection()
@@ -242,7 +244,7 @@ async def test_a_connection_that_cannot_be_prepared_is_closed(provider: Any) -> 
     assert all(connection.closed for connection in provider.connections)
 
 
-async def test_the_block_closes(provider: Any) -> None:
+async def test_the_block_closes(provider: JmsProvider) -> None:
     async with SingleConnectionFactory(provider) as factory:
         connection = await factory.create_connection()
         assert connection.metadata.jms_provider_name == "ActiveMQ"
@@ -250,7 +252,9 @@ async def test_the_block_closes(provider: Any) -> None:
     assert connection.metadata.jms_version == "1.1"
 
 
-async def test_counts_of_ten_sends_and_receives(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_counts_of_ten_sends_and_receives(
+    provider: JmsProvider, oracle: dict[str, Any]
+) -> None:
     recorded = oracle["connection-factories"][1]
     template = JmsTemplate(SingleConnectionFactory(provider))
     for number in range(10):
@@ -262,7 +266,7 @@ async def test_counts_of_ten_sends_and_receives(provider: Any, oracle: dict[str,
     assert {n: provider.counts[n] for n in CALLS} == recorded["10 x receive from one queue"]
 
 
-async def test_credentials(provider: Any) -> None:
+async def test_credentials(provider: JmsProvider) -> None:
     adapter = UserCredentialsConnectionFactoryAdapter(provider, user_name="u", password="p")
     await adapter.create_connection()
     with adapter.credentials("task", "t"):

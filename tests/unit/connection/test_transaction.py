@@ -18,6 +18,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.template import JmsTemplate
+from tests.kit.clients.jms_provider import JmsProvider
 
 CALLS = {
     "ConnectionFactory.createConnection": 1, "Connection.createSession": 1,
@@ -27,18 +28,21 @@ CALLS = {
 
 
 @pytest.fixture
-def manager(provider: Any) -> JmsTransactionManager:
+def manager(provider: JmsProvider) -> JmsTransactionManager:
     return JmsTransactionManager(provider)
 
 
 @pytest.fixture
-def template(provider: Any) -> JmsTemplate:
+def template(provider: JmsProvider) -> JmsTemplate:
     return JmsTemplate(provider, receive_timeout=0)
 
 
 @pytest.mark.fact("spring-jms 4.1.1", "spring-jms 7.1")
 async def test_two_sends_in_one_transaction(
-    provider: Any, manager: JmsTransactionManager, template: JmsTemplate, oracle: dict[str, Any]
+    provider: JmsProvider,
+    manager: JmsTransactionManager,
+    template: JmsTemplate,
+    oracle: dict[str, Any],
 ) -> None:
     title = "two sends in one JmsTransactionManager transaction, template.sessionTransacted=false"
     recorded = oracle["template-transactions"][title]
@@ -59,7 +63,10 @@ async def test_two_sends_in_one_transaction(
 
 
 async def test_an_exception_rolls_back(
-    provider: Any, manager: JmsTransactionManager, template: JmsTemplate, oracle: dict[str, Any]
+    provider: JmsProvider,
+    manager: JmsTransactionManager,
+    template: JmsTemplate,
+    oracle: dict[str, Any],
 ) -> None:
     recorded = oracle["template-transactions"]["exception rolls back"]["calls"]
     with pytest.raises(KeyError):
@@ -72,7 +79,7 @@ async def test_an_exception_rolls_back(
 
 
 async def test_cancellation_rolls_back_and_closes(
-    provider: Any, manager: JmsTransactionManager, template: JmsTemplate
+    provider: JmsProvider, manager: JmsTransactionManager, template: JmsTemplate
 ) -> None:
     async def work() -> None:
         async with manager.transaction():
@@ -88,7 +95,7 @@ async def test_cancellation_rolls_back_and_closes(
 
 
 async def test_rollback_only_at_the_outermost_level_is_silent(
-    provider: Any, manager: JmsTransactionManager, template: JmsTemplate
+    provider: JmsProvider, manager: JmsTransactionManager, template: JmsTemplate
 ) -> None:
     async with manager.transaction() as status:
         await template.convert_and_send("q", "lost")
@@ -99,7 +106,10 @@ async def test_rollback_only_at_the_outermost_level_is_silent(
 
 
 async def test_receiving_in_a_transaction(
-    provider: Any, manager: JmsTransactionManager, template: JmsTemplate, oracle: dict[str, Any]
+    provider: JmsProvider,
+    manager: JmsTransactionManager,
+    template: JmsTemplate,
+    oracle: dict[str, Any],
 ) -> None:
     recorded = oracle["template-transactions"]["receive in a transaction"]
     for text in ("one", "two"):
@@ -117,7 +127,10 @@ async def test_receiving_in_a_transaction(
 
 @pytest.mark.fact("spring-jms 7.4")
 async def test_propagation(
-    provider: Any, manager: JmsTransactionManager, template: JmsTemplate, oracle: dict[str, Any]
+    provider: JmsProvider,
+    manager: JmsTransactionManager,
+    template: JmsTemplate,
+    oracle: dict[str, Any],
 ) -> None:
     recorded = oracle["template-transactions"]["REQUIRES_NEW inside a transaction"]
     with pytest.raises(KeyError):
@@ -169,7 +182,10 @@ async def test_propagation(
 
 @pytest.mark.fact("spring-jms 7.5")
 async def test_a_participant_that_fails_rolls_the_whole_back(
-    provider: Any, manager: JmsTransactionManager, template: JmsTemplate, oracle: dict[str, Any]
+    provider: JmsProvider,
+    manager: JmsTransactionManager,
+    template: JmsTemplate,
+    oracle: dict[str, Any],
 ) -> None:
     title = "participating failure marks the outer transaction rollback-only"
     recorded = oracle["template-transactions"][title]
@@ -192,7 +208,7 @@ async def test_a_participant_that_fails_rolls_the_whole_back(
 
 
 @pytest.mark.fact("spring-jms 7.6", "spring-jms 4.10")
-async def test_time_limits(provider: Any) -> None:
+async def test_time_limits(provider: JmsProvider) -> None:
     clock = _Clock()
     previous = _clock.install(clock)
     try:
@@ -218,7 +234,7 @@ async def test_time_limits(provider: Any) -> None:
         _clock.install(previous)
 
 
-async def _timeout_used(provider: Any, receive_timeout: float | None) -> float | None:
+async def _timeout_used(provider: JmsProvider, receive_timeout: float | None) -> float | None:
     """The timeout that a template with this setting gives to its consumer."""
     used: list[float | None] = []
     session = bound_resource(provider).session
@@ -250,7 +266,9 @@ class _Clock(_clock.SystemClock):
 
 
 @pytest.mark.fact("spring-jms 7.2")
-async def test_failures_at_the_end_come_out(provider: Any, manager: JmsTransactionManager) -> None:
+async def test_failures_at_the_end_come_out(
+    provider: JmsProvider, manager: JmsTransactionManager
+) -> None:
     """Spring's names for them are ours: one tree."""
     for error in (TransactionRolledBackException("no"), JMSException("broken")):
         provider.failures["Session.commit"] = error
@@ -266,7 +284,7 @@ async def test_failures_at_the_end_come_out(provider: Any, manager: JmsTransacti
     assert provider.counts["Session.close"] == provider.counts["Connection.close"] == 3
 
 
-async def test_what_cannot_begin(provider: Any, manager: JmsTransactionManager) -> None:
+async def test_what_cannot_begin(provider: JmsProvider, manager: JmsTransactionManager) -> None:
     provider.failures["Connection.createSession"] = JMSException("no session")
     with pytest.raises(JMSException, match="no session"):
         async with manager.transaction():
@@ -276,7 +294,7 @@ async def test_what_cannot_begin(provider: Any, manager: JmsTransactionManager) 
 
 
 async def test_a_listeners_session_is_joined_if_it_is_transacted(
-    provider: Any, manager: JmsTransactionManager
+    provider: JmsProvider, manager: JmsTransactionManager
 ) -> None:
     connection = await provider.create_connection()
     for transacted in (True, False):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pyjms.jms.cron import normalized_cron
+from pyjms.jms.cron import normalize_cron
 from pyjms_broker.filters.scheduler.cron import next_tick
 
 
@@ -33,8 +33,8 @@ from pyjms_broker.filters.scheduler.cron import next_tick
     ],
 )
 def test_entries(entry: str, normalized: str) -> None:
-    assert normalized_cron(entry) == normalized
-    assert normalized_cron(normalized) == normalized
+    assert normalize_cron(entry) == normalized
+    assert normalize_cron(normalized) == normalized
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_entries(entry: str, normalized: str) -> None:
 )
 def test_invalid_entries(entry: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        normalized_cron(entry)
+        normalize_cron(entry)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_bundled_broker_fires_when_cron_does(
     wanted = [int(moment.timestamp() * 1000) for moment in minutes if fires(moment)]
     now, found = int(start.timestamp() * 1000), []
     for _ in wanted:
-        now = next_tick(normalized_cron(entry), now)
+        now = next_tick(normalize_cron(entry), now)
         found.append(now)
     assert len(wanted) > 1
     assert found == wanted

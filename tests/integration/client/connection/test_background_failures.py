@@ -12,6 +12,7 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.message import Message
 from pyjms.listener.simple_container import SimpleMessageListenerContainer
+from tests.kit.clients.embedded import Client
 
 
 class FailingHandler(logging.Handler):
@@ -36,7 +37,7 @@ def failing_log() -> Any:
 
 
 async def test_a_dispatcher_that_cannot_continue_fails_its_connection(
-    client: Any, failing_log: Any
+    client: Client, failing_log: Any
 ) -> None:
     connection = await client.connect()
     reported: list[JMSException] = []
@@ -70,7 +71,7 @@ async def test_a_dispatcher_that_cannot_continue_fails_its_connection(
 
 
 async def test_a_background_task_of_a_session_that_fails_fails_its_connection(
-    client: Any, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = await client.connect()
     reported: list[JMSException] = []
@@ -94,7 +95,7 @@ async def test_a_background_task_of_a_session_that_fails_fails_its_connection(
         await connection.start()
 
 
-async def test_a_container_recovers_with_a_new_connection(client: Any, failing_log: Any) -> None:
+async def test_a_container_recovers_with_a_new_connection(client: Client, failing_log: Any) -> None:
     handled: list[str] = []
     reported: list[Exception] = []
     attempts = 0

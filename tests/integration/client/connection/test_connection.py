@@ -27,6 +27,7 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.embedded import Client
 
 
 class Doorman(BrokerFilter):
@@ -74,7 +75,7 @@ async def test_credentials_are_the_factorys_unless_given_and_refused_on_first_us
 
 @pytest.mark.fact("jms-api 1.2")
 async def test_a_new_connection_is_stopped_sends_work_receives_wait(
-    client: Any, clock: Any
+    client: Client, clock: Any
 ) -> None:
     connection = await client.connect(start=False)
     session = await client.session(connection=connection)
@@ -92,7 +93,7 @@ async def test_a_new_connection_is_stopped_sends_work_receives_wait(
 
 
 @pytest.mark.fact("jms-api 1.3")
-async def test_stop_waits_for_listeners_then_hands_nothing_out(client: Any, clock: Any) -> None:
+async def test_stop_waits_for_listeners_then_hands_nothing_out(client: Client, clock: Any) -> None:
     connection = await client.connect()
     await connection.start()
     session = await client.session(connection=connection)
@@ -138,7 +139,7 @@ async def test_stop_waits_for_listeners_then_hands_nothing_out(client: Any, cloc
 
 
 @pytest.mark.fact("jms-api 1.3")
-async def test_a_message_delivered_before_stop_stays_valid(client: Any) -> None:
+async def test_a_message_delivered_before_stop_stays_valid(client: Client) -> None:
     await client.send("q", "1")
     connection = await client.connect()
     session = await client.session(AcknowledgeMode.CLIENT, connection=connection)
@@ -151,7 +152,7 @@ async def test_a_message_delivered_before_stop_stays_valid(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 1.5")
-async def test_close_closes_all_and_everything_is_refused_afterwards(client: Any) -> None:
+async def test_close_closes_all_and_everything_is_refused_afterwards(client: Client) -> None:
     await client.send("q", "unacknowledged")
     connection = await client.connect()
     session = await client.session(AcknowledgeMode.CLIENT, connection=connection)
@@ -207,7 +208,7 @@ async def test_close_closes_all_and_everything_is_refused_afterwards(client: Any
 
 
 @pytest.mark.fact("jms-api 1.6")
-async def test_the_client_id_is_set_first_or_not_at_all(client: Any) -> None:
+async def test_the_client_id_is_set_first_or_not_at_all(client: Client) -> None:
     connection = await client.connect(start=False)
     assert connection.client_id is None
     await connection.set_client_id("mine")
@@ -235,7 +236,7 @@ async def test_the_client_id_is_set_first_or_not_at_all(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 13/InvalidClientIDException")
-async def test_a_refused_client_id_is_an_invalid_client_id_exception(client: Any) -> None:
+async def test_a_refused_client_id_is_an_invalid_client_id_exception(client: Client) -> None:
     await client.connect(client_id="one")
     with pytest.raises(InvalidClientIDException):
         await client.connect(client_id="one")
@@ -244,7 +245,7 @@ async def test_a_refused_client_id_is_an_invalid_client_id_exception(client: Any
 
 
 @pytest.mark.fact("jms-api 1.8")
-async def test_the_exception_listener_gets_what_no_caller_would_see(client: Any) -> None:
+async def test_the_exception_listener_gets_what_no_caller_would_see(client: Client) -> None:
     heard: list[JMSException] = []
     connection = await client.connect()
     connection.exception_listener = heard.append
@@ -275,7 +276,7 @@ async def test_the_exception_listener_gets_what_no_caller_would_see(client: Any)
 
 
 async def test_an_exception_listener_that_fails_is_logged(
-    client: Any, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = await client.connect()
     connection.exception_listener = lambda error: 1 / 0
@@ -285,7 +286,7 @@ async def test_an_exception_listener_that_fails_is_logged(
 
 
 @pytest.mark.fact("jms-api 1.9", "jms-api 14/API")
-async def test_metadata_is_activemqs(client: Any) -> None:
+async def test_metadata_is_activemqs(client: Client) -> None:
     metadata = (await client.connect(start=False)).metadata
     assert (metadata.jms_version, metadata.jms_major_version, metadata.jms_minor_version) == (
         "1.1",
@@ -299,7 +300,7 @@ async def test_metadata_is_activemqs(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 1.10")
-async def test_the_modes_that_sessions_can_have(client: Any) -> None:
+async def test_the_modes_that_sessions_can_have(client: Client) -> None:
     connection = await client.connect()
     transacted = await connection.create_session(True, AcknowledgeMode.CLIENT)
     assert (transacted.transacted, transacted.acknowledge_mode) == (True, 0)
@@ -314,7 +315,7 @@ async def test_the_modes_that_sessions_can_have(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 1.7")
-async def test_client_id_and_name_identify_a_durable_subscription(client: Any) -> None:
+async def test_client_id_and_name_identify_a_durable_subscription(client: Client) -> None:
     for owner in ("ann", "bob"):
         async with await client.connect(client_id=owner) as connection:
             session = await connection.create_session()
@@ -327,7 +328,7 @@ async def test_client_id_and_name_identify_a_durable_subscription(client: Any) -
 
 
 @pytest.mark.fact("jms-api 12.1")
-async def test_sessions_of_one_connection_run_in_parallel(client: Any) -> None:
+async def test_sessions_of_one_connection_run_in_parallel(client: Client) -> None:
     connection = await client.connect()
     await client.send("q", "1", "2")
     both = anyio.Event()
@@ -350,7 +351,7 @@ async def test_sessions_of_one_connection_run_in_parallel(client: Any) -> None:
 
 @pytest.mark.fact("activemq-edges N7")
 async def test_messages_on_an_unstarted_connection_are_warned_of_once(
-    client: Any, clock: Any, caplog: pytest.LogCaptureFixture
+    client: Client, clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = await client.connect(start=False)
     quiet = await client.connect(start=False, warn_about_unstarted_connection_timeout=0)
@@ -369,7 +370,7 @@ async def test_messages_on_an_unstarted_connection_are_warned_of_once(
 
 
 async def test_a_connection_that_was_stopped_is_not_one_that_was_never_started(
-    client: Any, clock: Any, caplog: pytest.LogCaptureFixture
+    client: Client, clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = await client.connect()
     session = await connection.create_session()

@@ -20,6 +20,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms.destination import Queue, Topic
+from tests.kit.clients.embedded import Client
 from tests.kit.clients.jms_provider import JmsProvider
 
 Q = Queue("q")
@@ -31,7 +32,7 @@ TEXTS = [f"m{number}" for number in range(20)]
 class Work:
     """What the listeners of a pool do; settles messages as the mode wants it."""
 
-    def __init__(self, client: Any, expected: int, failing: str | None = None) -> None:
+    def __init__(self, client: Client, expected: int, failing: str | None = None) -> None:
         self.client = client
         self.expected = expected
         self.failing = failing
@@ -76,7 +77,7 @@ class Work:
 
 
 @pytest.fixture
-async def connection(client: Any) -> ActiveMQConnection:
+async def connection(client: Client) -> ActiveMQConnection:
     opened: ActiveMQConnection = await client.connect(query="jms.clientID=me")
     return opened
 
@@ -85,7 +86,7 @@ async def connection(client: Any) -> ActiveMQConnection:
 @pytest.mark.parametrize("mode", list(AcknowledgeMode), ids=lambda mode: mode.name)
 @pytest.mark.parametrize("max_messages", [1, 5])
 async def test_each_message_is_settled_once(
-    client: Any, connection: ActiveMQConnection, mode: AcknowledgeMode, max_messages: int
+    client: Client, connection: ActiveMQConnection, mode: AcknowledgeMode, max_messages: int
 ) -> None:
     work = Work(client, len(TEXTS))
     transacted = mode == AcknowledgeMode.TRANSACTED
@@ -106,7 +107,9 @@ async def test_each_message_is_settled_once(
         await pool.get_server_session()
 
 
-async def test_sessions_work_at_the_same_time(client: Any, connection: ActiveMQConnection) -> None:
+async def test_sessions_work_at_the_same_time(
+    client: Client, connection: ActiveMQConnection
+) -> None:
     work = Work(client, 3)
     work.gate = anyio.Event()
     async with SimpleServerSessionPool(connection, work.listener, size=3) as pool:
@@ -124,7 +127,7 @@ async def test_sessions_work_at_the_same_time(client: Any, connection: ActiveMQC
 
 
 async def test_without_an_option_the_prefetch_is_max_messages(
-    client: Any, connection: ActiveMQConnection
+    client: Client, connection: ActiveMQConnection
 ) -> None:
     work = Work(client, 2)
     work.gate = anyio.Event()
@@ -157,7 +160,7 @@ class CountingPool:
 
 
 async def test_a_session_gets_at_most_max_messages(
-    client: Any, connection: ActiveMQConnection
+    client: Client, connection: ActiveMQConnection
 ) -> None:
     session = await connection.create_queue_session()
     pool = CountingPool(session)
@@ -182,7 +185,7 @@ async def test_a_session_gets_at_most_max_messages(
 
 
 async def test_a_selector_and_messages_of_the_own_connection(
-    client: Any, connection: ActiveMQConnection
+    client: Client, connection: ActiveMQConnection
 ) -> None:
     work = Work(client, 1)
     pool = SimpleServerSessionPool(connection, work.listener)
@@ -201,7 +204,7 @@ async def test_a_selector_and_messages_of_the_own_connection(
 
 
 async def test_a_durable_subscription_outlives_its_consumer(
-    client: Any, connection: ActiveMQConnection
+    client: Client, connection: ActiveMQConnection
 ) -> None:
     work = Work(client, 3)
     pool = SimpleServerSessionPool(connection, work.listener, size=2)
@@ -224,7 +227,7 @@ async def test_a_durable_subscription_outlives_its_consumer(
     "mode", [AcknowledgeMode.AUTO, AcknowledgeMode.INDIVIDUAL, AcknowledgeMode.TRANSACTED]
 )
 async def test_a_message_whose_listener_fails_is_redelivered_then_a_dead_letter(
-    client: Any, mode: AcknowledgeMode
+    client: Client, mode: AcknowledgeMode
 ) -> None:
     connection = await client.connect(query="jms.redeliveryPolicy.maximumRedeliveries=2")
     work = Work(client, 5, failing="b")
@@ -244,7 +247,7 @@ async def test_a_message_whose_listener_fails_is_redelivered_then_a_dead_letter(
 
 
 async def test_close_waits_for_the_listener_and_returns_the_rest(
-    client: Any, connection: ActiveMQConnection
+    client: Client, connection: ActiveMQConnection
 ) -> None:
     work = Work(client, 1)
     work.gate = anyio.Event()
@@ -262,7 +265,7 @@ async def test_close_waits_for_the_listener_and_returns_the_rest(
 
 
 async def test_a_listener_may_close_its_own_consumer(
-    client: Any, connection: ActiveMQConnection
+    client: Client, connection: ActiveMQConnection
 ) -> None:
     closed = anyio.Event()
 
@@ -284,7 +287,7 @@ async def test_a_listener_may_close_its_own_consumer(
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_a_transaction_can_end_after_the_close(
-    client: Any, connection: ActiveMQConnection, commits: bool
+    client: Client, connection: ActiveMQConnection, commits: bool
 ) -> None:
     delivered: list[Any] = []
     session = await connection.create_session(True)
@@ -303,7 +306,7 @@ async def test_a_transaction_can_end_after_the_close(
 
 @pytest.mark.parametrize("closes", ["session", "connection"])
 async def test_what_is_not_settled_at_the_end_of_a_session_is_delivered_again(
-    client: Any, connection: ActiveMQConnection, closes: str
+    client: Client, connection: ActiveMQConnection, closes: str
 ) -> None:
     delivered: list[Any] = []
 
@@ -327,7 +330,7 @@ async def test_what_is_not_settled_at_the_end_of_a_session_is_delivered_again(
     assert sorted(map(str, await client.left(Q))) == ["a", "b", "c"]
 
 
-async def test_stop_pauses_between_messages(client: Any, connection: ActiveMQConnection) -> None:
+async def test_stop_pauses_between_messages(client: Client, connection: ActiveMQConnection) -> None:
     work = Work(client, 4)
     work.gate = anyio.Event()
     pool = SimpleServerSessionPool(connection, work.listener)
@@ -346,7 +349,7 @@ async def test_stop_pauses_between_messages(client: Any, connection: ActiveMQCon
 
 
 async def test_closing_the_connection_waits_for_the_listeners(
-    client: Any, connection: ActiveMQConnection
+    client: Client, connection: ActiveMQConnection
 ) -> None:
     work = Work(client, 1)
     work.gate = anyio.Event()
@@ -375,7 +378,7 @@ class BrokenPool(CountingPool):
 
 
 async def test_a_failing_pool_is_reported_and_asked_again(
-    client: Any, connection: ActiveMQConnection
+    client: Client, connection: ActiveMQConnection
 ) -> None:
     reported: list[Any] = []
     connection.exception_listener = reported.append
@@ -393,7 +396,9 @@ async def test_a_failing_pool_is_reported_and_asked_again(
     assert len(reported) == 1
 
 
-async def test_sessions_of_others_are_refused(client: Any, connection: ActiveMQConnection) -> None:
+async def test_sessions_of_others_are_refused(
+    client: Client, connection: ActiveMQConnection
+) -> None:
     reported: list[str] = []
     connection.exception_listener = lambda error: reported.append(str(error))
     other = await client.connect()
@@ -413,7 +418,7 @@ async def test_sessions_of_others_are_refused(client: Any, connection: ActiveMQC
     await caching.destroy()
 
 
-async def test_a_shared_connection_has_connection_consumers(client: Any) -> None:
+async def test_a_shared_connection_has_connection_consumers(client: Client) -> None:
     factory = SingleConnectionFactory(client.factory(client_id="me"))
     async with factory, await factory.create_connection() as connection:
         await connection.start()
@@ -430,7 +435,7 @@ async def test_a_shared_connection_has_connection_consumers(client: Any) -> None
 
 
 @pytest.mark.fact("activemq-edges N18")
-async def test_run_is_not_for_listeners(client: Any, connection: ActiveMQConnection) -> None:
+async def test_run_is_not_for_listeners(client: Client, connection: ActiveMQConnection) -> None:
     session = await connection.create_session()
     with pytest.raises(IllegalStateException, match="needs a listener"):
         await session.run()
@@ -452,7 +457,9 @@ async def test_run_is_not_for_listeners(client: Any, connection: ActiveMQConnect
     assert len(refused) == 1
 
 
-async def test_closing_the_session_ends_a_run(client: Any, connection: ActiveMQConnection) -> None:
+async def test_closing_the_session_ends_a_run(
+    client: Client, connection: ActiveMQConnection
+) -> None:
     session = await connection.create_session()
     entered = anyio.Event()
 
@@ -468,7 +475,9 @@ async def test_closing_the_session_ends_a_run(client: Any, connection: ActiveMQC
     assert entered.is_set()
 
 
-async def test_a_provider_without_them_says_so(client: Any, connection: ActiveMQConnection) -> None:
+async def test_a_provider_without_them_says_so(
+    client: Client, connection: ActiveMQConnection
+) -> None:
     pool = SimpleServerSessionPool(connection, Work(client, 1).listener)
     other = await JmsProvider().create_connection()
     with pytest.raises(UnsupportedOperationException, match="has no connection consumers"):

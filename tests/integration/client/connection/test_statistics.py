@@ -26,6 +26,7 @@ from pyjms.management import (
     add_metrics_observer,
     remove_metrics_observer,
 )
+from tests.kit.clients.embedded import Client
 
 STATS = "jms.statsEnabled=true"
 
@@ -72,7 +73,7 @@ def test_statistics_of_a_class_are_its_annotated_attributes() -> None:
     assert (one.handled.count, total.handled.count) == (0, 2)
 
 
-async def test_off_by_default_and_without_cost(client: Any) -> None:
+async def test_off_by_default_and_without_cost(client: Client) -> None:
     connection = await client.connect()
     session = await client.session(connection=connection)
     producer = await session.create_producer(Queue("q"))
@@ -83,7 +84,7 @@ async def test_off_by_default_and_without_cost(client: Any) -> None:
     assert type(consumer) is ActiveMQMessageConsumer
 
 
-async def test_what_is_counted(client: Any) -> None:
+async def test_what_is_counted(client: Client) -> None:
     connection = await client.connect(query=STATS)
     session = await client.session(connection=connection)
     producer = await session.create_producer(Queue("q"))
@@ -138,7 +139,7 @@ def test_a_blocking_factory_has_statistics() -> None:
         assert factory.stats.connections == [connection.stats]
 
 
-async def test_how_long_messages_wait_and_take(client: Any, clock: Any) -> None:
+async def test_how_long_messages_wait_and_take(client: Client, clock: Any) -> None:
     connection = await client.connect(query=STATS)
     session = await client.session(connection=connection)
     consumer = await session.create_consumer(Queue("q"))
@@ -159,7 +160,7 @@ async def test_how_long_messages_wait_and_take(client: Any, clock: Any) -> None:
     assert consumer.stats.message_count.count == 2
 
 
-async def test_expired_messages_and_durable_subscriptions(client: Any, clock: Any) -> None:
+async def test_expired_messages_and_durable_subscriptions(client: Client, clock: Any) -> None:
     connection = await client.connect(query=f"{STATS}&jms.clientID=me")
     session = await client.session(connection=connection)
     consumer = await session.create_consumer(Queue("q"))
@@ -176,7 +177,7 @@ async def test_expired_messages_and_durable_subscriptions(client: Any, clock: An
     assert session.stats.durable_subscription_count.count == 0
 
 
-async def test_a_rollback_makes_messages_pending_again(client: Any) -> None:
+async def test_a_rollback_makes_messages_pending_again(client: Client) -> None:
     query = f"{STATS}&jms.redeliveryPolicy.initialRedeliveryDelay=0"
     session = await client.session(AcknowledgeMode.TRANSACTED, query=query)
     consumer = await session.create_consumer(Queue("q"))
@@ -189,7 +190,7 @@ async def test_a_rollback_makes_messages_pending_again(client: Any) -> None:
     assert consumer.stats.message_wait_time.count == 2
 
 
-async def test_priority_buffers_are_measured_too(client: Any) -> None:
+async def test_priority_buffers_are_measured_too(client: Client) -> None:
     session = await client.session(query=f"{STATS}&jms.messagePrioritySupported=true")
     consumer = await session.create_consumer(Queue("q"))
     await client.send("q", "low", priority=1)
@@ -200,7 +201,7 @@ async def test_priority_buffers_are_measured_too(client: Any) -> None:
     assert consumer.stats.pending_message_count.count == 0
 
 
-async def test_observers_are_notified_of_every_change(client: Any, recorder: Recorder) -> None:
+async def test_observers_are_notified_of_every_change(client: Client, recorder: Recorder) -> None:
     connection = await client.connect(query=STATS)
     session = await client.session(connection=connection)
     producer = await session.create_producer(Queue("q"))
@@ -216,7 +217,7 @@ async def test_observers_are_notified_of_every_change(client: Any, recorder: Rec
 
 
 async def test_an_observer_that_fails_is_logged_and_harms_nothing(
-    client: Any, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Recorder):
         def on_change(self, stats: Statistics, name: str, value: float) -> None:
@@ -236,7 +237,7 @@ async def test_an_observer_that_fails_is_logged_and_harms_nothing(
 
 @pytest.mark.parametrize("kind", [CachingConnectionFactory, PooledConnectionFactory])
 async def test_handles_have_the_statistics_of_their_targets(
-    client: Any, recorder: Recorder, kind: Any
+    client: Client, recorder: Recorder, kind: Any
 ) -> None:
     factory = kind(client.factory(STATS))
     async with factory, await factory.create_connection() as connection:

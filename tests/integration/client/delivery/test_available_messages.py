@@ -12,6 +12,7 @@ from pyjms.connection.pool import JmsPoolConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.destination import Queue
+from tests.kit.clients.embedded import Client
 
 Q = Queue("q")
 
@@ -19,7 +20,7 @@ Q = Queue("q")
 class Taking:
     """Receives one message in each call."""
 
-    def __init__(self, client: Any, expected: int = 0) -> None:
+    def __init__(self, client: Client, expected: int = 0) -> None:
         self.client = client
         self.expected = expected
         self.consumers: list[Any] = []
@@ -33,7 +34,7 @@ class Taking:
             self.all_taken.set()
 
 
-async def test_each_message_is_announced_and_can_be_received_in_the_call(client: Any) -> None:
+async def test_each_message_is_announced_and_can_be_received_in_the_call(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Q)
     listener = Taking(client, 3)
@@ -48,7 +49,7 @@ async def test_each_message_is_announced_and_can_be_received_in_the_call(client:
     assert await client.left(Q) == []
 
 
-async def test_messages_before_the_listener_or_the_start_are_announced(client: Any) -> None:
+async def test_messages_before_the_listener_or_the_start_are_announced(client: Client) -> None:
     await client.send(Q, "a", "b")
     connection = await client.connect(start=False)
     session = await client.session(connection=connection)
@@ -69,7 +70,7 @@ async def test_messages_before_the_listener_or_the_start_are_announced(client: A
     assert later.texts == ["c#1"]
 
 
-async def test_what_was_received_meanwhile_is_not_announced(client: Any) -> None:
+async def test_what_was_received_meanwhile_is_not_announced(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Q)
     calls: list[list[str | None]] = []
@@ -87,7 +88,7 @@ async def test_what_was_received_meanwhile_is_not_announced(client: Any) -> None
     assert calls == [["a", "b", "c"]]
 
 
-async def test_a_plain_function_may_wake_a_task(client: Any) -> None:
+async def test_a_plain_function_may_wake_a_task(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Q)
     available = anyio.Event()
@@ -97,7 +98,7 @@ async def test_a_plain_function_may_wake_a_task(client: Any) -> None:
     assert client.text(await consumer.receive_no_wait()) == "x"
 
 
-async def test_a_rolled_back_message_is_announced_again(client: Any) -> None:
+async def test_a_rolled_back_message_is_announced_again(client: Client) -> None:
     session = await client.session(
         AcknowledgeMode.TRANSACTED, query="jms.redeliveryPolicy.initialRedeliveryDelay=0"
     )
@@ -114,7 +115,7 @@ async def test_a_rolled_back_message_is_announced_again(client: Any) -> None:
 
 
 async def test_its_failure_is_logged_and_the_next_message_announced(
-    client: Any, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Q)
@@ -133,7 +134,7 @@ async def test_its_failure_is_logged_and_the_next_message_announced(
     assert client.text(await consumer.receive(5.0)) == "a"
 
 
-async def test_it_excludes_a_message_listener(client: Any) -> None:
+async def test_it_excludes_a_message_listener(client: Client) -> None:
     session = await client.session()
     consumer, other = await session.create_consumer(Q), await session.create_consumer(Queue("o"))
     await consumer.set_message_available_listener(print)
@@ -150,14 +151,14 @@ async def test_it_excludes_a_message_listener(client: Any) -> None:
         await other.set_message_available_listener(print)
 
 
-async def test_without_prefetch_it_is_refused(client: Any) -> None:
+async def test_without_prefetch_it_is_refused(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_pull_consumer(Q)
     with pytest.raises(JMSException, match="cannot be announced with a prefetch size of zero"):
         await consumer.set_message_available_listener(print)
 
 
-async def test_close_waits_for_it_unless_it_closes(client: Any) -> None:
+async def test_close_waits_for_it_unless_it_closes(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Q)
     entered, leave, ended = anyio.Event(), anyio.Event(), []
@@ -187,7 +188,7 @@ async def test_close_waits_for_it_unless_it_closes(client: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["context", "caching", "pool", "statistics"])
-async def test_handles_announce_themselves(client: Any, kind: str) -> None:
+async def test_handles_announce_themselves(client: Client, kind: str) -> None:
     target = client.factory(stats_enabled=kind == "statistics")
     factory = {
         "caching": lambda: CachingConnectionFactory(target, cache_consumers=True),

@@ -18,13 +18,14 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
+from tests.kit.clients.embedded import Client
 
 TRANSACTED = AcknowledgeMode.TRANSACTED
 
 
 @pytest.mark.fact("jms-api 4.1")
 async def test_receive_waits_for_its_timeout_and_never_returns_expired_messages(
-    client: Any, clock: Any
+    client: Client, clock: Any
 ) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
@@ -63,7 +64,7 @@ async def test_receive_waits_for_its_timeout_and_never_returns_expired_messages(
 @pytest.mark.parametrize("query", ["", "?consumer.prefetchSize=0"])
 @pytest.mark.fact("activemq-edges N9", "activemq-edges N10")
 async def test_the_timeout_covers_expired_messages_skipped_meanwhile(
-    client: Any, clock: Any, query: str
+    client: Client, clock: Any, query: str
 ) -> None:
     connection = await client.connect()
     session = await client.session(connection=connection)
@@ -84,7 +85,9 @@ async def test_the_timeout_covers_expired_messages_skipped_meanwhile(
     assert [client.text(m) for m in await client.take("ActiveMQ.DLQ")] == ["dead"]
 
 
-async def test_without_the_expiry_check_the_expired_are_received(client: Any, clock: Any) -> None:
+async def test_without_the_expiry_check_the_expired_are_received(
+    client: Client, clock: Any
+) -> None:
     connection = await client.connect(consumer_expiry_check_enabled=False)
     session = await client.session(connection=connection)
     consumer = await session.create_consumer(Queue("q"))
@@ -95,7 +98,7 @@ async def test_without_the_expiry_check_the_expired_are_received(client: Any, cl
 
 
 @pytest.mark.fact("jms-api 4.2")
-async def test_a_queue_message_goes_to_one_a_topic_message_to_all_active(client: Any) -> None:
+async def test_a_queue_message_goes_to_one_a_topic_message_to_all_active(client: Client) -> None:
     session = await client.session()
     await client.send(Topic("t"), "before")
     queue = [await session.create_consumer(Queue("q")) for _ in range(2)]
@@ -111,7 +114,7 @@ async def test_a_queue_message_goes_to_one_a_topic_message_to_all_active(client:
 
 
 @pytest.mark.fact("jms-api 4.3", "jms-api 13/InvalidSelectorException")
-async def test_a_blank_selector_is_none_and_a_bad_one_is_refused(client: Any) -> None:
+async def test_a_blank_selector_is_none_and_a_bad_one_is_refused(client: Client) -> None:
     session = await client.session()
     for blank in (None, "", "  "):
         consumer = await session.create_consumer(Queue("q"), blank)
@@ -130,7 +133,7 @@ async def test_a_blank_selector_is_none_and_a_bad_one_is_refused(client: Any) ->
 
 
 @pytest.mark.fact("jms-api 4.4")
-async def test_no_local_keeps_a_connections_own_topic_messages_away(client: Any) -> None:
+async def test_no_local_keeps_a_connections_own_topic_messages_away(client: Client) -> None:
     connection = await client.connect()
     session = await client.session(connection=connection)
     own = await session.create_consumer(Topic("t"), no_local=True)
@@ -148,7 +151,7 @@ async def test_no_local_keeps_a_connections_own_topic_messages_away(client: Any)
 
 
 @pytest.mark.fact("jms-api 4.5")
-async def test_none_removes_the_listener(client: Any) -> None:
+async def test_none_removes_the_listener(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
     seen: list[Message] = []
@@ -175,7 +178,7 @@ async def test_none_removes_the_listener(client: Any) -> None:
 )
 @pytest.mark.fact("jms-api 4.6", "activemq-broker R2", "activemq-broker R4")
 async def test_what_a_failing_listener_leads_to_in_each_mode(
-    client: Any, mode: AcknowledgeMode, name: str
+    client: Client, mode: AcknowledgeMode, name: str
 ) -> None:
     recorded = client.oracle("jms-raw-listeners")[f"listener throws on m2, {name}"]
     await client.send("q", "m1", "m2", "m3")
@@ -219,7 +222,7 @@ class Unprintable(Exception):
     [(TRANSACTED, "rollback"), (AcknowledgeMode.CLIENT, "recover")],
 )
 async def test_a_rollback_tells_the_last_listener_that_failed(
-    client: Any, mode: AcknowledgeMode, end: str
+    client: Client, mode: AcknowledgeMode, end: str
 ) -> None:
     await client.send("q", "1", "2", "3")
     connection = await client.connect()
@@ -247,7 +250,7 @@ async def test_a_rollback_tells_the_last_listener_that_failed(
 
 
 @pytest.mark.fact("jms-api 4.7", "activemq-broker X7")
-async def test_messages_of_a_closed_consumer_stay_with_the_session(client: Any) -> None:
+async def test_messages_of_a_closed_consumer_stay_with_the_session(client: Client) -> None:
     await client.send("q", "1", "2", "3", "4")
     session = await client.session(TRANSACTED)
     consumer = await session.create_consumer(Queue("q"))
@@ -271,7 +274,7 @@ async def test_messages_of_a_closed_consumer_stay_with_the_session(client: Any) 
 
 
 @pytest.mark.fact("jms-api 4.8", "jms-api 2.16")
-async def test_durable_subscriptions(client: Any) -> None:
+async def test_durable_subscriptions(client: Client) -> None:
     recorded = client.oracle("jms-raw-listeners")["durable subscription"]
     anonymous = await client.session()
     with pytest.raises(JMSException) as refusal:
@@ -305,7 +308,7 @@ async def test_durable_subscriptions(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 4.10")
-async def test_only_the_owner_consumes_from_a_temporary_destination(client: Any) -> None:
+async def test_only_the_owner_consumes_from_a_temporary_destination(client: Client) -> None:
     owner, other = await client.session(), await client.session()
     for create in (owner.create_temporary_queue, owner.create_temporary_topic):
         temporary = await create()
@@ -319,7 +322,7 @@ async def test_only_the_owner_consumes_from_a_temporary_destination(client: Any)
 
 
 @pytest.mark.fact("jms-api 4.11", "activemq-broker Q14")
-async def test_buffered_messages_go_to_a_later_listener_and_pull_has_none(client: Any) -> None:
+async def test_buffered_messages_go_to_a_later_listener_and_pull_has_none(client: Client) -> None:
     await client.send("q", "1", "2", "3")
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
@@ -339,7 +342,7 @@ async def test_buffered_messages_go_to_a_later_listener_and_pull_has_none(client
 
 
 @pytest.mark.fact("activemq-broker Q14")
-async def test_pull_requests_one_message_at_a_time(client: Any, clock: Any) -> None:
+async def test_pull_requests_one_message_at_a_time(client: Client, clock: Any) -> None:
     await client.send("q", "1", "2", "3")
     session = await client.session()
     consumer = await session.create_consumer(Queue("q?consumer.prefetchSize=0"))
@@ -355,7 +358,7 @@ async def test_pull_requests_one_message_at_a_time(client: Any, clock: Any) -> N
     assert clock.now() - before == pytest.approx(2)
 
 
-async def test_a_cancelled_receive_loses_nothing(client: Any, clock: Any) -> None:
+async def test_a_cancelled_receive_loses_nothing(client: Client, clock: Any) -> None:
     for query in ("", "?consumer.prefetchSize=0"):
         session = await client.session()
         consumer = await session.create_consumer(Queue(f"q{query}"))
@@ -376,7 +379,7 @@ async def test_a_cancelled_receive_loses_nothing(client: Any, clock: Any) -> Non
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_cancelled_at_any_moment_a_message_is_received_or_still_there(
-    client: Any, turns: int
+    client: Client, turns: int
 ) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
@@ -400,7 +403,7 @@ async def test_cancelled_at_any_moment_a_message_is_received_or_still_there(
 
 
 @pytest.mark.fact("jms-api 12.4")
-async def test_closing_gives_undelivered_messages_back_without_counting(client: Any) -> None:
+async def test_closing_gives_undelivered_messages_back_without_counting(client: Client) -> None:
     await client.send("q", "1", "2", "3")
     session = await client.session(AcknowledgeMode.CLIENT)
     consumer = await session.create_consumer(Queue("q"))
@@ -417,7 +420,7 @@ async def test_closing_gives_undelivered_messages_back_without_counting(client: 
     assert [client.delivery(m) for m in await client.take("q")] == ["4#1"]
 
 
-async def test_options_in_the_name_configure_the_consumer(client: Any) -> None:
+async def test_options_in_the_name_configure_the_consumer(client: Client) -> None:
     session = await client.session(query="jms.prefetchPolicy.queuePrefetch=12")
     plain = await session.create_consumer(Queue("q"))
     assert plain.info.prefetch_size == 12
@@ -438,7 +441,7 @@ async def test_options_in_the_name_configure_the_consumer(client: Any) -> None:
         await session.create_consumer(None)
 
 
-async def test_a_loop_over_a_consumer_ends_when_it_is_closed(client: Any) -> None:
+async def test_a_loop_over_a_consumer_ends_when_it_is_closed(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
     seen: list[str] = []
@@ -464,7 +467,7 @@ async def test_a_loop_over_a_consumer_ends_when_it_is_closed(client: Any) -> Non
     assert seen == ["1", "2", "3"]
 
 
-async def test_a_loop_over_a_consumer_does_not_hide_errors(client: Any) -> None:
+async def test_a_loop_over_a_consumer_does_not_hide_errors(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
     await consumer.set_message_listener(lambda message: None)
@@ -479,7 +482,7 @@ async def test_a_loop_over_a_consumer_does_not_hide_errors(client: Any) -> None:
 
 @pytest.mark.parametrize("pulls", [False, True])
 async def test_a_consumer_refused_by_the_broker_does_not_fail_the_connection(
-    client: Any, pulls: bool
+    client: Client, pulls: bool
 ) -> None:
     """It is not registered, so it is not removed either: the broker would report an error."""
     failures: list[BaseException] = []

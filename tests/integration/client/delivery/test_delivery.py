@@ -16,12 +16,13 @@ from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.embedded import Client
 
 TRANSACTED, CLIENT = AcknowledgeMode.TRANSACTED, AcknowledgeMode.CLIENT
 
 
 @pytest.mark.fact("jms-api 10.1")
-async def test_messages_of_one_session_arrive_in_sending_order(client: Any) -> None:
+async def test_messages_of_one_session_arrive_in_sending_order(client: Client) -> None:
     session = await client.session()
     producers = [await session.create_producer(Queue("q")) for _ in range(3)]
     for number in range(60):
@@ -30,7 +31,7 @@ async def test_messages_of_one_session_arrive_in_sending_order(client: Any) -> N
 
 
 @pytest.mark.fact("jms-api 10.2")
-async def test_priority_is_ignored_by_default(client: Any) -> None:
+async def test_priority_is_ignored_by_default(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     for index, priority in enumerate((1, 9, 5, 4, 9)):
@@ -40,7 +41,7 @@ async def test_priority_is_ignored_by_default(client: Any) -> None:
     assert await client.left("q") == recorded[key]
 
 
-async def test_priority_support_sorts_what_was_prefetched(client: Any) -> None:
+async def test_priority_support_sorts_what_was_prefetched(client: Client) -> None:
     await client.send("q", "low", priority=1)
     await client.send("q", "high", "high too", priority=9)
     await client.send("q", "middle", priority=5)
@@ -61,7 +62,7 @@ async def test_priority_support_sorts_what_was_prefetched(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 10.4")
-async def test_redelivery_is_marked_counted_and_comes_first(client: Any) -> None:
+async def test_redelivery_is_marked_counted_and_comes_first(client: Client) -> None:
     await client.send("q", "1", "2")
     session = await client.session(TRANSACTED)
     consumer = await session.create_consumer(Queue("q"))
@@ -84,7 +85,7 @@ async def test_redelivery_is_marked_counted_and_comes_first(client: Any) -> None
 
 
 @pytest.mark.fact("jms-api 10.5")
-async def test_rollback_after_the_consumer_was_closed(client: Any) -> None:
+async def test_rollback_after_the_consumer_was_closed(client: Client) -> None:
     key = "two received in a transaction, consumer closed, rollback; new consumer gets"
     recorded = client.oracle("jms-expiry-order-ack")[key]
     await client.send("q", "m1", "m2", "m3")
@@ -100,7 +101,7 @@ async def test_rollback_after_the_consumer_was_closed(client: Any) -> None:
 
 @pytest.mark.fact("jms-api 10.6", "activemq-edges N10")
 async def test_expired_messages_end_in_the_dead_letter_queue_if_persistent(
-    client: Any, clock: Any
+    client: Client, clock: Any
 ) -> None:
     recorded = client.oracle("jms-expiry-order-ack")
     session = await client.session()
@@ -164,7 +165,7 @@ VARIANTS = {
     "spring-jms 11.4",
 )
 async def test_rollback_redelivers_with_the_policys_delays_then_dead_letters(
-    client: Any, clock: Any, variant: str
+    client: Client, clock: Any, variant: str
 ) -> None:
     recorded = next(
         line for line in client.oracle("rollback-redelivery-dlq") if line["variant"] == variant
@@ -201,7 +202,7 @@ async def test_rollback_redelivers_with_the_policys_delays_then_dead_letters(
 
 
 @pytest.mark.fact("jms-api 10.7", "spring-jms 11.4")
-async def test_unlimited_redelivery_never_dead_letters(client: Any, clock: Any) -> None:
+async def test_unlimited_redelivery_never_dead_letters(client: Client, clock: Any) -> None:
     await client.send("q", "B", "C")
     connection = await client.connect()
     connection.redelivery_policy.maximum_redeliveries = -1
@@ -217,7 +218,7 @@ async def test_unlimited_redelivery_never_dead_letters(client: Any, clock: Any) 
 
 @pytest.mark.parametrize("how", ["CLIENT recover()", "transacted rollback()"])
 @pytest.mark.fact("jms-api 10.7", "spring-jms 11.5", "activemq-broker R4")
-async def test_a_batch_is_poisoned_as_a_whole(client: Any, how: str) -> None:
+async def test_a_batch_is_poisoned_as_a_whole(client: Client, how: str) -> None:
     recorded = next(line for line in client.oracle("unacked-batch-poison") if line["how"] == how)
     await client.send("q", "a", "b", "c", "d")
     connection = await client.connect()
@@ -268,7 +269,7 @@ async def test_poisoned_non_persistent_messages_are_kept_if_the_policy_says_so(
 
 
 @pytest.mark.fact("jms-api 10.7")
-async def test_poisoned_non_persistent_messages_are_dropped(client: Any) -> None:
+async def test_poisoned_non_persistent_messages_are_dropped(client: Client) -> None:
     await client.send("q", "x", delivery_mode=DeliveryMode.NON_PERSISTENT)
     connection = await client.connect()
     connection.redelivery_policy.maximum_redeliveries = 0
@@ -282,7 +283,7 @@ async def test_poisoned_non_persistent_messages_are_dropped(client: Any) -> None
 
 @pytest.mark.fact("activemq-broker R2", "activemq-broker R4")
 async def test_closing_a_session_with_an_open_transaction_is_a_failed_delivery(
-    client: Any,
+    client: Client,
 ) -> None:
     await client.send("q", "x")
     connection = await client.connect()
@@ -297,7 +298,7 @@ async def test_closing_a_session_with_an_open_transaction_is_a_failed_delivery(
 @pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.fact("activemq-broker R0", "activemq-broker R5")
 async def test_a_transacted_consumer_refuses_what_has_come_too_often_already(
-    client: Any, checks: bool
+    client: Client, checks: bool
 ) -> None:
     await client.send("q", "x", "y")
     for _ in range(3):
@@ -319,7 +320,7 @@ async def test_a_transacted_consumer_refuses_what_has_come_too_often_already(
 
 
 @pytest.mark.fact("activemq-broker R6")
-async def test_the_broker_counts_one_failed_delivery_for_each_lost_session(client: Any) -> None:
+async def test_the_broker_counts_one_failed_delivery_for_each_lost_session(client: Client) -> None:
     await client.send("q", "x")
     connection = await client.connect()
     session = await client.session(TRANSACTED, connection=connection)
@@ -336,7 +337,7 @@ async def test_the_broker_counts_one_failed_delivery_for_each_lost_session(clien
 
 
 @pytest.mark.fact("activemq-broker R7")
-async def test_policies_by_destination(client: Any) -> None:
+async def test_policies_by_destination(client: Client) -> None:
     factory = client.factory()
     one, two = [await factory.create_connection() for _ in range(2)]
     client.opened += [one, two]
@@ -374,7 +375,7 @@ async def test_policies_by_destination(client: Any) -> None:
 
 @pytest.mark.fact("jms-api 10.9")
 async def test_a_crash_before_the_acknowledgement_brings_a_marked_duplicate(
-    client: Any,
+    client: Client,
 ) -> None:
     await client.send("q", "x")
     session = await client.session(CLIENT)
@@ -386,7 +387,7 @@ async def test_a_crash_before_the_acknowledgement_brings_a_marked_duplicate(
 
 
 @pytest.mark.fact("spring-jms 11.6")
-async def test_a_failing_virtual_topic_consumer_leaves_the_other_alone(client: Any) -> None:
+async def test_a_failing_virtual_topic_consumer_leaves_the_other_alone(client: Client) -> None:
     recorded = client.oracle("virtual-topic")[0]
     name = "VirtualTopic.test_topic"
     connection = await client.connect()
@@ -410,7 +411,7 @@ async def test_a_failing_virtual_topic_consumer_leaves_the_other_alone(client: A
     assert {str(m.original_destination) for m in dead} == {expected}
 
 
-async def test_listeners_wait_for_the_redelivery_delay(client: Any, clock: Any) -> None:
+async def test_listeners_wait_for_the_redelivery_delay(client: Client, clock: Any) -> None:
     await client.send("q", "bad", "good")
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
@@ -431,7 +432,7 @@ async def test_listeners_wait_for_the_redelivery_delay(client: Any, clock: Any) 
     assert [at for _, at in times] == pytest.approx([0, 1, 2, 2], abs=0.01)
 
 
-async def test_non_blocking_redelivery_ends_with_the_consumer(client: Any) -> None:
+async def test_non_blocking_redelivery_ends_with_the_consumer(client: Client) -> None:
     await client.send("q", "bad", "good")
     session = await client.session(TRANSACTED, non_blocking_redelivery=True)
     consumer = await session.create_consumer(Queue("q"))
@@ -443,7 +444,7 @@ async def test_non_blocking_redelivery_ends_with_the_consumer(client: Any) -> No
     assert [client.delivery(m) for m in await client.take("q")] == ["bad#2*"]
 
 
-async def test_a_duplicate_dispatch_is_refused(client: Any, caplog: Any) -> None:
+async def test_a_duplicate_dispatch_is_refused(client: Client, caplog: Any) -> None:
     await client.send("q", "x")
     session = await client.session(CLIENT)
     consumer = await session.create_consumer(Queue("q"))
@@ -460,7 +461,7 @@ async def test_a_duplicate_dispatch_is_refused(client: Any, caplog: Any) -> None
     "query",
     ["jms.transactedIndividualAck=true", "jms.nonBlockingRedelivery=true", "jms.sendTimeout=0"],
 )
-async def test_a_listener_may_commit_what_it_was_given(client: Any, query: str) -> None:
+async def test_a_listener_may_commit_what_it_was_given(client: Client, query: str) -> None:
     connection = await client.connect(query=query)
     session = await connection.create_session(True)
     committed: list[str | None] = []

@@ -17,11 +17,12 @@ from pyjms.errors import (
 from pyjms.jms.bodies import BytesMessage
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
+from tests.kit.clients.embedded import Client
 
 
 @pytest.mark.fact("jms-api 8.9")
 async def test_a_message_that_no_selector_matches_stays_in_a_queue_and_is_lost_in_a_topic(
-    client: Any,
+    client: Client,
 ) -> None:
     session = await client.session()
     for destination in (Queue("q"), Topic("t")):
@@ -39,7 +40,7 @@ async def test_a_message_that_no_selector_matches_stays_in_a_queue_and_is_lost_i
     "jms-api 13/MessageFormatException",
     "jms-api 13/MessageNotReadableException / MessageNotWriteableException",
 )
-async def test_wrong_accesses_to_a_body(client: Any) -> None:
+async def test_wrong_accesses_to_a_body(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     message = session.create_bytes_message(b"1")
@@ -58,7 +59,7 @@ async def test_wrong_accesses_to_a_body(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 14/createQueue")
-async def test_a_queue_needs_a_name(client: Any) -> None:
+async def test_a_queue_needs_a_name(client: Client) -> None:
     session = await client.session()
     with pytest.raises(TypeError, match="must be a str"):
         session.create_queue(None)
@@ -67,7 +68,7 @@ async def test_a_queue_needs_a_name(client: Any) -> None:
 @pytest.mark.fact(
     "jms-api 14/NOT precedence, priority ignored, lenient property names, MapMessage missing = 0, close from listener allowed, browser needs start"
 )
-async def test_what_every_activemq_does_differently(client: Any) -> None:
+async def test_what_every_activemq_does_differently(client: Client) -> None:
     connection = await client.connect(start=False)
     session = await connection.create_session()
     producer = await session.create_producer(Queue("q"))

@@ -16,17 +16,20 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import BrokerId
+from tests.kit.clients.embedded import Client
 
 NEWS = Topic("VirtualTopic.news")
 
 
-async def texts(client: Any, *consumers: Any) -> list[list[str | None]]:
+async def texts(client: Client, *consumers: Any) -> list[list[str | None]]:
     return [[client.text(m) for m in await client.receive_all(c)] for c in consumers]
 
 
 @pytest.mark.fact("jms-api 4.9", "jms-api 1.7")
 @pytest.mark.parametrize("kind", ["shared", "shared_durable"])
-async def test_the_consumers_of_a_subscription_share_its_messages(client: Any, kind: str) -> None:
+async def test_the_consumers_of_a_subscription_share_its_messages(
+    client: Client, kind: str
+) -> None:
     consumers = []
     for name in ("a", "a", "b"):  # each on a connection of its own, without a client id
         session = await client.session(query="jms.prefetchPolicy.queuePrefetch=1")
@@ -41,7 +44,7 @@ async def test_the_consumers_of_a_subscription_share_its_messages(client: Any, k
 
 @pytest.mark.fact("jms-api 4.9")
 @pytest.mark.parametrize("how", ["consumer", "session", "connection"])
-async def test_a_shared_subscription_ends_with_its_last_consumer(client: Any, how: str) -> None:
+async def test_a_shared_subscription_ends_with_its_last_consumer(client: Client, how: str) -> None:
     last = await client.connect()
     session = await last.create_session()
     consumer = await session.create_shared_consumer(NEWS, "a")
@@ -60,7 +63,7 @@ async def test_a_shared_subscription_ends_with_its_last_consumer(client: Any, ho
 
 @pytest.mark.fact("jms-api 4.9")
 async def test_a_message_that_is_not_committed_keeps_the_subscription_until_the_end(
-    client: Any,
+    client: Client,
 ) -> None:
     session = await client.session(AcknowledgeMode.TRANSACTED)
     consumer = await session.create_shared_consumer(NEWS, "a")
@@ -76,7 +79,7 @@ async def test_a_message_that_is_not_committed_keeps_the_subscription_until_the_
 
 @pytest.mark.fact("jms-api 4.9")
 async def test_a_shared_durable_subscription_survives_and_is_ended_by_unsubscribe(
-    client: Any,
+    client: Client,
 ) -> None:
     connection = await client.connect()
     session = await connection.create_session()
@@ -97,7 +100,7 @@ async def test_a_shared_durable_subscription_survives_and_is_ended_by_unsubscrib
 
 
 @pytest.mark.fact("jms-api 1.7")
-async def test_the_client_id_is_part_of_a_subscription(client: Any) -> None:
+async def test_the_client_id_is_part_of_a_subscription(client: Client) -> None:
     sessions = []
     for client_id in ("one.a", "two"):
         connection = await client.connect(start=False)
@@ -114,7 +117,7 @@ async def test_the_client_id_is_part_of_a_subscription(client: Any) -> None:
     "jms-api 4.9",
     "jms-api 14/shared subscriptions, delivery delay, CompletionListener, receiveBody",
 )
-async def test_what_cannot_be_shared_names_the_alternative(client: Any) -> None:
+async def test_what_cannot_be_shared_names_the_alternative(client: Client) -> None:
     session = await client.session()
     for create in (session.create_shared_consumer, session.create_shared_durable_consumer):
         with pytest.raises(UnsupportedOperationException, match=r"topic VirtualTopic\.news;"):
@@ -134,7 +137,7 @@ async def test_what_cannot_be_shared_names_the_alternative(client: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [CachingConnectionFactory, PooledConnectionFactory])
-async def test_shared_consumers_of_caches_pools_and_contexts(client: Any, kind: Any) -> None:
+async def test_shared_consumers_of_caches_pools_and_contexts(client: Client, kind: Any) -> None:
     async with kind(client.factory()) as factory, await factory.create_context() as context:
         shared = await context.create_shared_consumer(NEWS, "a")
         durable = await context.create_shared_durable_consumer(NEWS, "b")

@@ -14,10 +14,11 @@ from pyjms.jms.message import Message
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.embedded import Client
 
 
 @pytest.mark.fact("jms-api 9.1", "activemq-broker D13")
-async def test_temporary_destinations_live_with_their_connection(client: Any) -> None:
+async def test_temporary_destinations_live_with_their_connection(client: Client) -> None:
     connection = await client.connect()
     session = await client.session(connection=connection)
     other = await client.session()
@@ -50,7 +51,7 @@ async def test_temporary_destinations_live_with_their_connection(client: Any) ->
         await other.delete_temporary(topic)
 
 
-async def test_request_and_reply_over_a_temporary_queue(client: Any) -> None:
+async def test_request_and_reply_over_a_temporary_queue(client: Client) -> None:
     asking, answering = await client.session(), await client.session()
     answers = await asking.create_temporary_queue()
     consumer = await asking.create_consumer(answers)
@@ -73,7 +74,7 @@ async def test_request_and_reply_over_a_temporary_queue(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 9.2", "activemq-broker Q31")
-async def test_a_browser_shows_the_queue_in_order_and_leaves_it(client: Any) -> None:
+async def test_a_browser_shows_the_queue_in_order_and_leaves_it(client: Client) -> None:
     recorded = client.oracle("jms-raw-listeners")
     await client.send("q", "1", "2", "3")
     connection = await client.connect(start=False)
@@ -101,7 +102,7 @@ async def test_a_browser_shows_the_queue_in_order_and_leaves_it(client: Any) -> 
 
 
 @pytest.mark.fact("jms-api 9.2")
-async def test_a_browser_honours_its_selector_and_sees_a_thousand(client: Any) -> None:
+async def test_a_browser_honours_its_selector_and_sees_a_thousand(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     for number in range(1000):
@@ -117,7 +118,7 @@ async def test_a_browser_honours_its_selector_and_sees_a_thousand(client: Any) -
     assert [client.text(m) async for m in even] == [str(n) for n in range(0, 1000, 2)]
 
 
-async def test_a_browser_left_half_way_ends_with_its_session(client: Any) -> None:
+async def test_a_browser_left_half_way_ends_with_its_session(client: Client) -> None:
     await client.send("q", "1", "2", "3")
     session = await client.session(AcknowledgeMode.TRANSACTED)
     browser = await session.create_browser(Queue("q"))

@@ -86,7 +86,7 @@ class Refusals(BrokerFilter):
 @pytest.mark.fact("jms-api 3.11")
 @pytest.mark.parametrize("mode", list(DeliveryMode), ids=lambda mode: mode.name.lower())
 async def test_callbacks_come_after_the_sends_and_in_their_order(
-    client: Any, mode: DeliveryMode
+    client: Client, mode: DeliveryMode
 ) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
@@ -122,7 +122,7 @@ async def test_a_send_that_the_broker_refuses_ends_in_on_exception(clock: object
 
 @pytest.mark.fact("jms-api 3.11")
 @pytest.mark.fact("activemq-edges N22")
-async def test_errors_of_the_call_are_raised_by_it(client: Any) -> None:
+async def test_errors_of_the_call_are_raised_by_it(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     outcomes = Outcomes()
@@ -145,7 +145,7 @@ async def test_errors_of_the_call_are_raised_by_it(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 3.11")
-async def test_the_message_is_not_usable_before_its_callback(client: Any) -> None:
+async def test_the_message_is_not_usable_before_its_callback(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     outcomes = Outcomes()
@@ -167,7 +167,7 @@ async def test_the_message_is_not_usable_before_its_callback(client: Any) -> Non
 @pytest.mark.fact("jms-api 3.11")
 @pytest.mark.parametrize("what", ["producer", "session", "connection"])
 async def test_close_waits_for_the_callbacks_and_cannot_be_called_by_one(
-    client: Any, what: str
+    client: Client, what: str
 ) -> None:
     connection = await client.connect()
     session = await client.session(connection=connection)
@@ -192,7 +192,7 @@ async def test_close_waits_for_the_callbacks_and_cannot_be_called_by_one(
 @pytest.mark.fact("jms-api 3.11")
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 async def test_the_end_of_a_transaction_waits_and_cannot_be_called_by_a_callback(
-    client: Any, end: str
+    client: Client, end: str
 ) -> None:
     session = await client.session(AcknowledgeMode.TRANSACTED)
     producer = await session.create_producer(Q)
@@ -213,7 +213,7 @@ async def test_the_end_of_a_transaction_waits_and_cannot_be_called_by_a_callback
 
 
 @pytest.mark.fact("jms-api 3.11")
-async def test_no_callback_runs_beside_a_listener_of_its_session(client: Any) -> None:
+async def test_no_callback_runs_beside_a_listener_of_its_session(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     consumer = await session.create_consumer(Queue("in"))
@@ -240,7 +240,7 @@ async def test_no_callback_runs_beside_a_listener_of_its_session(client: Any) ->
     assert steps == ["listener", "completion"]
 
 
-async def test_a_listener_that_commits_gets_its_callbacks_first(client: Any) -> None:
+async def test_a_listener_that_commits_gets_its_callbacks_first(client: Client) -> None:
     session = await client.session(AcknowledgeMode.TRANSACTED)
     producer = await session.create_producer(Q)
     consumer = await session.create_consumer(Queue("in"))
@@ -261,7 +261,7 @@ async def test_a_listener_that_commits_gets_its_callbacks_first(client: Any) -> 
 
 
 async def test_a_callback_that_raises_is_logged_and_the_next_one_called(
-    client: Any, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
@@ -366,7 +366,7 @@ async def test_a_cached_session_closes_without_a_silent_broker(
 
 
 @pytest.mark.fact("activemq-edges N22")
-async def test_the_async_callback_of_activemq(client: Any) -> None:
+async def test_the_async_callback_of_activemq(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer()
     outcomes = Outcomes()
@@ -377,7 +377,7 @@ async def test_the_async_callback_of_activemq(client: Any) -> None:
     assert await client.left("q") == ["x", "y"]
 
 
-async def test_a_cached_session_is_not_reused_before_the_callbacks(client: Any) -> None:
+async def test_a_cached_session_is_not_reused_before_the_callbacks(client: Client) -> None:
     outcomes = Outcomes()
     async with CachingConnectionFactory(client.factory()) as factory:
         connection = await factory.create_connection()

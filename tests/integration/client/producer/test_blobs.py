@@ -22,6 +22,7 @@ from pyjms.errors import (
     MessageNotWriteableException,
     UnsupportedOperationException,
 )
+from tests.kit.clients.embedded import Client
 
 _numbers = itertools.count(1)
 BODY = b"0123456789" * 1000
@@ -240,7 +241,7 @@ def test_ftp_is_refused_when_the_url_is_parsed() -> None:
         ConnectionFactory(url(policy("0", "bufferSize")))
 
 
-async def test_exactly_one_body_is_given(client: Any, tmp_path: Path) -> None:
+async def test_exactly_one_body_is_given(client: Client, tmp_path: Path) -> None:
     session = await client.session()
     with pytest.raises(TypeError, match="one of url, file and stream"):
         session.create_blob_message()

@@ -21,7 +21,7 @@ Q = Queue("q")
 
 
 @pytest.mark.fact("jms-api 3.10", "jms-api 5/JMSDeliveryTime", "jms-api 3.4")
-async def test_a_delayed_message_comes_at_its_delivery_time(client: Any) -> None:
+async def test_a_delayed_message_comes_at_its_delivery_time(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     consumer = await session.create_consumer(Q)
@@ -43,7 +43,7 @@ async def test_a_delayed_message_comes_at_its_delivery_time(client: Any) -> None
 
 
 @pytest.mark.fact("jms-api 3.10")
-async def test_every_send_sets_the_delivery_time(client: Any) -> None:
+async def test_every_send_sets_the_delivery_time(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     message = session.create_text_message("x")
@@ -59,7 +59,7 @@ async def test_every_send_sets_the_delivery_time(client: Any) -> None:
     assert message.delivery_time >= before + 5000
 
 
-async def test_a_received_message_is_delayed_again(client: Any) -> None:
+async def test_a_received_message_is_delayed_again(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     consumer = await session.create_consumer(Q)
@@ -74,7 +74,7 @@ async def test_a_received_message_is_delayed_again(client: Any) -> None:
     assert again.delivery_time == unchanged.delivery_time > first.delivery_time
 
 
-async def test_a_delay_in_a_transaction_counts_from_the_send(client: Any) -> None:
+async def test_a_delay_in_a_transaction_counts_from_the_send(client: Client) -> None:
     session = await client.session(AcknowledgeMode.TRANSACTED)
     producer = await session.create_producer(Q)
     await producer.send(session.create_text_message("committed"), delivery_delay=3)
@@ -87,7 +87,7 @@ async def test_a_delay_in_a_transaction_counts_from_the_send(client: Any) -> Non
 
 
 @pytest.mark.fact("jms-api 3.3")
-async def test_wrong_delays_are_refused(client: Any) -> None:
+async def test_wrong_delays_are_refused(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     with pytest.raises(IllegalStateException, match="negative deliveryDelay: -1"):
@@ -102,7 +102,7 @@ async def test_wrong_delays_are_refused(client: Any) -> None:
     assert await client.left("q") == []
 
 
-async def test_a_cached_producer_forgets_the_delay_of_its_last_user(client: Any) -> None:
+async def test_a_cached_producer_forgets_the_delay_of_its_last_user(client: Client) -> None:
     async with CachingConnectionFactory(client.factory()) as factory:
         for delay in (60, 0):
             connection = await factory.create_connection()
@@ -116,7 +116,7 @@ async def test_a_cached_producer_forgets_the_delay_of_its_last_user(client: Any)
 
 
 @pytest.mark.fact("spring-jms 4.2")
-async def test_a_templates_delay_is_that_of_its_producer(client: Any) -> None:
+async def test_a_templates_delay_is_that_of_its_producer(client: Client) -> None:
     template = JmsTemplate(client.factory(), receive_timeout=20.0, delivery_delay=5.0)
     sent: list[Any] = []
 

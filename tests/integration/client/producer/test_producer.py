@@ -23,11 +23,12 @@ from pyjms.jms.bodies import MapMessage, TextMessage
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.embedded import Client
 
 
 @pytest.mark.fact("jms-api 3.1", "activemq-edges N5")
 async def test_bound_producers_send_to_their_destination_and_unbound_ones_to_the_named_one(
-    client: Any,
+    client: Client,
 ) -> None:
     session = await client.session()
     message = session.create_text_message("x")
@@ -52,7 +53,7 @@ async def test_bound_producers_send_to_their_destination_and_unbound_ones_to_the
 
 
 @pytest.mark.fact("jms-api 3.1")
-async def test_a_destination_comes_first_as_in_jms(client: Any) -> None:
+async def test_a_destination_comes_first_as_in_jms(client: Client) -> None:
     session = await client.session()
     message = session.create_text_message("x")
     unbound = await session.create_producer()
@@ -77,7 +78,7 @@ async def test_a_destination_comes_first_as_in_jms(client: Any) -> None:
     assert await client.left("q") == ["x", "x"]
 
 
-async def test_what_is_not_a_message_is_refused_without_quoting_it(client: Any) -> None:
+async def test_what_is_not_a_message_is_refused_without_quoting_it(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     for payload in ("secret", {"password": "secret"}):
@@ -92,7 +93,7 @@ async def test_what_is_not_a_message_is_refused_without_quoting_it(client: Any) 
 
 
 @pytest.mark.fact("jms-api 3.2")
-async def test_the_defaults_of_a_producer(client: Any) -> None:
+async def test_the_defaults_of_a_producer(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     assert producer.delivery_mode == DeliveryMode.PERSISTENT == 2
@@ -106,7 +107,7 @@ async def test_the_defaults_of_a_producer(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 3.3")
-async def test_setters_refuse_what_a_send_cuts(client: Any) -> None:
+async def test_setters_refuse_what_a_send_cuts(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     for name, value in (
@@ -132,7 +133,7 @@ async def test_setters_refuse_what_a_send_cuts(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 3.4")
-async def test_send_sets_the_headers_of_the_senders_object(client: Any, clock: Any) -> None:
+async def test_send_sets_the_headers_of_the_senders_object(client: Client, clock: Any) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     message = session.create_text_message("first")
@@ -163,7 +164,7 @@ async def test_send_sets_the_headers_of_the_senders_object(client: Any, clock: A
 
 
 @pytest.mark.fact("jms-api 3.5", "jms-api 14/TTL with timestamps disabled")
-async def test_ids_are_always_set_and_no_timestamp_means_no_expiration(client: Any) -> None:
+async def test_ids_are_always_set_and_no_timestamp_means_no_expiration(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     producer.disable_message_id = True
@@ -181,7 +182,9 @@ async def test_ids_are_always_set_and_no_timestamp_means_no_expiration(client: A
 
 
 @pytest.mark.fact("jms-api 3.6")
-async def test_expiration_counts_from_the_send_not_from_the_commit(client: Any, clock: Any) -> None:
+async def test_expiration_counts_from_the_send_not_from_the_commit(
+    client: Client, clock: Any
+) -> None:
     session = await client.session(AcknowledgeMode.TRANSACTED)
     producer = await session.create_producer(Queue("q"))
     message = session.create_text_message("x")
@@ -197,7 +200,7 @@ async def test_expiration_counts_from_the_send_not_from_the_commit(client: Any, 
 
 
 @pytest.mark.fact("jms-api 3.8", "jms-api 13/InvalidDestinationException")
-async def test_a_deleted_temporary_destination_is_refused_by_every_client(client: Any) -> None:
+async def test_a_deleted_temporary_destination_is_refused_by_every_client(client: Client) -> None:
     session = await client.session()
     other = await client.session()
     blind = await client.session(watch_topic_advisories=False)
@@ -227,7 +230,7 @@ async def test_a_deleted_temporary_destination_is_refused_by_every_client(client
 
 
 @pytest.mark.fact("jms-api 3.9")
-async def test_anothers_message_is_copied(client: Any) -> None:
+async def test_anothers_message_is_copied(client: Client) -> None:
     class Foreign(MapMessage):
         """A message class of somebody else."""
 
@@ -252,7 +255,7 @@ async def test_anothers_message_is_copied(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 3.12")
-async def test_a_closed_producer_refuses_all_but_close(client: Any) -> None:
+async def test_a_closed_producer_refuses_all_but_close(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     await producer.close()
@@ -265,7 +268,7 @@ async def test_a_closed_producer_refuses_all_but_close(client: Any) -> None:
         assert producer.destination
 
 
-async def test_a_received_message_can_be_sent_on(client: Any) -> None:
+async def test_a_received_message_can_be_sent_on(client: Client) -> None:
     await client.send("q", "x")
     session = await client.session(AcknowledgeMode.CLIENT)
     consumer = await session.create_consumer(Queue("q"))
@@ -281,7 +284,7 @@ async def test_a_received_message_can_be_sent_on(client: Any) -> None:
 
 @pytest.mark.fact("activemq-broker B15")
 async def test_consumers_of_the_process_share_no_message_with_each_other_or_the_sender(
-    client: Any,
+    client: Client,
 ) -> None:
     """vm:// passes commands as objects: a change must not be visible to others."""
     session = await client.session()
@@ -314,7 +317,7 @@ async def test_consumers_of_the_process_share_no_message_with_each_other_or_the_
     assert (sent["text"], dict(sent.properties)) == ("later", {"colour": "blue"})
 
 
-async def test_without_copy_a_sent_message_becomes_read_only(client: Any) -> None:
+async def test_without_copy_a_sent_message_becomes_read_only(client: Client) -> None:
     session = await client.session(copy_message_on_send=False)
     producer = await session.create_producer(Queue("q"))
     message = session.create_text_message("x")
@@ -325,7 +328,7 @@ async def test_without_copy_a_sent_message_becomes_read_only(client: Any) -> Non
         message.properties["a"] = 1
 
 
-async def test_the_window_holds_senders_back(client: Any) -> None:
+async def test_the_window_holds_senders_back(client: Client) -> None:
     session = await client.session(producer_window_size=2048, use_async_send=True)
     producer = await session.create_producer(Queue("q"))
     for number in range(20):
@@ -361,7 +364,7 @@ async def check_window(url: str, *, has_acks: bool) -> None:
             assert (producer.window is not None) is has_acks
 
 
-async def test_a_tight_loop_of_sends_lets_others_run(client: Any) -> None:
+async def test_a_tight_loop_of_sends_lets_others_run(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     producer.delivery_mode = DeliveryMode.NON_PERSISTENT
@@ -382,7 +385,7 @@ async def test_a_tight_loop_of_sends_lets_others_run(client: Any) -> None:
     assert turns >= 5
 
 
-async def test_compression_timestamps_and_containers_follow_the_options(client: Any) -> None:
+async def test_compression_timestamps_and_containers_follow_the_options(client: Client) -> None:
     session = await client.session(
         use_compression=True, disable_time_stamps_by_default=True, nested_map_and_list_enabled=False
     )
@@ -419,7 +422,7 @@ async def test_a_full_destination_that_fails_sends_is_a_resource_error(clock: An
 
 
 async def test_a_producer_refused_by_the_broker_does_not_fail_the_connection(
-    client: Any,
+    client: Client,
 ) -> None:
     """It is not registered, so it is not removed either: the broker would report an error."""
     failures: list[BaseException] = []

@@ -70,7 +70,7 @@ async def test_the_limit_is_the_factorys_unless_the_producer_has_its_own(silent:
 
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf")], ids=str)
-async def test_a_limit_that_is_not_a_duration_is_refused(client: Any, value: float) -> None:
+async def test_a_limit_that_is_not_a_duration_is_refused(client: Client, value: float) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     with pytest.raises(ValueError, match="send_timeout"):
@@ -84,7 +84,7 @@ async def test_a_limit_that_is_not_a_duration_is_refused(client: Any, value: flo
 
 @pytest.mark.parametrize("shared", [CachingConnectionFactory, JmsPoolConnectionFactory])
 async def test_handles_on_shared_producers_have_the_factorys_limit(
-    client: Any, shared: Any
+    client: Client, shared: Any
 ) -> None:
     factory = shared(ConnectionFactory(client.broker.url, send_timeout=0.7))
     async with await factory.create_connection() as connection:

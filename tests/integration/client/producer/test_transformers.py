@@ -17,6 +17,7 @@ from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.template import JmsTemplate
+from tests.kit.clients.embedded import Client
 
 Q = Queue("q")
 
@@ -80,7 +81,7 @@ class Wrong:
 
 
 @pytest.mark.fact("activemq-edges N17")
-async def test_the_replacement_is_sent_and_stamped(client: Any) -> None:
+async def test_the_replacement_is_sent_and_stamped(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     producer.transformer = Marking("p")
@@ -101,7 +102,7 @@ async def test_the_replacement_is_sent_and_stamped(client: Any) -> None:
 
 @pytest.mark.parametrize("how", ["receive", "receive_no_wait", "iteration", "pull", "listener"])
 @pytest.mark.fact("activemq-edges N17")
-async def test_the_replacement_is_delivered(client: Any, how: str) -> None:
+async def test_the_replacement_is_delivered(client: Client, how: str) -> None:
     await client.send(Q, "x")
     session = await client.session()
     session.transformer = Marking("c")
@@ -132,7 +133,7 @@ async def test_the_replacement_is_delivered(client: Any, how: str) -> None:
 
 @pytest.mark.fact("activemq-edges N17")
 async def test_each_object_takes_its_creators_transformer_and_may_have_its_own(
-    client: Any,
+    client: Client,
 ) -> None:
     factory = client.factory()
     factory.transformer = of_factory = Marking("factory")
@@ -156,7 +157,7 @@ async def test_each_object_takes_its_creators_transformer_and_may_have_its_own(
 
 @pytest.mark.parametrize("shared", [None, CachingConnectionFactory, JmsPoolConnectionFactory])
 async def test_templates_and_contexts_use_the_factorys_transformer(
-    client: Any, shared: Any
+    client: Client, shared: Any
 ) -> None:
     target = ConnectionFactory(client.broker.url)
     target.transformer = Marking("f")
@@ -182,7 +183,9 @@ async def test_templates_and_contexts_use_the_factorys_transformer(
 
 
 @pytest.mark.parametrize("mode", [AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
-async def test_the_replacement_acknowledges_the_message(client: Any, mode: AcknowledgeMode) -> None:
+async def test_the_replacement_acknowledges_the_message(
+    client: Client, mode: AcknowledgeMode
+) -> None:
     await client.send(Q, "a", "b")
     session = await client.session(mode)
     session.transformer = Marking("c")
@@ -194,7 +197,7 @@ async def test_the_replacement_acknowledges_the_message(client: Any, mode: Ackno
     assert await client.left(Q) == ([] if mode == AcknowledgeMode.CLIENT else ["b"])
 
 
-async def test_a_browser_shows_what_a_consumer_would_receive(client: Any) -> None:
+async def test_a_browser_shows_what_a_consumer_would_receive(client: Client) -> None:
     await client.send(Q, "a", "b")
     session = await client.session()
     session.transformer = Marking("c")
@@ -205,7 +208,7 @@ async def test_a_browser_shows_what_a_consumer_would_receive(client: Any) -> Non
 
 @pytest.mark.parametrize("timeout", [5.0, 0.0])
 async def test_where_a_transformer_fails_nothing_is_sent_and_nothing_is_lost(
-    client: Any, timeout: float
+    client: Client, timeout: float
 ) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
@@ -225,7 +228,7 @@ async def test_where_a_transformer_fails_nothing_is_sent_and_nothing_is_lost(
     assert await consumer.receive_no_wait() is None
 
 
-async def test_its_failure_before_a_listener_is_the_listeners(client: Any) -> None:
+async def test_its_failure_before_a_listener_is_the_listeners(client: Client) -> None:
     await client.send(Q, "x")
     connection = await client.connect(start=False)
     session = await client.session(connection=connection)
@@ -244,7 +247,7 @@ async def test_its_failure_before_a_listener_is_the_listeners(client: Any) -> No
     assert connection.failure is None
 
 
-async def test_a_transformer_of_coroutines_is_refused(client: Any) -> None:
+async def test_a_transformer_of_coroutines_is_refused(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
     producer.transformer = Wrong()
@@ -262,7 +265,7 @@ async def test_a_transformer_of_coroutines_is_refused(client: Any) -> None:
     assert client.text(await consumer.receive(5.0)) == "x"
 
 
-async def test_a_replacement_that_is_being_sent_is_not_sent_again(client: Any) -> None:
+async def test_a_replacement_that_is_being_sent_is_not_sent_again(client: Client) -> None:
     class Same(Unchanged):
         message = TextMessage("same")
 
@@ -289,7 +292,7 @@ async def test_a_replacement_that_is_being_sent_is_not_sent_again(client: Any) -
     assert outcomes.sent == [transformer.message]
 
 
-async def test_a_listener_container_handles_replacements(client: Any) -> None:
+async def test_a_listener_container_handles_replacements(client: Client) -> None:
     factory = client.factory()
     factory.transformer = Marking("f")
     handled: list[str | None] = []

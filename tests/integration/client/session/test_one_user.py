@@ -13,6 +13,7 @@ from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, TransactionRolledBackException
 from pyjms.jms.destination import Queue
 from pyjms.jms.synchronization import Synchronization
+from tests.kit.clients.embedded import Client
 from tests.kit.waiting import until
 
 Q = Queue("q")
@@ -43,7 +44,7 @@ CALLS: dict[str, Callable[[Any, Any, Any], Awaitable[object]]] = {
 
 @pytest.mark.fact("jms-api 12.1")
 @pytest.mark.parametrize("call", CALLS)
-async def test_no_task_works_while_another_one_commits(client: Any, call: str) -> None:
+async def test_no_task_works_while_another_one_commits(client: Client, call: str) -> None:
     session = await client.session(TRANSACTED)
     producer, consumer = await session.create_producer(Q), await session.create_consumer(Q)
     holds = Holds()
@@ -60,7 +61,7 @@ async def test_no_task_works_while_another_one_commits(client: Any, call: str) -
     await CALLS[call](session, producer, consumer)  # one after the other is fine
 
 
-async def test_a_synchronization_works_on_in_the_tasks_that_it_starts(client: Any) -> None:
+async def test_a_synchronization_works_on_in_the_tasks_that_it_starts(client: Client) -> None:
     session = await client.session(TRANSACTED)
     producer = await session.create_producer(Q)
 
@@ -77,7 +78,7 @@ async def test_a_synchronization_works_on_in_the_tasks_that_it_starts(client: An
 
 
 @pytest.mark.parametrize("call", ["commit", "rollback", "recover"])
-async def test_no_unit_of_work_ends_while_another_task_receives(client: Any, call: str) -> None:
+async def test_no_unit_of_work_ends_while_another_task_receives(client: Client, call: str) -> None:
     session = await client.session(AcknowledgeMode.CLIENT if call == "recover" else TRANSACTED)
     consumer = await session.create_consumer(Q)
     async with anyio.create_task_group() as tasks:
@@ -89,7 +90,7 @@ async def test_no_unit_of_work_ends_while_another_task_receives(client: Any, cal
 
 
 @pytest.mark.fact("jms-api 2.13")
-async def test_close_is_allowed_while_another_task_commits(client: Any) -> None:
+async def test_close_is_allowed_while_another_task_commits(client: Client) -> None:
     session = await client.session(TRANSACTED)
     holds = Holds()
     outcomes: list[str] = []
@@ -111,7 +112,7 @@ async def test_close_is_allowed_while_another_task_commits(client: Any) -> None:
 
 @pytest.mark.fact("jms-api 12.1", "activemq-edges 11.24")
 @pytest.mark.parametrize("call", ["send()", "receive()", "rollback()"])
-async def test_another_event_loop_is_refused(client: Any, call: str) -> None:
+async def test_another_event_loop_is_refused(client: Client, call: str) -> None:
     session = await client.session(TRANSACTED)
     producer, consumer = await session.create_producer(Q), await session.create_consumer(Q)
     producer.delivery_mode = DeliveryMode.NON_PERSISTENT
@@ -125,7 +126,7 @@ async def test_another_event_loop_is_refused(client: Any, call: str) -> None:
     await anyio.to_thread.run_sync(partial(anyio.run, there))
 
 
-async def test_a_completion_listener_sends_while_commit_waits_for_it(client: Any) -> None:
+async def test_a_completion_listener_sends_while_commit_waits_for_it(client: Client) -> None:
     session = await client.session(TRANSACTED)
     producer = await session.create_producer(Q)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import pytest
 
@@ -15,6 +13,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import Message
+from tests.kit.clients.embedded import Client
 
 AUTO, CLIENT = AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT
 DUPS_OK, INDIVIDUAL = AcknowledgeMode.DUPS_OK, AcknowledgeMode.INDIVIDUAL
@@ -28,7 +27,7 @@ def test_the_modes_have_the_numbers_of_jms() -> None:
 
 @pytest.mark.fact("jms-api 2.2", "activemq-broker A3")
 async def test_auto_acknowledges_when_receive_returns_and_when_the_listener_has_returned(
-    client: Any,
+    client: Client,
 ) -> None:
     await client.send("q", "a", "b", "c")
     session = await client.session()
@@ -51,7 +50,7 @@ async def test_auto_acknowledges_when_receive_returns_and_when_the_listener_has_
 
 
 @pytest.mark.fact("jms-api 2.3", "activemq-broker A4")
-async def test_dups_ok_is_auto_on_queues_and_lazy_on_topics(client: Any) -> None:
+async def test_dups_ok_is_auto_on_queues_and_lazy_on_topics(client: Client) -> None:
     session = await client.session(DUPS_OK)
     queue = await session.create_consumer(Queue("q"))
     topic = await session.create_consumer(Topic("t?consumer.prefetchSize=4"))
@@ -69,7 +68,7 @@ async def test_dups_ok_is_auto_on_queues_and_lazy_on_topics(client: Any) -> None
 
 
 @pytest.mark.fact("jms-api 2.4", "activemq-broker A5")
-async def test_client_acknowledges_everything_the_session_consumed(client: Any) -> None:
+async def test_client_acknowledges_everything_the_session_consumed(client: Client) -> None:
     await client.send("q", "1", "2", "3")
     await client.send("other", "x")
     session = await client.session(CLIENT)
@@ -90,7 +89,7 @@ async def test_client_acknowledges_everything_the_session_consumed(client: Any) 
 
 
 @pytest.mark.fact("jms-api 2.4")
-async def test_client_counts_a_message_when_its_listener_has_been_called(client: Any) -> None:
+async def test_client_counts_a_message_when_its_listener_has_been_called(client: Client) -> None:
     await client.send("q", "1", "2")
     session = await client.session(CLIENT)
     consumer = await session.create_consumer(Queue("q"))
@@ -112,7 +111,7 @@ async def test_client_counts_a_message_when_its_listener_has_been_called(client:
 @pytest.mark.parametrize("mode", [AUTO, DUPS_OK, TRANSACTED])
 @pytest.mark.fact("jms-api 2.5")
 async def test_acknowledge_is_ignored_in_other_modes_but_not_on_a_closed_session(
-    client: Any, mode: AcknowledgeMode
+    client: Client, mode: AcknowledgeMode
 ) -> None:
     await client.send("q", "1", "2")
     session = await client.session(mode)
@@ -128,7 +127,7 @@ async def test_acknowledge_is_ignored_in_other_modes_but_not_on_a_closed_session
 
 
 @pytest.mark.fact("jms-api 2.5")
-async def test_acknowledge_on_a_closed_client_session_is_refused(client: Any) -> None:
+async def test_acknowledge_on_a_closed_client_session_is_refused(client: Client) -> None:
     await client.send("q", "1")
     session = await client.session(CLIENT)
     message = await (await session.create_consumer(Queue("q"))).receive(1)
@@ -138,7 +137,7 @@ async def test_acknowledge_on_a_closed_client_session_is_refused(client: Any) ->
 
 
 @pytest.mark.fact("jms-api 2.6")
-async def test_recover_delivers_the_unacknowledged_again_before_newer_ones(client: Any) -> None:
+async def test_recover_delivers_the_unacknowledged_again_before_newer_ones(client: Client) -> None:
     await client.send("q", "1", "2", "3")
     session = await client.session(CLIENT)
     consumer = await session.create_consumer(Queue("q"))
@@ -154,7 +153,7 @@ async def test_recover_delivers_the_unacknowledged_again_before_newer_ones(clien
 
 @pytest.mark.fact("jms-api 2.6")
 async def test_recover_inside_an_auto_listener_redelivers_the_message_in_hand(
-    client: Any,
+    client: Client,
 ) -> None:
     await client.send("q", "1")
     session = await client.session()
@@ -176,7 +175,7 @@ async def test_recover_inside_an_auto_listener_redelivers_the_message_in_hand(
 
 
 @pytest.mark.fact("jms-api 2.7")
-async def test_individual_acknowledges_that_message_only(client: Any) -> None:
+async def test_individual_acknowledges_that_message_only(client: Client) -> None:
     await client.send("q", "1", "2", "3")
     session = await client.session(INDIVIDUAL)
     consumer = await session.create_consumer(Queue("q"))
@@ -194,7 +193,7 @@ async def test_individual_acknowledges_that_message_only(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 2.8")
-async def test_commit_and_rollback_need_a_transacted_session_but_no_work(client: Any) -> None:
+async def test_commit_and_rollback_need_a_transacted_session_but_no_work(client: Client) -> None:
     plain = await client.session()
     for call in (plain.commit, plain.rollback):
         with pytest.raises(IllegalStateException, match="Not a transacted session"):
@@ -205,7 +204,7 @@ async def test_commit_and_rollback_need_a_transacted_session_but_no_work(client:
 
 
 @pytest.mark.fact("jms-api 2.9", "jms-api 2.11")
-async def test_commit_makes_sends_visible_and_acknowledges_in_one_unit(client: Any) -> None:
+async def test_commit_makes_sends_visible_and_acknowledges_in_one_unit(client: Client) -> None:
     await client.send("in", "request")
     session = await client.session(TRANSACTED)
     consumer = await session.create_consumer(Queue("in"))
@@ -230,7 +229,7 @@ async def test_commit_makes_sends_visible_and_acknowledges_in_one_unit(client: A
 
 
 @pytest.mark.fact("jms-api 2.10")
-async def test_rollback_and_close_drop_sends_and_give_messages_back(client: Any) -> None:
+async def test_rollback_and_close_drop_sends_and_give_messages_back(client: Client) -> None:
     await client.send("q", "1", "2")
     session = await client.session(TRANSACTED)
     consumer = await session.create_consumer(Queue("q"))
@@ -258,7 +257,7 @@ async def test_rollback_and_close_drop_sends_and_give_messages_back(client: Any)
 
 @pytest.mark.fact("jms-api 2.12")
 async def test_close_ends_blocked_receives_and_waits_for_the_running_listener(
-    client: Any,
+    client: Client,
 ) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("empty"))
@@ -302,7 +301,7 @@ async def test_close_ends_blocked_receives_and_waits_for_the_running_listener(
 
 @pytest.mark.parametrize("what", ["consumer", "session", "connection"])
 @pytest.mark.fact("jms-api 1.4", "jms-api 2.12", "jms-api 4.7")
-async def test_a_listener_may_close_what_it_belongs_to(client: Any, what: str) -> None:
+async def test_a_listener_may_close_what_it_belongs_to(client: Client, what: str) -> None:
     await client.send("q", "m1", "m2")
     connection = await client.connect()
     session = await client.session(connection=connection)
@@ -321,7 +320,7 @@ async def test_a_listener_may_close_what_it_belongs_to(client: Any, what: str) -
 
 
 @pytest.mark.fact("jms-api 1.4")
-async def test_a_listener_may_stop_its_connection(client: Any) -> None:
+async def test_a_listener_may_stop_its_connection(client: Client) -> None:
     await client.send("q", "m1", "m2")
     connection = await client.connect()
     session = await client.session(connection=connection)
@@ -341,7 +340,7 @@ async def test_a_listener_may_stop_its_connection(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 2.13", "activemq-edges N8", "jms-api 12.2")
-async def test_one_listener_call_at_a_time_for_all_consumers_of_a_session(client: Any) -> None:
+async def test_one_listener_call_at_a_time_for_all_consumers_of_a_session(client: Client) -> None:
     session = await client.session()
     one = await session.create_consumer(Queue("one"))
     two = await session.create_consumer(Queue("two"))
@@ -379,7 +378,7 @@ async def test_one_listener_call_at_a_time_for_all_consumers_of_a_session(client
 
 
 @pytest.mark.fact("activemq-edges N18")
-async def test_a_session_listener_gets_what_waits_from_run(client: Any) -> None:
+async def test_a_session_listener_gets_what_waits_from_run(client: Client) -> None:
     await client.send("q", "a", "b")
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
@@ -396,7 +395,7 @@ async def test_a_session_listener_gets_what_waits_from_run(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 2.14")
-async def test_the_order_of_creation_does_not_matter(client: Any) -> None:
+async def test_the_order_of_creation_does_not_matter(client: Client) -> None:
     connection = await client.connect(start=False)
     session = await client.session(connection=connection)
     producer = await session.create_producer(Queue("q"))
@@ -419,7 +418,7 @@ async def test_the_order_of_creation_does_not_matter(client: Any) -> None:
 
 @pytest.mark.fact("activemq-broker D2")
 @pytest.mark.fact("jms-api 2.15")
-async def test_names_make_handles_only(client: Any) -> None:
+async def test_names_make_handles_only(client: Client) -> None:
     session = await client.session()
     assert session.create_queue("never.made") == Queue("never.made")
     assert session.create_topic("never.made") == Topic("never.made")
@@ -437,7 +436,7 @@ async def test_names_make_handles_only(client: Any) -> None:
 
 
 @pytest.mark.fact("jms-api 2.16")
-async def test_unsubscribe_wants_a_known_name_that_is_not_in_use(client: Any) -> None:
+async def test_unsubscribe_wants_a_known_name_that_is_not_in_use(client: Client) -> None:
     session = await client.session(client_id="me")
     subscriber = await session.create_durable_subscriber(Topic("t"), "name")
     with pytest.raises(JMSException):
@@ -450,7 +449,7 @@ async def test_unsubscribe_wants_a_known_name_that_is_not_in_use(client: Any) ->
 
 @pytest.mark.parametrize("what", ["session", "connection"])
 async def test_a_cancelled_close_cancels_a_listener_that_does_not_end(
-    client: Any, what: str
+    client: Client, what: str
 ) -> None:
     await client.send("q", "1")
     connection = await client.connect()
@@ -478,7 +477,7 @@ async def test_a_cancelled_close_cancels_a_listener_that_does_not_end(
         session.create_message()
 
 
-async def test_a_listener_may_close_its_connection_after_that_has_failed(client: Any) -> None:
+async def test_a_listener_may_close_its_connection_after_that_has_failed(client: Client) -> None:
     await client.send("q", "1")
     connection = await client.connect()
     session = await client.session(connection=connection)
@@ -498,7 +497,7 @@ async def test_a_listener_may_close_its_connection_after_that_has_failed(client:
     await closed.wait()
 
 
-async def test_long_runs_of_messages_let_other_tasks_run(client: Any) -> None:
+async def test_long_runs_of_messages_let_other_tasks_run(client: Client) -> None:
     texts = [str(n) for n in range(600)]
     await client.send("q", *texts)
     await client.send("r", *texts)
@@ -530,7 +529,7 @@ async def test_long_runs_of_messages_let_other_tasks_run(client: Any) -> None:
     assert turns - after_receive >= 600 // 512
 
 
-async def test_each_kind_of_message_is_made_by_the_session(client: Any) -> None:
+async def test_each_kind_of_message_is_made_by_the_session(client: Client) -> None:
     session = await client.session()
     made = [
         session.create_message(),
