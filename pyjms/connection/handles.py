@@ -131,8 +131,6 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         """Close a session that could not be cleaned up; raise `error` if the caller needs it."""
 
 
-# --- A handle: one use of a producer that is reused. The base of cached and pooled producers.
-
 Forget = Callable[[Closeable], None]
 """Called with a handle that is closed."""
 

@@ -140,7 +140,7 @@ R = TypeVar("R")
 D = TypeVar("D", bound="DomainSession")
 
 
-def _refused(
+def _refuse(
     function: Callable[Concatenate[S, P], R], instead: str
 ) -> Callable[Concatenate[object, P], R]:
     """Return a replacement of `function` that rejects the call; the hint names `instead`."""
@@ -162,17 +162,6 @@ def _refused(
         "        Raises:\n            IllegalStateException: always.\n        "
     )
     return cast("Callable[Concatenate[object, P], R]", call)
-
-
-def _refusing(**instead: str) -> Callable[[type[D]], type[D]]:
-    """Return a class decorator that rejects calls of these methods, with hints what to use."""
-
-    def decorate(kind: type[D]) -> type[D]:
-        for name, hint in instead.items():
-            setattr(kind, name, _refused(getattr(Session, name), hint))
-        return kind
-
-    return decorate
 
 
 def _in_domain(
@@ -226,14 +215,6 @@ class DomainSession(DelegatingSession):
             )
 
 
-@_refusing(
-    create_topic="create_queue()",
-    create_temporary_topic="create_temporary_queue()",
-    create_durable_subscriber="create_receiver()",
-    create_shared_consumer="create_receiver()",
-    create_shared_durable_consumer="create_receiver()",
-    unsubscribe="a TopicSession",
-)
 class QueueSession(DomainSession):
     """A session of queues. JMS: javax.jms.QueueSession (JMS 1.1 section 5.5).
 
@@ -242,6 +223,15 @@ class QueueSession(DomainSession):
     """
 
     of_topics = False
+
+    create_topic = _refuse(Session.create_topic, "create_queue()")
+    create_temporary_topic = _refuse(Session.create_temporary_topic, "create_temporary_queue()")
+    create_durable_subscriber = _refuse(Session.create_durable_subscriber, "create_receiver()")
+    create_shared_consumer = _refuse(Session.create_shared_consumer, "create_receiver()")
+    create_shared_durable_consumer = _refuse(
+        Session.create_shared_durable_consumer, "create_receiver()"
+    )
+    unsubscribe = _refuse(Session.unsubscribe, "a TopicSession")
 
     async def create_sender(self, queue: Queue | None = None) -> QueueSender:
         """Create a producer for `queue`; None: each `send` specifies it. Waits for the broker.
@@ -263,11 +253,6 @@ class QueueSession(DomainSession):
         return QueueReceiver(await self.create_consumer(queue, selector))
 
 
-@_refusing(
-    create_queue="create_topic()",
-    create_temporary_queue="create_temporary_topic()",
-    create_browser="a QueueSession",
-)
 class TopicSession(DomainSession):
     """A session of topics. JMS: javax.jms.TopicSession (JMS 1.1 section 6.5).
 
@@ -276,6 +261,10 @@ class TopicSession(DomainSession):
     """
 
     of_topics = True
+
+    create_queue = _refuse(Session.create_queue, "create_topic()")
+    create_temporary_queue = _refuse(Session.create_temporary_queue, "create_temporary_topic()")
+    create_browser = _refuse(Session.create_browser, "a QueueSession")
 
     async def create_publisher(self, topic: Topic | None = None) -> TopicPublisher:
         """Create a producer for `topic`; None: each `publish` specifies it. Waits for the broker.
@@ -465,6 +454,8 @@ class Requestor(Closeable):
         InvalidDestinationException: the destination is None.
     """
 
+    _of_topics: ClassVar[bool]
+
     def __init__(self, session: Session, destination: Destination) -> None:
         if destination is None:
             raise InvalidDestinationException("A requestor needs a destination, not None")
@@ -478,10 +469,6 @@ class Requestor(Closeable):
         self._producer: MessageProducer | None = None
         self._replies: _Replies | None = None
         self._late: list[_Replies] = []
-
-    @abstractmethod
-    async def _create_reply_destination(self) -> TemporaryQueue | TemporaryTopic:
-        """Create the temporary destination of replies."""
 
     async def request(self, message: Message, timeout: float | None = None) -> Message | None:
         """Send `message`, with `reply_to` set, and wait for the reply.
@@ -527,8 +514,13 @@ class Requestor(Closeable):
         if self._producer is None:
             self._producer = await self.session.create_producer(self._destination)
         if self._replies is None:
-            destination = await self._create_reply_destination()
-            consumer = await self.session.create_consumer(destination)
+            session = self.session
+            destination: TemporaryQueue | TemporaryTopic = (
+                await session.create_temporary_topic()
+                if self._of_topics
+                else await session.create_temporary_queue()
+            )
+            consumer = await session.create_consumer(destination)
             self._replies = _Replies(destination, consumer)
         return self._producer, self._replies
 
@@ -543,18 +535,16 @@ class Requestor(Closeable):
 class QueueRequestor(Requestor):
     """Sends requests to a queue. JMS: javax.jms.QueueRequestor (JMS 1.1 section 5.10)."""
 
+    _of_topics = False
+
     def __init__(self, session: Session, queue: Queue) -> None:
         super().__init__(session, queue)
-
-    async def _create_reply_destination(self) -> TemporaryQueue:
-        return await self.session.create_temporary_queue()
 
 
 class TopicRequestor(Requestor):
     """Publishes requests to a topic. JMS: javax.jms.TopicRequestor (JMS 1.1 section 6.13)."""
 
+    _of_topics = True
+
     def __init__(self, session: Session, topic: Topic) -> None:
         super().__init__(session, topic)
-
-    async def _create_reply_destination(self) -> TemporaryTopic:
-        return await self.session.create_temporary_topic()

@@ -271,7 +271,7 @@ class Message:
             return True
         return any(issubclass(body, kind) for body in self.BODY_TYPES)
 
-    # --- for providers and listener containers
+    # For providers and listener containers.
 
     def set_received(
         self,
@@ -312,7 +312,7 @@ class Message:
         """The source of a received message; None: the message was created here."""
         return self._source
 
-    # --- for message classes
+    # For message classes.
 
     def _whole_body(self) -> object:
         """Return the body in its public form, None if there is none or it is empty."""
