@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Redeliverer", "RefusalLog", "is_poison"]
 
-logger: Final = get_logger(__name__)
+logger: Final = get_logger("pyjms.client.refusals")  # by which applications silence it
 
 _BROKER_DELAY = "redeliveryDelay"  # the broker's redelivery plug-in sets this property
 
