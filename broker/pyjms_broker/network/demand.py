@@ -552,12 +552,9 @@ def _is_pattern(destination: Destination | None) -> bool:
     return destination is not None and (destination.is_pattern or destination.is_composite)
 
 
-_MARK: Final = "virtual:"
-
-
 def _virtual_id(consumer_id: ConsumerId) -> ConsumerId:
     """Return the id of a consumer in its role as consumer of a virtual destination."""
-    connection = f"{_MARK}{consumer_id.connection_id or ''}"
+    connection = f"virtual:{consumer_id.connection_id or ''}"
     return ConsumerId(connection, consumer_id.session_id, consumer_id.value)
 
 
