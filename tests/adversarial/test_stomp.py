@@ -92,7 +92,7 @@ async def test_what_a_client_may_open_is_limited(stomp: StompBroker, kind: str) 
     assert "limit" in await client.refused(command, headers)
     long = {name: value + "x" * 1024 for name, value in headers.items()}
     assert "at most 1024" in await client.refused(command, long)
-    session = stomp.connection._transport._session
+    session = stomp.connection._transport
     kept = (session.transactions, session.consumers, session.subscriptions)
     assert sum(map(len, kept)) <= 20
 
