@@ -31,7 +31,7 @@ from pyjms.sync.facade import (
     SessionPart,
     derive,
     loop_of,
-    trimmed,
+    trim_errors,
 )
 from pyjms.sync.portal import call_on_loop, close_at_exit, current_loop
 from pyjms.sync.session import (
@@ -143,7 +143,7 @@ class JMSConsumer(MessageConsumer):
         super().attach(core, loop, owner)
         self._bodies = deque()
 
-    @trimmed
+    @trim_errors
     def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
         """Wait for the next message and return its body as `kind`. Blocks. JMS: receiveBody.
 

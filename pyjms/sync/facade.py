@@ -350,7 +350,7 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def trimmed(function: Callable[P, R]) -> Callable[P, R]:
+def trim_errors(function: Callable[P, R]) -> Callable[P, R]:
     """Return `function` such that its errors show the caller's frames, without those of pyjms."""
 
     @functools.wraps(function)

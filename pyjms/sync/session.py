@@ -30,7 +30,7 @@ from pyjms.sync.facade import (
     SessionPart,
     derive,
     sessions_in_use,
-    trimmed,
+    trim_errors,
 )
 from pyjms.sync.portal import call_on_loop, close_at_exit
 from pyjms.template.workers import Worker
@@ -343,7 +343,7 @@ class MessageConsumer(
         self._available_listener = None
         self._interrupted = deque()
 
-    @trimmed
+    @trim_errors
     def receive(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message and return it, or None after `timeout` seconds. Blocks.
 
