@@ -184,7 +184,7 @@ class ActiveMQSession(api.Session):
     def create_blob_message(
         self, url: str | None = None, **source: Unpack[BlobSource]
     ) -> BlobMessage:
-        self.check_open()
+        self._check_open()
         from pyjms.client.blobs import new_blob_message  # noqa: PLC0415 - rare, and slow to import
 
         return new_blob_message(self.connection.options.blob_transfer_policy, url, **source)
@@ -192,15 +192,15 @@ class ActiveMQSession(api.Session):
     # Temporary destinations.
 
     async def create_temporary_queue(self) -> TemporaryQueue:
-        self.check_open()
+        self._check_open()
         return await self.connection.temporaries.create(TemporaryQueue)
 
     async def create_temporary_topic(self) -> TemporaryTopic:
-        self.check_open()
+        self._check_open()
         return await self.connection.temporaries.create(TemporaryTopic)
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
-        self.check_open()
+        self._check_open()
         await self.connection.temporaries.delete(destination)
 
     # Producers, consumers and browsers.
@@ -208,7 +208,7 @@ class ActiveMQSession(api.Session):
     async def create_producer(
         self, destination: Destination | None = None
     ) -> ActiveMQMessageProducer:
-        self.check_open()
+        self._check_open()
         own = self.session_id
         producer_id = ProducerId(own.connection_id, next(self._producer_numbers), own.value)
         target = None if destination is None else check_destination(destination)
@@ -255,7 +255,7 @@ class ActiveMQSession(api.Session):
         self, topic: Destination, name: str, selector: str | None, kind: type[_C], **details: Any
     ) -> _C:
         """Open a durable subscriber of class `kind`; `details` are passed to `consumer_info`."""
-        self.check_open()
+        self._check_open()
         if not self.connection.has_own_client_id:
             raise JMSException(
                 "You cannot create a durable subscriber without specifying a unique clientID"
@@ -286,13 +286,13 @@ class ActiveMQSession(api.Session):
     async def create_browser(
         self, queue: Queue, selector: str | None = None
     ) -> ActiveMQQueueBrowser:
-        self.check_open()
+        self._check_open()
         browser = ActiveMQQueueBrowser(self, check_destination(queue), selector_or_none(selector))
         self._browsers.add(browser)
         return browser
 
     async def unsubscribe(self, name: str) -> None:
-        self.check_open()
+        self._check_open()
         connection = self.connection
         if name in connection.shared_subscriptions:
             from pyjms.client import shared_subscriptions  # noqa: PLC0415 - rare
@@ -320,7 +320,7 @@ class ActiveMQSession(api.Session):
         Raises:
             JMSException: the broker refused it, or the connection has failed.
         """
-        self.check_open()
+        self._check_open()
         connection, session_id = self.connection, self.session_id
         connection.temporaries.check_consumable(check_destination(destination))
         info = consumer_info(
@@ -427,12 +427,12 @@ class ActiveMQSession(api.Session):
 
     @property
     def message_listener(self) -> MessageListener | None:
-        self.check_open()
+        self._check_open()
         return self._listener
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         """Set the listener to which `run` delivers. (activemq-edges N18)"""
-        self.check_open()
+        self._check_open()
         self._listener = listener
         self.update_has_listener()
 
@@ -442,7 +442,7 @@ class ActiveMQSession(api.Session):
         Raises:
             IllegalStateException: there is no listener, or the caller is a listener of the session.
         """
-        self.check_open()
+        self._check_open()
         if self._listener is None:
             raise IllegalStateException("run() needs a listener: call set_message_listener() first")
         if self.dispatcher.is_own_call:
@@ -475,7 +475,7 @@ class ActiveMQSession(api.Session):
         await self._end_unit("rollback()", self.transaction.rollback)
 
     async def _end_unit(self, call: str, end: Callable[[], Awaitable[None]]) -> None:
-        self.check_open()
+        self._check_open()
         self.completions.check(call)
         with self._mark_ending(call):
             if self.completions.outstanding:
@@ -483,7 +483,7 @@ class ActiveMQSession(api.Session):
             await end()
 
     async def recover(self) -> None:
-        self.check_open()
+        self._check_open()
         if self.transacted:
             raise IllegalStateException(
                 "This session is transacted", hint="rollback() redelivers its messages"
@@ -502,13 +502,13 @@ class ActiveMQSession(api.Session):
         await self.completions.wait()
 
     def add_synchronization(self, synchronization: Synchronization) -> None:
-        self.check_open()
+        self._check_open()
         self.transaction.add_synchronization(synchronization)
 
     def set_local_transaction_event_listener(
         self, listener: LocalTransactionEventListener | None
     ) -> None:
-        self.check_open()
+        self._check_open()
         self.transaction.set_listener(listener)
 
     # The unit of work: the messages that it has received.
@@ -519,7 +519,7 @@ class ActiveMQSession(api.Session):
         Raises:
             IllegalStateException: the session is closed.
         """
-        self.check_open()
+        self._check_open()
         for consumer in self.all_consumers:
             consumer.ledger.acknowledge()
         self.release_closed_consumers()
@@ -563,7 +563,7 @@ class ActiveMQSession(api.Session):
         if self._mode == AcknowledgeMode.INDIVIDUAL and acknowledge_one is not None:
 
             def acknowledge(message: Message) -> Awaitable[None] | None:
-                self.check_open()
+                self._check_open()
                 assert isinstance(message.provider_delivery, MessageDispatch)
                 acknowledge_one(message.provider_delivery)
                 self.release_closed_consumers(only_settled=True)
@@ -573,7 +573,7 @@ class ActiveMQSession(api.Session):
         return self.acknowledge if self._mode == AcknowledgeMode.CLIENT else self._ignore
 
     def _ignore(self, message: Message) -> None:
-        self.check_open()
+        self._check_open()
 
     def _send_ack_and_expect(self, ack: MessageAck) -> None:
         assert self.ack_responses is not None
@@ -769,10 +769,11 @@ class ActiveMQSession(api.Session):
         for browser in self._browsers:
             browser.dispose()
 
-    def _check_open(self) -> None:
-        self.check_open()
-
     def check_open(self) -> None:
+        """Refuse calls on a closed session: for its consumers, producers and browsers."""
+        self._check_open()
+
+    def _check_open(self) -> None:
         """Refuse calls on a closed session.
 
         Raises:
