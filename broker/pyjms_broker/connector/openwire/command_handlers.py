@@ -60,11 +60,8 @@ from pyjms_broker.connector.openwire.connection import (
     CommandResult,
     DeferredResponse,
 )
-from pyjms_broker.filters.composite_destinations import (
-    CREATED_IN_ONE_TURN,
-    create_in_turns,
-    members_of,
-)
+from pyjms_broker.filters.composite_destinations import members_of
+from pyjms_broker.region.destination_creation import CREATED_IN_ONE_TURN, create_in_turns
 
 __all__ = ["HANDLERS", "RESPONSES", "on_message", "serve"]
 
