@@ -1,7 +1,13 @@
-"""`@jms_listener`: marks a function or method as a handler, for an application to find.
+"""The decorators and markers of handlers, which only attach metadata for an application to find.
 
-The function itself is returned unchanged, so it can be called, tested and typed as before. The
-decorator may be repeated: each use declares a separate listener. `@inject` goes inside (below).
+`@jms_listener` marks a function or method as a handler, `@jms_scheduled` one that the broker's
+scheduler triggers, `@send_to` sets where a handler's result is sent, `@idempotent` that its effects
+must not be repeated, and `@jms_listener_configurer` marks a function that adds listeners in code.
+`Header`, `Headers` and `Payload` mark parameters: `Annotated[str, Header("jms_replyTo")]`.
+
+The function itself is returned unchanged, so it can be called, tested and typed as before.
+`@jms_listener` may be repeated: each use declares a separate listener. `@inject` goes inside
+(below).
 """
 
 from __future__ import annotations
@@ -37,8 +43,6 @@ __all__ = [
     "send_to_destination",
 ]
 
-# --- Marks on functions and classes, which decorators leave for an application to find.
-
 T = TypeVar("T", bound=Callable[..., object] | type)
 
 
@@ -50,9 +54,6 @@ def marking(attribute: str, value: object) -> Callable[[T], T]:
         return target
 
     return mark
-
-
-# --- The destination argument of the decorators as text: a name, or a URI for an object.
 
 
 def destinations_text(destinations: tuple[object, ...], mark: str) -> str:
@@ -226,9 +227,6 @@ def listener_marks(function: object) -> tuple[JmsListenerMark, ...]:
     return marks
 
 
-# --- Parameter markers: `Annotated[str, Header("jms_replyTo")]`, `Annotated[dict, Headers()]`.
-
-
 class _Missing:
     def __repr__(self) -> str:
         return "MISSING"
@@ -263,8 +261,6 @@ class Payload:
 
     required: bool = True
 
-
-# --- `@jms_scheduled`: marks a function that the broker's scheduler triggers at given times.
 
 NEVER: Final = "-"
 """The cron entry of a schedule that is never due. Spring: CRON_DISABLED."""
@@ -349,8 +345,6 @@ def jms_scheduled(
     return add_mark
 
 
-# --- `@send_to`: the destination of a handler's result if the message has no reply destination.
-
 _SEND_TO = "__jms_send_to__"
 
 
@@ -375,8 +369,6 @@ def send_to_destination(handler: object) -> str | None:
         own = getattr(instance, _SEND_TO, None)
     return own
 
-
-# --- `@idempotent`: marks a handler whose effects must not be repeated for a redelivered message.
 
 _IDEMPOTENT = "__jms_idempotent__"
 
@@ -415,8 +407,6 @@ def idempotent_mark(handler: object) -> IdempotentMark | None:
     mark: IdempotentMark | None = getattr(handler, _IDEMPOTENT, None)
     return mark
 
-
-# --- `@jms_listener_configurer`: marks a function that adds and configures listeners in code.
 
 _CONFIGURER = "__jms_listener_configurer__"
 

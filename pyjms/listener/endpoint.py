@@ -1,12 +1,8 @@
-"""Listener endpoints: descriptions of listeners, independent of a container.
+"""Endpoints, which describe listeners, and the factories that create a container for each.
 
-An endpoint's settings override those of the factory that creates its container.
-(spring-jms 6.4)
-
-Factories of listener containers: they keep the options and create a container per endpoint.
-
-Only options that were set are passed on, so that the container's defaults apply to the rest; the
-endpoint's settings come last and take precedence. Containers with the same client id share one
+A factory keeps the options of its containers. Only options that were set are passed on, so that the
+container's defaults apply to the rest; the endpoint's settings come last and take precedence.
+Containers with the same client id share one
 connection, because a broker accepts only one connection per client id. (spring-jms 6.4, 6.11)
 """
 

@@ -1,9 +1,7 @@
-"""The properties that both containers share, their defaults and the rules for setting them.
+"""The properties of listener containers, their defaults and the rules for setting them.
 
-Names and defaults are Spring's; durations are seconds. (spring-jms 1.1)
-
-The properties that only DefaultMessageListenerContainer has, and their rules.
-
+`ContainerProperties` are those that both containers share, `DefaultContainerProperties` those that
+only DefaultMessageListenerContainer has. Names and defaults are Spring's; durations are seconds.
 (spring-jms 1.1)
 """
 
@@ -56,8 +54,6 @@ __all__ = [
     "one_or_more",
     "parse_concurrency",
 ]
-
-# --- Validation of the batch options.
 
 
 def batches_can_be_acknowledged(*, transacted: bool, mode: SessionMode | str) -> bool:

@@ -3,13 +3,12 @@
 A policy is applied to the redelivery policy of the listener's consumers (ActiveMQ's), and adds two
 features to it: which exceptions are retried, and a dead-letter destination per listener.
 
-Dead letters that a listener sends itself, in the transaction that consumes the message.
-
-A provider makes dead letters only of messages that were rolled back, and determines their
-destination. A copy that is sent in the session's transaction works with every broker and any
+*Dead letters.* A provider makes dead letters only of messages that were rolled back, and determines
+their destination. A copy that is sent in the session's transaction works with every broker and any
 destination, and needs no rollback: so one message of a batch can be rejected while the others are
-committed. The copy has the body, the properties and the headers of the message, except id, time and
-destination; it does not expire. It also has these properties:
+committed. `send_dead_letter` does that, in the transaction that consumes the message. The copy has
+the body, the properties and the headers of the message, except id, time and destination; it does
+not expire. It also has these properties:
 
     dlqDeliveryFailureCause              the reason, in the format of ActiveMQ's brokers
     pyjms_failure_type, _failure_text    class and text of the reason, as set by our broker

@@ -1,4 +1,4 @@
-"""Chains of interceptors: code around each send (here) and each call of a handler.
+"""Interceptors: code around each send and receive of a template, and each call of a handler.
 
 A `SendInterceptor` surrounds the sends of a JmsTemplate and of handlers' replies, a
 `ReceiveInterceptor` the receives of a JmsTemplate:
@@ -9,8 +9,8 @@ A `SendInterceptor` surrounds the sends of a JmsTemplate and of handlers' replie
 
     template = JmsTemplate(factory, send_interceptors=[add_tenant])
 
-A `HandlerInterceptor` (`pyjms.template.interceptors`) surrounds calls of handlers. All
-interceptors are functions `(invocation, proceed)`, or objects with such a `__call__`:
+A `HandlerInterceptor` surrounds calls of handlers. All interceptors are functions `(invocation,
+proceed)`, or objects with such a `__call__`:
 
 * a coroutine function runs on the event loop, must not block, and awaits `proceed()`;
 * a `def` function runs in a thread, may block, and calls `proceed()`, which returns when the rest
@@ -23,10 +23,9 @@ variables set before it are visible inside. The first interceptor of a list is t
 Interceptors with an attribute `order` (a number, 0 if absent) are sorted: a lower number is further
 out, equal ones keep the order of the list (Spring: Ordered). A chain is built once, when it is set.
 
-Interceptors: code around every call of a handler.
-
-`JmsApplication(interceptors=[...])` sets interceptors for all handlers of an application, the
-option `interceptors` of a container factory for the factory's listeners, the same option of
+*Around handlers.* `JmsApplication(interceptors=[...])` sets interceptors for all handlers of an
+application, the option `interceptors` of a container factory for the factory's listeners, the same
+option of
 `@jms_listener` for one listener, and the property `interceptors` for a container that the
 application creates itself (Spring: an advice chain). In YAML they are named under
 `jms.listener.interceptors` and `listeners.<id>.interceptors`. The application's interceptors
@@ -39,9 +38,7 @@ surround the factory's, which surround the listener's.
         finally:
             record(invocation.listener_id, time.monotonic() - started)
 
-An interceptor is an `async def` that runs on the loop, or a `def` that runs in the consumer's
-thread and may block; see `pyjms.template.interceptors`, also for the order. `proceed()` runs the
-next interceptor; the innermost `proceed()` resolves the arguments, calls the handler, sends the
+The innermost `proceed()` resolves the arguments, calls the handler, sends the
 reply and returns the result. Therefore
 
 * `proceed` raises the handler's exception, and an exception of an interceptor counts as the

@@ -1,6 +1,6 @@
-"""JmsMessagingTemplate: a JmsTemplate for generic messages. (spring-jms 4.2)
+"""JmsMessagingTemplate, a JmsTemplate for generic messages, and JmsClient. (spring-jms 4.2)
 
-JmsClient: sends and receives in the fluent style of Spring 7. (spring-jms 4.2.5)
+A `JmsClient` sends and receives generic messages in the fluent style of Spring 7:
 
     client = JmsClient(factory)
     orders = client.destination("orders").with_priority(9).with_time_to_live(60)

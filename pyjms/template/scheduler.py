@@ -1,7 +1,5 @@
 """JmsScheduler: messages that the broker's scheduler sends later, or repeatedly.
 
-The jobs of a broker's scheduler, and a lock for named jobs.
-
 Theory of operation
 -------------------
 

@@ -1,4 +1,4 @@
-"""The settings of a template, and its destinations. (spring-jms 4.1 to 4.5)"""
+"""The settings of a template, and the options of a single send. (spring-jms 4.1 to 4.5)"""
 
 from __future__ import annotations
 
@@ -308,8 +308,6 @@ class TemplateSettings(Variants):
             )
         return destination
 
-
-# --- The options of a send: headers, properties and quality of service of one message.
 
 MessageCreator = Callable[[Session], Awaitable[Message] | Message]
 """A function or coroutine function of a session that returns the message to send."""

@@ -7,16 +7,13 @@ transaction and, if it is transacted, committed right after it.
     commit:    before_commit, before_completion, the commit, after_commit, after_completion
     rollback:  before_completion, the rollback, after_completion
 
-Callbacks that a coroutine registers are called on the loop; callbacks that a thread registers are
-called in that thread (`pyjms.template.synchronization`). Messages that they send before the end
-belong to the transaction; messages that they send after it do not.
+Messages that they send before the end belong to the transaction; messages that they send after it
+do not.
 
-The threads in which blocking callbacks of a transaction are called.
-
-A coroutine ends the transaction, on the loop. Callbacks that were registered in a thread may block
-and may be bound to that thread (a database connection), so they are called in it: in the thread
-that waits for the coroutine in a blocking call, or in the thread of the consumer whose `def`
-handler registered them.
+Callbacks that a coroutine registers are called on the loop, where a coroutine also ends the
+transaction. Callbacks that were registered in a thread may block and may be bound to that thread (a
+database connection), so they are called in it: in the thread that waits for the coroutine in a
+blocking call, or in the thread of the consumer whose `def` handler registered them.
 """
 
 from __future__ import annotations
