@@ -25,8 +25,7 @@ out, equal ones keep the order of the list (Spring: Ordered). A chain is built o
 
 *Around handlers.* `JmsApplication(interceptors=[...])` sets interceptors for all handlers of an
 application, the option `interceptors` of a container factory for the factory's listeners, the same
-option of
-`@jms_listener` for one listener, and the property `interceptors` for a container that the
+option of `@jms_listener` for one listener, and the property `interceptors` for a container that the
 application creates itself (Spring: an advice chain). In YAML they are named under
 `jms.listener.interceptors` and `listeners.<id>.interceptors`. The application's interceptors
 surround the factory's, which surround the listener's.
@@ -38,8 +37,8 @@ surround the factory's, which surround the listener's.
         finally:
             record(invocation.listener_id, time.monotonic() - started)
 
-The innermost `proceed()` resolves the arguments, calls the handler, sends the
-reply and returns the result. Therefore
+The innermost `proceed()` resolves the arguments, calls the handler, sends the reply and returns the
+result. Therefore
 
 * `proceed` raises the handler's exception, and an exception of an interceptor counts as the
   handler's failure: the message is rolled back and delivered again;
