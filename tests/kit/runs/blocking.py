@@ -21,7 +21,7 @@ ALLOWED: Final = (
     # once, before the broker accepts connections: the lock file, its folder, settings, plug-ins
     ("pyjms_broker/store/files.py", ("acquire", "release", "keep_alive")),
     ("pyjms_broker/store/jdbc/database.py", ("__init__",)),
-    ("pyjms_broker/entry_points.py", ("installed",)),
+    ("pyjms_broker/entry_points.py", ("installed_names",)),
     ("pyjms_broker/service/usage_limits.py", ("check_disk", "check_memory")),
     ("pyjms/transport/openwire/options.py", ("_installed_factory",)),
     ("pyjms/configuration/reader.py", ("read_yaml",)),
