@@ -14,19 +14,6 @@ from pyjms_broker.store.files import SharedFileLock
 
 _Q = TypeVar("_Q")
 _T = TypeVar("_T")
-_S = TypeVar("_S")
-
-
-def _find_or_create(
-    stores: dict[Destination, _S],
-    create: Callable[[Destination, bool], _S],
-    destination: Destination,
-    prioritized: bool,
-) -> _S:
-    store = stores.get(destination)
-    if store is None:
-        store = stores[destination] = create(destination, prioritized)
-    return store
 
 
 class DestinationStores(ABC, Generic[_Q, _T]):
@@ -44,7 +31,10 @@ class DestinationStores(ABC, Generic[_Q, _T]):
         Raises:
             JMSException: it cannot be created.
         """
-        return _find_or_create(self._queues, self._new_queue, destination, prioritized)
+        store = self._queues.get(destination)
+        if store is None:
+            store = self._queues[destination] = self._new_queue(destination, prioritized)
+        return store
 
     def topic_message_store(self, destination: Destination, prioritized: bool = False) -> _T:
         """Return the topic's store, creating it if needed; `prioritized` as for queues.
@@ -52,7 +42,10 @@ class DestinationStores(ABC, Generic[_Q, _T]):
         Raises:
             JMSException: it cannot be created.
         """
-        return _find_or_create(self._topics, self._new_topic, destination, prioritized)
+        store = self._topics.get(destination)
+        if store is None:
+            store = self._topics[destination] = self._new_topic(destination, prioritized)
+        return store
 
     @abstractmethod
     def _new_queue(self, destination: Destination, prioritized: bool) -> _Q:
