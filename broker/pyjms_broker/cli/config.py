@@ -118,8 +118,6 @@ def _write(path: Path, text: str, force: bool) -> None:
         ) from None
 
 
-# --- Write files that only their owner may read, because they may hold passwords.
-
 _PRIVATE: Final = 0o600
 _EXECUTABLE: Final = 0o700
 
@@ -140,8 +138,6 @@ def write_private(
         os.fchmod(handle, mode)  # an existing file kept its mode
         file.write(text)
 
-
-# --- `pyjms broker create`: create a directory with everything that a broker needs.
 
 _PATH_CHARACTERS: Final = re.compile(r"[\w./+-]+")
 _FORBIDDEN_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]")
@@ -171,7 +167,7 @@ def create(
 
     where = path.absolute()
     with one_line_errors("create"):
-        conversion = None if amqconf is None else _converted(amqconf, where)
+        conversion = None if amqconf is None else _convert(amqconf, where)
         text = None if conversion is None else conversion.yaml()
         password = create_instance(path, force=force, configuration=text)
     for finding in () if conversion is None else conversion.findings:
@@ -183,7 +179,7 @@ def create(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _converted(source: Path, path: Path) -> Conversion:
+def _convert(source: Path, path: Path) -> Conversion:
     from pyjms_broker.conversion import convert_activemq_xml
 
     conversion = convert_activemq_xml(source, {"activemq.base": str(path)})
@@ -232,13 +228,13 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
         "USER": getpass.getuser(),
         "WEB": "" if find_spec("uvicorn") else "# ",
     }
-    texts = {name: _filled(name, values) for name in _FILES}
+    texts = {name: _fill_template(name, values) for name in _FILES}
     if configuration is not None:
         texts["broker.yaml"] = configuration
         del texts["groups.properties"]
     for name, text in texts.items():
         write_private(path / name, text, replace=force)
-    script = _filled("start.sh", values)
+    script = _fill_template("start.sh", values)
     write_private(path / "bin" / "start.sh", script, replace=force, executable=True)
     password = secrets.token_urlsafe(16)
     if configuration is None:
@@ -247,14 +243,12 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
     return password
 
 
-def _filled(name: str, values: dict[str, str]) -> str:
+def _fill_template(name: str, values: dict[str, str]) -> str:
     from importlib.resources import files
 
     text = (files("pyjms_broker.cli") / "templates" / name).read_text(encoding="utf-8")
     return re.sub("@([A-Z_]+)@", lambda match: values[match[1]], text)
 
-
-# --- Secrets in configuration files: `pyjms broker passwd`, `encrypt` and `decrypt`.
 
 Password: TypeAlias = Annotated[
     str | None,

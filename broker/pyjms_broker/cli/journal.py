@@ -64,18 +64,18 @@ def inspect(
         patterns = destination_patterns(destination)
         location = parse_location(start)
 
-        def wanted(view: RecordView) -> bool:
+        def is_wanted(view: RecordView) -> bool:
             return patterns is None or matches_any(patterns, view.destination)
 
         if records:
             summary = inspect_journal(
-                folder, location, wanted=wanted, limit=limit, on_record=reports.show_record
+                folder, location, wanted=is_wanted, limit=limit, on_record=reports.show_record
             )
             typer.echo()
         else:
             with progress("reading", sum(file_sizes(folder).values()), bytes_=True) as advance:
                 summary = inspect_journal(
-                    folder, location, wanted=wanted, limit=limit, on_bytes=advance
+                    folder, location, wanted=is_wanted, limit=limit, on_bytes=advance
                 )
         reports.show_summary(folder, summary)
 

@@ -157,7 +157,7 @@ async def _in_parallel(
     done: str,
     one: Callable[[ActiveMQConnection, str], Awaitable[int]],
 ) -> None:
-    async def timed(connection: ActiveMQConnection, name: str) -> None:
+    async def time_one(connection: ActiveMQConnection, name: str) -> None:
         started = _clock.now()
         count = await one(connection, name)
         seconds = max(_clock.now() - started, 1e-6)
@@ -169,15 +169,15 @@ async def _in_parallel(
     async with await run.factory.create_connection() as connection:
         failures: list[Exception] = []
 
-        async def guarded(name: str) -> None:
+        async def run_one(name: str) -> None:
             try:
-                await timed(connection, name)
+                await time_one(connection, name)
             except Exception as error:  # the first is raised alone, not in an ExceptionGroup
                 failures.append(error)
                 group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
             for number in range(1, parallel + 1):
-                group.start_soon(guarded, f"{kind}-{number}")
+                group.start_soon(run_one, f"{kind}-{number}")
     if failures:
         raise failures[0]

@@ -66,8 +66,6 @@ __all__ = [
     "encode_message",
 ]
 
-# --- Properties of messages as JSON, which keeps their Java types; see `message_file`.
-
 _INT: Final = range(-(1 << 31), 1 << 31)
 
 
@@ -177,8 +175,6 @@ _TYPES: Final[dict[str, tuple[type, _Encode, _Decode]]] = {
     "list": (list, lambda value: [_encode_value(item) for item in value], _decode_list),
 }
 
-
-# --- Messages as JSON objects. `message_file` documents their fields.
 
 _KINDS: Final[dict[str, type[commands.ActiveMQMessage]]] = {
     "message": commands.ActiveMQMessage,

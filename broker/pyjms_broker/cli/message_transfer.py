@@ -58,7 +58,7 @@ class Exported:
 
 def message_count(snapshot: Snapshot, is_selected: Callable[[Destination], bool]) -> int:
     """Return the number of messages in the selected destinations."""
-    return sum(destination.count for _, destination in _selected(snapshot, is_selected))
+    return sum(destination.count for _, destination in _select(snapshot, is_selected))
 
 
 def export_folder(
@@ -76,7 +76,7 @@ def export_folder(
     """
     found = Exported()
     files = JournalFiles(folder)
-    for destination, part in _selected(snapshot, is_selected):
+    for destination, part in _select(snapshot, is_selected):
         found.destinations += 1
         keys = _write_subscriptions(snapshot, writer, destination, part)
         after = None
@@ -93,11 +93,11 @@ def export_folder(
                     )
             after = page[-1].position
             on_messages(len(page))
-    found.prepared = _prepared(snapshot, is_selected)
+    found.prepared = _count_prepared(snapshot, is_selected)
     return found
 
 
-def _selected(
+def _select(
     snapshot: Snapshot, is_selected: Callable[[Destination], bool]
 ) -> list[tuple[Destination, DestinationIndex]]:
     parts = [(from_kaha_destination(d.destination), d) for d in snapshot.index.destinations()]
@@ -128,7 +128,7 @@ def _pending(
     return [key for text, key in keys.items() if part.is_pending(text, entry.position)]
 
 
-def _prepared(snapshot: Snapshot, is_selected: Callable[[Destination], bool]) -> int:
+def _count_prepared(snapshot: Snapshot, is_selected: Callable[[Destination], bool]) -> int:
     """Return the number of prepared transactions that affect the selected destinations."""
     return sum(
         transaction.prepared
@@ -139,8 +139,6 @@ def _prepared(snapshot: Snapshot, is_selected: Callable[[Destination], bool]) ->
         for transaction in snapshot.replay.transactions.values()
     )
 
-
-# --- Import from a message file into a store's directory, keeping ids, timestamps and headers.
 
 BATCH: Final = 1000
 """Maximum number of messages in a transaction."""
@@ -291,9 +289,6 @@ def why_not_importable(line: FileMessage) -> str | None:
     if destination.is_pattern or destination.is_composite:
         return f"destination: {destination} is not a single destination"
     return None
-
-
-# --- Export from and import into a running broker as a client.
 
 
 async def export_broker(

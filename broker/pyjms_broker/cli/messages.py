@@ -237,7 +237,7 @@ def _text(message: str | None, payload: Path | None, size: int) -> str | None:
     return message if message is not None or not size else "a" * size
 
 
-# --- The command `pyjms broker browse`, with ActiveMQ's options and output. (activemq-edges CL5)
+# The command `pyjms broker browse`, with ActiveMQ's options and output. (activemq-edges CL5)
 
 _PREFIXES: Final = {
     "header": "JMS_HEADER_FIELD",

@@ -28,8 +28,6 @@ from pyjms_broker.service import BrokerService
 
 __all__ = ["READY", "STOPPING", "LineFormatter", "Source", "notify", "run", "serve"]
 
-# --- Notify systemd that the broker is ready or stopping (`Type=notify`).
-
 logger = get_logger(__name__)
 
 READY: Final = "READY=1"
@@ -130,7 +128,7 @@ def make_service(
         raise ConfigurationException(
             "--data and --ephemeral contradict each other", hint="leave one of them out"
         )
-    service = _configured(source)
+    service = _create_service(source)
     if data is not None and not service.persistent:
         raise ConfigurationException(
             "--data contradicts persistent: false in the configuration",
@@ -152,7 +150,7 @@ def make_service(
     return service
 
 
-def _configured(source: Source) -> BrokerService:
+def _create_service(source: Source) -> BrokerService:
     """Create the broker from the broker URI, or from the file and the environment.
 
     Raises:

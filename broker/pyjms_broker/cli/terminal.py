@@ -29,9 +29,6 @@ def one_line_errors(command: str) -> AbstractContextManager[None]:
     return terminal.one_line_errors(f"broker {command}")
 
 
-# --- Print objects as blocks of `Attribute = value`, like ActiveMQ's commands.
-
-
 def print_block(values: Mapping[str, object], *, as_json: bool) -> None:
     """Print an object: as one JSON object, or as lines followed by a blank line."""
     if as_json:

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pyjms.cli.options import PasswordFile, duration_option
-from pyjms_broker.cli.management.client import DEFAULT_URL, ManagementUrl, ManagementUser, Password
+from pyjms_broker.cli.management.client import (
+    DEFAULT_URL,
+    JolokiaClient,
+    ManagementUrl,
+    ManagementUser,
+    Password,
+)
 
 if TYPE_CHECKING:
     from pyjms_broker.cli.top_screen import Sample, Sampler
@@ -36,7 +42,6 @@ def top(
 
     from pyjms.cli.options import read_credentials
     from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.management.jolokia import JolokiaClient
     from pyjms_broker.cli.terminal import one_line_errors
     from pyjms_broker.cli.top_screen import Sampler
 

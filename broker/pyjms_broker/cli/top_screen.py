@@ -15,7 +15,7 @@ from textual.worker import get_current_worker
 from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
-from pyjms_broker.cli.management.client import Attributes, ManagementClient, brokers, pattern
+from pyjms_broker.cli.management.client import Attributes, JolokiaClient, brokers, pattern
 from pyjms_broker.cli.terminal import safe_text
 from pyjms_broker.management.counters import DestinationCounters
 from pyjms_broker.management.object_name import ObjectName
@@ -31,8 +31,6 @@ __all__ = [
     "cells",
     "run",
 ]
-
-# --- The data of `pyjms broker top`: counters of a broker and its destinations, with rates.
 
 _BROKER: Final = (
     *("BrokerName", "BrokerVersion", "Uptime", "CurrentConnectionsCount", "TotalMessageCount"),
@@ -103,7 +101,7 @@ class Sampler:
         now: returns monotonic seconds.
     """
 
-    def __init__(self, client: ManagementClient, now: Callable[[], float] = _clock.now) -> None:
+    def __init__(self, client: JolokiaClient, now: Callable[[], float] = _clock.now) -> None:
         self._client = client
         self._now = now
         self._counters: dict[str, tuple[int, int]] = {}
@@ -184,8 +182,6 @@ def _rate(more: int, seconds: float | None) -> float | None:
     return max(more, 0) / seconds
 
 
-# --- The selection, order and table cells of the destinations in `pyjms broker top`.
-
 MOST: Final = 500
 """Maximum number of destinations shown."""
 COLUMNS: Final[tuple[tuple[str, str], ...]] = (
@@ -224,7 +220,7 @@ class Choice:
         column = (self.column + 1) % len(COLUMNS)
         return replace(self, column=column, descending=COLUMNS[column][1] not in _TEXTS)
 
-    def reversed(self) -> Choice:
+    def in_reverse(self) -> Choice:
         """Return this choice in reverse order."""
         return replace(self, descending=not self.descending)
 
@@ -378,7 +374,7 @@ class TopApp(App[None]):
         self.query_one("#summary", Static).update(_summary(self._sampler.url, self._sample))
         rows = self._choice.of(self._sample.destinations)
         table = self._table
-        chosen = self._chosen()
+        chosen = self._row_under_cursor()
         table.clear()
         for row in rows[:MOST]:
             table.add_row(
@@ -407,7 +403,7 @@ class TopApp(App[None]):
         name = next((r.name for r in self._sample.destinations if r.view == self._detail), "")
         table.border_title = Text(f"consumers of {safe_text(name)}").markup
 
-    def _chosen(self) -> str | None:
+    def _row_under_cursor(self) -> str | None:
         """Return the view of the destination under the cursor."""
         table = self._table
         if not table.is_valid_row_index(table.cursor_row):
@@ -420,7 +416,7 @@ class TopApp(App[None]):
 
     def action_reverse(self) -> None:
         """Reverse the order."""
-        self._choose(self._choice.reversed())
+        self._choose(self._choice.in_reverse())
 
     def action_kind(self) -> None:
         """Show all destinations, queues, or topics, in turn."""

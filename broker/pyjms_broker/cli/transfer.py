@@ -92,7 +92,7 @@ def export_messages(
             )
         problems: list[str]
         work = _reader_of(directory, url, queues, topics)
-        with _opened(output) as file:
+        with _open_output(output) as file:
             writer = MessageFileWriter(file, url or str(directory))
             problems = work(writer)
             writer.finish()
@@ -169,7 +169,7 @@ def _store_of(config: str) -> Path:
 
 
 @contextmanager
-def _opened(output: Path) -> Iterator[IO[str]]:
+def _open_output(output: Path) -> Iterator[IO[str]]:
     """Open the new file, and delete it if the export fails; `-` is standard output."""
     from pyjms.errors import ConfigurationException
 

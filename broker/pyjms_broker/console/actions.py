@@ -27,7 +27,7 @@ from pyjms_broker.console.model.messages import remove_job
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.management import Management
 
-__all__ = ["ACTIONS", "Action", "Form", "checked", "was"]
+__all__ = ["ACTIONS", "Action", "Form", "require_effect", "was"]
 
 
 class Form:
@@ -41,7 +41,7 @@ class Form:
         """Return a field; empty if it is missing."""
         return self._fields.get(name, "").strip()
 
-    def required(self, name: str) -> str:
+    def require(self, name: str) -> str:
         """Return a field.
 
         Raises:
@@ -67,12 +67,12 @@ class Form:
 
     async def destination(self, operation: str, *arguments: object) -> object:
         """Invoke an operation of the view of the destination `name`."""
-        view = destination_view(self.management, self.kind, self.required("name"))
+        view = destination_view(self.management, self.kind, self.require("name"))
         return await view.invoke(operation, *arguments)
 
     def count(self, attribute: str) -> int:
         """Return a counter of the destination `name`."""
-        view = destination_view(self.management, self.kind, self.required("name"))
+        view = destination_view(self.management, self.kind, self.require("name"))
         value = view.get(attribute)
         assert isinstance(value, int)
         return value
@@ -121,7 +121,7 @@ def was(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def checked(result: object, what: str, otherwise: str) -> str:
+def require_effect(result: object, what: str, otherwise: str) -> str:
     """Return the text for a successful operation.
 
     Raises:
@@ -132,24 +132,21 @@ def checked(result: object, what: str, otherwise: str) -> str:
     return what
 
 
-# --- Actions on queues and topics.
-
-
 async def _create(form: Form) -> str:
-    name = form.required("name")
+    name = form.require("name")
     await form.broker("addTopic" if form.kind == "topic" else "addQueue", name)
     return f"The {form.kind} {name} was created."
 
 
 async def _delete(form: Form) -> str:
-    destination_view(form.management, form.kind, form.required("name"))
-    name = form.required("name")
+    destination_view(form.management, form.kind, form.require("name"))
+    name = form.require("name")
     await form.broker("removeTopic" if form.kind == "topic" else "removeQueue", name)
     return f"The {form.kind} {name} was deleted."
 
 
 def _ask_delete(form: Form) -> Question:
-    name = form.required("name")
+    name = form.require("name")
     messages, consumers = form.count("QueueSize"), form.count("ConsumerCount")
     facts = [f"{messages_text(messages)} will be deleted with it."] if form.kind == "queue" else []
     if consumers:
@@ -167,7 +164,7 @@ async def _purge(form: Form) -> str:
     left = form.count("QueueSize")
     rest = f" {messages_text(left)} in flight to consumers stayed." if left else ""
     count = before - left
-    return f"{messages_text(count)} of {form.required('name')} {was(count)} deleted.{rest}"
+    return f"{messages_text(count)} of {form.require('name')} {was(count)} deleted.{rest}"
 
 
 def _ask_purge(form: Form) -> Question:
@@ -176,7 +173,7 @@ def _ask_purge(form: Form) -> Question:
     if in_flight:
         facts.append(f"{messages_text(in_flight)} in flight to consumers will stay.")
     return Question(
-        f"Purge the queue {form.required('name')}?",
+        f"Purge the queue {form.require('name')}?",
         tuple(facts),
         f"Delete {messages_text(messages - in_flight)}",
         may_act=messages > in_flight,
@@ -185,17 +182,17 @@ def _ask_purge(form: Form) -> Question:
 
 async def _pause(form: Form) -> str:
     await form.destination("pause")
-    return f"{form.required('name')} is paused: it accepts messages, but does not dispatch them."
+    return f"{form.require('name')} is paused: it accepts messages, but does not dispatch them."
 
 
 async def _resume(form: Form) -> str:
     await form.destination("resume")
-    return f"{form.required('name')} is resumed and dispatches messages again."
+    return f"{form.require('name')} is resumed and dispatches messages again."
 
 
 async def _reset(form: Form) -> str:
     await form.destination("resetStatistics")
-    return f"The counters of {form.required('name')} were reset."
+    return f"The counters of {form.require('name')} were reset."
 
 
 DESTINATION_ACTIONS: Final[dict[str, Action]] = {
@@ -208,12 +205,9 @@ DESTINATION_ACTIONS: Final[dict[str, Action]] = {
 }
 
 
-# --- Actions on single messages, or all messages of a queue.
-
-
 async def _of_message(operation: str, done: str, why_not: str, form: Form) -> str:
-    message_id = form.required("id")
-    return checked(
+    message_id = form.require("id")
+    return require_effect(
         await form.destination(operation, message_id),
         f"The message {message_id} {done}.",
         f"The message {message_id[:200]} was not {why_not}",
@@ -236,13 +230,13 @@ _retry_message = partial(
 
 def _ask_delete_message(form: Form) -> Question:
     facts = ("This cannot be undone.",)
-    title = f"Delete the message {form.required('id')} of {form.required('name')}?"
+    title = f"Delete the message {form.require('id')} of {form.require('name')}?"
     return Question(title, facts, "Delete message")
 
 
 async def _to_target(operation: str, done: str, why_not: str, form: Form) -> str:
-    message_id, target = form.required("id"), form.required("target")
-    return checked(
+    message_id, target = form.require("id"), form.require("target")
+    return require_effect(
         await form.destination(operation, message_id, target),
         f"The message {message_id} was {done} to {target}.",
         f"The message {message_id[:200]} was not {done}: {why_not}",
@@ -256,7 +250,7 @@ _move_message = partial(_to_target, "moveMessageTo", "moved", "a consumer has it
 async def _retry_all(form: Form) -> str:
     moved = await form.destination("retryMessages")
     assert isinstance(moved, int)
-    what = f"{messages_text(moved)} of {form.required('name')}"
+    what = f"{messages_text(moved)} of {form.require('name')}"
     return f"{what} {was(moved)} sent to the original destinations."
 
 
@@ -267,26 +261,26 @@ def _ask_retry_all(form: Form) -> Question:
         "Each is sent to its original destination.",
         "Messages that fail again come back to this queue.",
     )
-    title = f"Retry all messages of {form.required('name')}?"
+    title = f"Retry all messages of {form.require('name')}?"
     return Question(title, facts, f"Retry {messages_text(messages)}", may_act=messages > 0)
 
 
 async def _move_all(form: Form) -> str:
-    target = form.required("target")
+    target = form.require("target")
     moved = await form.destination("moveMatchingMessagesTo", form.get("selector"), target)
     assert isinstance(moved, int)
-    return f"{messages_text(moved)} of {form.required('name')} {was(moved)} moved to {target}."
+    return f"{messages_text(moved)} of {form.require('name')} {was(moved)} moved to {target}."
 
 
 def _ask_move_all(form: Form) -> Question:
-    messages, target = form.count("QueueSize"), form.required("target")
+    messages, target = form.count("QueueSize"), form.require("target")
     selector = form.get("selector")
     facts = (
         f"The queue has {messages_text(messages)}."
         + (f" Those that match {selector} are moved." if selector else " All are moved."),
         "Messages in flight to consumers stay.",
     )
-    title = f"Move messages of {form.required('name')} to {target}?"
+    title = f"Move messages of {form.require('name')} to {target}?"
     return Question(title, facts, "Move messages", may_act=messages > 0)
 
 
@@ -302,24 +296,21 @@ MESSAGE_ACTIONS: Final[dict[str, Action]] = {
 }
 
 
-# --- Actions on subscriptions, connections and scheduled messages.
-
-
 async def _create_subscriber(form: Form) -> str:
-    client_id, name = form.required("client_id"), form.required("subscription")
-    topic, selector = form.required("topic"), form.get("selector")
+    client_id, name = form.require("client_id"), form.require("subscription")
+    topic, selector = form.require("topic"), form.get("selector")
     await form.broker("createDurableSubscriber", client_id, name, topic, selector or None)
     return f"The subscription {name} of {client_id} to {topic} was created."
 
 
 async def _delete_subscriber(form: Form) -> str:
-    client_id, name = form.required("client_id"), form.required("subscription")
+    client_id, name = form.require("client_id"), form.require("subscription")
     await form.broker("destroyDurableSubscriber", client_id, name)
     return f"The subscription {name} of {client_id} was deleted."
 
 
 def _ask_delete_subscriber(form: Form) -> Question:
-    client_id, name = form.required("client_id"), form.required("subscription")
+    client_id, name = form.require("client_id"), form.require("subscription")
     subscription = durable_subscription(form.management, client_id, name)
     pending = int(str(subscription.get("PendingQueueSize")))
     return Question(
@@ -330,14 +321,14 @@ def _ask_delete_subscriber(form: Form) -> Question:
 
 
 async def _close_connection(form: Form) -> str:
-    view = connection_view(form.management, form.required("view"))
+    view = connection_view(form.management, form.require("view"))
     name = view.get("ClientId")
     await view.invoke("stop")
     return f"The connection {name} is being closed."
 
 
 def _ask_close_connection(form: Form) -> Question:
-    view = connection_view(form.management, form.required("view"))
+    view = connection_view(form.management, form.require("view"))
     consumers = len(names_of(view, "Consumers"))
     producers = len(names_of(view, "Producers"))
     has = f"{consumers} consumer{'' if consumers == 1 else 's'}"
@@ -350,9 +341,9 @@ def _ask_close_connection(form: Form) -> Question:
 
 
 async def _delete_job(form: Form) -> str:
-    job_id = form.required("id")
+    job_id = form.require("id")
     removed = await remove_job(form.management.context, job_id)
-    return checked(
+    return require_effect(
         removed,
         f"The scheduled message {job_id} was deleted.",
         f"There is no scheduled message {job_id[:200]}",
@@ -360,7 +351,7 @@ async def _delete_job(form: Form) -> str:
 
 
 def _ask_delete_job(form: Form) -> Question:
-    job_id = form.required("id")
+    job_id = form.require("id")
     facts = ("It will not be sent. This cannot be undone.",)
     return Question(f"Delete the scheduled message {job_id}?", facts, "Delete scheduled message")
 
@@ -375,17 +366,14 @@ CLIENT_ACTIONS: Final[dict[str, Action]] = {
 }
 
 
-# --- Actions on network connectors and bridges.
-
-
 async def _start(form: Form) -> str:
-    name = form.required("name")
+    name = form.require("name")
     await network_connector_view(form.management, name).invoke("start")
     return f"The network connector {name} connects to its remote brokers."
 
 
 async def _stop(form: Form) -> str:
-    name = form.required("name")
+    name = form.require("name")
     await network_connector_view(form.management, name).invoke("stop")
     return (
         f"The network connector {name} is stopped. "
@@ -394,7 +382,7 @@ async def _stop(form: Form) -> str:
 
 
 async def _networks_reset(form: Form) -> str:
-    view = bridge_view(form.management, form.required("view"))
+    view = bridge_view(form.management, form.require("view"))
     await view.invoke("resetStats")
     return f"The counters of the bridge to {view.get('RemoteBrokerName')} were reset."
 

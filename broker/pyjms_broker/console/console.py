@@ -76,8 +76,6 @@ class Notices:
         return notice
 
 
-# --- Templates and static files of the pages, which are read only once.
-
 _HERE: Final = files("pyjms_broker.console")
 _TYPES: Final = {
     "css": "text/css; charset=utf-8",

@@ -21,10 +21,10 @@ from pyjms_broker.console.model.clients import (
     connection_view,
     connectors,
     consumers_of,
-    listed,
     names_of,
     network_connectors,
     producers_of,
+    read_views,
     subscribers,
     values_of,
 )
@@ -68,8 +68,8 @@ __all__ = [
     "number",
     "queue",
     "queues",
-    "required",
-    "scheduled",
+    "require",
+    "scheduled_jobs",
     "search_page",
     "send",
     "send_page",
@@ -79,8 +79,6 @@ __all__ = [
     "topics",
     "warnings_page",
 ]
-
-# --- Parameters of a page's URL.
 
 _LONGEST = 16_384
 
@@ -100,7 +98,7 @@ def text(request: Request, name: str) -> str:
     return value
 
 
-def required(request: Request, name: str) -> str:
+def require(request: Request, name: str) -> str:
     """Return a parameter.
 
     Raises:
@@ -181,8 +179,6 @@ async def search_page(console: Console, request: Request) -> Response:
     )
 
 
-# --- Pages of queues, topics, and a single destination with its consumers and producers.
-
 _PAGE_SIZE = 50
 _DETAILS = (
     *("DispatchCount", "InFlightCount", "ExpiredCount", "MemoryUsageByteCount", "MemoryLimit"),
@@ -236,7 +232,7 @@ async def topics(console: Console, request: Request) -> Response:
 
 
 async def _one(console: Console, request: Request, kind: str) -> Response:
-    name = required(request, "name")
+    name = require(request, "name")
     view = destination_view(console.management, kind, name)
     found = find_destination(console.tree, kind, name)
     assert found is not None, "it has a view"
@@ -262,8 +258,6 @@ async def topic(console: Console, request: Request) -> Response:
     """Show a topic with its counters, consumers and producers."""
     return await _one(console, request, "topic")
 
-
-# --- Pages for browsing, one message, dead letters, and the form for sending.
 
 _MESSAGES_PAGE_SIZE = 25
 
@@ -297,7 +291,7 @@ async def _messages(
 
 async def browse(console: Console, request: Request) -> Response:
     """Show the messages of a queue, page by page."""
-    name = required(request, "queue")
+    name = require(request, "queue")
     return await _messages(console, request, "browse.html", name, title=f"Browse {name}")
 
 
@@ -316,7 +310,7 @@ async def dead_letters(console: Console, request: Request) -> Response:
 
 async def message(console: Console, request: Request) -> Response:
     """Show a message with its headers, properties and body."""
-    name, message_id = required(request, "queue"), required(request, "id")
+    name, message_id = require(request, "queue"), require(request, "id")
     queue = queue_named(console.tree, name)
     found = whole_message(queue, message_id)
     if found is None:
@@ -349,8 +343,6 @@ async def send_page(console: Console, request: Request) -> Response:
     return console.page(request, "send.html", title="Send", form={**DEFAULTS, **given}, error=None)
 
 
-# --- Pages of subscribers, connections, one connection, networks, and scheduled messages.
-
 _JOBS = 50
 
 
@@ -381,9 +373,9 @@ network = page_of(
 
 async def connection(console: Console, request: Request) -> Response:
     """Show a connection with its sessions, and their consumers and producers."""
-    view = connection_view(console.management, required(request, "view"))
-    consumers = listed(console.management, names_of(view, "Consumers"), CONSUMER)
-    producers = listed(console.management, names_of(view, "Producers"), PRODUCER)
+    view = connection_view(console.management, require(request, "view"))
+    consumers = read_views(console.management, names_of(view, "Consumers"), CONSUMER)
+    producers = read_views(console.management, names_of(view, "Producers"), PRODUCER)
     everything = sorted((*consumers, *producers), key=lambda values: int(values["SessionId"]))
     sessions = [
         (
@@ -406,7 +398,7 @@ async def connection(console: Console, request: Request) -> Response:
     )
 
 
-async def scheduled(console: Console, request: Request) -> Response:
+async def scheduled_jobs(console: Console, request: Request) -> Response:
     """Show the scheduled messages."""
     return console.page(
         request,
@@ -415,8 +407,6 @@ async def scheduled(console: Console, request: Request) -> Response:
         page=job_page(console.tree, number(request, "page"), _JOBS),
     )
 
-
-# --- Forms: confirmation questions, actions, and sending.
 
 _BACK: Final = re.compile(r"[a-z-]{0,30}(\?[!-~]{0,4000})?", re.ASCII)
 _MOST_FIELDS: Final = 100
@@ -448,7 +438,7 @@ def _back(fields: dict[str, str], action: Action) -> str:
 
 async def confirm(console: Console, request: Request) -> Response:
     """Ask for confirmation of an action that cannot be undone."""
-    name = required(request, "action")
+    name = require(request, "action")
     action = _action(name)
     if action.ask is None:
         raise WebError(
@@ -491,8 +481,6 @@ async def send(console: Console, request: Request) -> Response:
     page = link("send", destination=name, type=kind).removeprefix(link(""))
     return console.redirect(request, page, Notice(f"{sent} to {kind} {name}."))
 
-
-# --- Logging in and out with a form; the session's cookie then identifies the user.
 
 _NEXT: Final = re.compile(re.escape(BASE) + r"/[a-z-]{0,30}", re.ASCII)
 """The pages to which a login may redirect: only the console's."""

@@ -94,7 +94,7 @@ async def send_messages(management: Management, form: Mapping[str, str]) -> tupl
     headers = _headers(form)
     if any(form.get(field, "").strip() for field in _SCHEDULE):
         _check_scheduler(management)
-    view = await _created(management, kind, name)
+    view = await _find_or_create(management, kind, name)
     counter, message_id = form.get("counter", "").strip(), ""
     for number in range(1, count + 1):
         numbered = {**headers, counter: number} if counter and count > 1 else headers
@@ -103,7 +103,7 @@ async def send_messages(management: Management, form: Mapping[str, str]) -> tupl
     return count, message_id
 
 
-async def _created(management: Management, kind: str, name: str) -> View[Any]:
+async def _find_or_create(management: Management, kind: str, name: str) -> View[Any]:
     if find_destination(management.context, kind, name) is None:
         operation = "addTopic" if kind == "topic" else "addQueue"
         await management.invoke(management.context.names.broker(), operation, name)

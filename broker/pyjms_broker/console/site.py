@@ -33,7 +33,7 @@ _PAGES: Final[dict[tuple[str, str], _Page]] = {
     ("GET", "/connections"): pages.connections,
     ("GET", "/connection"): pages.connection,
     ("GET", "/network"): pages.network,
-    ("GET", "/scheduled"): pages.scheduled,
+    ("GET", "/scheduled"): pages.scheduled_jobs,
     ("GET", "/browse"): pages.browse,
     ("GET", "/message"): pages.message,
     ("GET", "/dead-letters"): pages.dead_letters,

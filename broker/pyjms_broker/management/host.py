@@ -17,8 +17,7 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.names import is_internal
@@ -30,20 +29,20 @@ from pyjms_broker.region.slow_consumers import WatchedStrategy
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
     from pyjms_broker.connector.base import TransportConnector
+    from pyjms_broker.management.management import Management
     from pyjms_broker.network import Networks
     from pyjms_broker.region.region_broker import RegionBroker
     from pyjms_broker.region.system_usage import SystemUsage
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
 
-__all__ = ["DOMAIN", "Managed", "ManagedBroker", "ManagementContext", "Names", "RuntimeUpdates"]
-
-# --- The object names of ActiveMQ's MBeans. Source: BrokerMBeanSupport; activemq-edges 7.
-
 DOMAIN: Final = "org.apache.activemq"
 
 
 class Names:
-    """The names of one broker's views."""
+    """The names of one broker's views: those of ActiveMQ's MBeans.
+
+    Source: BrokerMBeanSupport. (activemq-edges 7)
+    """
 
     def __init__(self, broker_name: Callable[[], str]) -> None:
         self._broker_name = broker_name
@@ -160,7 +159,7 @@ class ConfiguredBroker(Protocol):
 
 
 class ManagedBroker(BrokerHost, Protocol):
-    """The part of the broker service that the views use."""
+    """The part of the broker service that the views and the web server use."""
 
     connectors: list[TransportConnector]
     networks: Networks
@@ -171,6 +170,10 @@ class ManagedBroker(BrokerHost, Protocol):
 
     @property
     def configured(self) -> ConfiguredBroker: ...
+
+    @property
+    def management(self) -> Management:
+        """The management views of the broker."""
 
     @property
     def region_broker(self) -> RegionBroker: ...
@@ -242,7 +245,7 @@ class ManagementContext:
             message.producer_id = self._producer_id
         message.response_required = True
         broker = self.host.broker
-        return checked(broker.send(ProducerExchange(self.client), message), broker, "send")
+        return completion_of(broker.send(ProducerExchange(self.client), message), broker, "send")
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,9 +230,6 @@ _PARTS: Final[
 """The parts of the tree, each with the keys of its names."""
 
 
-# --- The interface of broker plug-ins that use the management views.
-
-
 @runtime_checkable
 class ManagedPlugin(Protocol):
     """A broker plug-in whose filter uses the management views."""

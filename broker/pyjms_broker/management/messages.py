@@ -59,7 +59,7 @@ __all__ = [
     "move_matching",
     "original_destination",
     "remove_matching",
-    "selected",
+    "select",
     "text_message",
 ]
 
@@ -70,7 +70,7 @@ _PREVIEW: Final = 255
 _DEFAULT_PAGE: Final = 400
 
 
-def selected(
+def select(
     destination: BrokerDestination, selector: str | None, tree: ManagementContext
 ) -> Iterator[MessageReference]:
     """Iterate over the messages of a queue that a selector matches; None or blank: all.
@@ -104,7 +104,7 @@ def browse(
 ) -> list[dict[str, object]]:
     """Return the first matching messages, at most the policy's `max_browse_page_size`."""
     limit = browse_limit(tree.region.policy_map.entry_for(destination.destination))
-    return [as_item(each) for each in islice(selected(destination, selector, tree), limit)]
+    return [as_item(each) for each in islice(select(destination, selector, tree), limit)]
 
 
 def browse_limit(policy: PolicyEntry) -> int:
@@ -416,7 +416,7 @@ async def move_matching(
     def free() -> Iterator[MessageReference]:
         return (
             reference
-            for reference in selected(queue, selector, tree)
+            for reference in select(queue, selector, tree)
             if _is_free(reference) and target_of(reference) is not None
         )
 
@@ -436,7 +436,7 @@ async def copy_matching(
         InvalidSelectorException: the selector is not valid.
         JMSException: a copy was refused, or not stored.
     """
-    found = selected(queue, selector, tree)
+    found = select(queue, selector, tree)
     return await _in_pages(
         lambda: found, lambda reference: copy(tree, queue, reference, target), maximum
     )
@@ -453,7 +453,7 @@ async def remove_matching(
     """
     _check_not_leased(queue)
     return await _in_pages(
-        lambda: (each for each in selected(queue, selector, tree) if _is_free(each)),
+        lambda: (each for each in select(queue, selector, tree) if _is_free(each)),
         lambda each: COMPLETED if queue.remove_message(tree.client, each) else None,
         maximum,
     )

@@ -36,11 +36,9 @@ __all__ = [
     "Parameter",
     "View",
     "ViewKind",
-    "converted",
+    "convert",
     "view_kind",
 ]
-
-# --- Conversion of the values in management requests to the types of attributes and parameters.
 
 STRING: Final = "java.lang.String"
 BOOLEAN: Final = "boolean"
@@ -52,7 +50,7 @@ DOUBLE: Final = "double"
 MAP: Final = "java.util.Map"
 
 
-def converted(value: object, java_type: str, where: str) -> object:
+def convert(value: object, java_type: str, where: str) -> object:
     """Convert a value of a request to the Java type with this name.
 
     Numbers and booleans may be strings, as in URLs. `where` is the attribute or parameter.
@@ -239,7 +237,7 @@ class View(Generic[T]):
             )
         with audit_action(f"set {found.name} of {self.name}"):
             former = found.get(self.target)
-            found.set(self.target, converted(value, found.type, f"Attribute {attribute}"))
+            found.set(self.target, convert(value, found.type, f"Attribute {attribute}"))
         return former
 
     async def invoke(self, operation: str, *arguments: object) -> object:
@@ -264,7 +262,7 @@ class View(Generic[T]):
             if isinstance(result, Completion):
                 await wait_for(result)
                 return None
-            return await _awaited(result) if isawaitable(result) else result
+            return await _wait_for(result) if isawaitable(result) else result
 
     def _attribute(self, name: str) -> Attribute[T]:
         found = self.kind.attributes.get(name)
@@ -306,8 +304,8 @@ def _argument(operation: Operation[Any], parameter: Parameter, value: object) ->
         raise InvalidArgumentException(
             f"{where} is null", hint=f"give a value of type {parameter.type}"
         )
-    return converted(value, parameter.type, where)
+    return convert(value, parameter.type, where)
 
 
-async def _awaited(result: Awaitable[object]) -> object:
+async def _wait_for(result: Awaitable[object]) -> object:
     return await result

@@ -39,7 +39,7 @@ class ObjectName:
         """
         domain, colon, rest = text.partition(":")
         if not colon or not rest or len(text) > _LONGEST:
-            raise _malformed(text, "it is not domain:key=value")
+            raise _malformed_name(text, "it is not domain:key=value")
         keys: dict[str, str] = {}
         self.is_open = False
         """Whether a pattern allows additional keys, because it ends with `,*`."""
@@ -49,7 +49,7 @@ class ObjectName:
                 continue
             key, equals, value = part.partition("=")
             if not equals or not key or not value or key in keys:
-                raise _malformed(text, f"'{part[:100]}' is not a new key=value")
+                raise _malformed_name(text, f"'{part[:100]}' is not a new key=value")
             keys[key] = value
         self.text = text
         self.domain = domain
@@ -99,11 +99,11 @@ class ObjectName:
 def _matches(pattern: str, text: str) -> bool:
     if "*" not in pattern and "?" not in pattern:
         return pattern == text
-    return _compiled(pattern).fullmatch(text) is not None
+    return _compile(pattern).fullmatch(text) is not None
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     # atomic groups: each `*` ends at the first match of the part behind it
     parts = re.sub(r"\*+", "*", pattern).split("*")
     written = [re.escape(part).replace(r"\?", ".") for part in parts]
@@ -113,7 +113,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(f"{written[0]}{middle}.*{written[-1]}", re.DOTALL)
 
 
-def _malformed(text: str, reason: str) -> MalformedObjectNameException:
+def _malformed_name(text: str, reason: str) -> MalformedObjectNameException:
     return MalformedObjectNameException(
         f"Object name {text[:200]!r} cannot be read: {reason}",
         hint="write it as org.apache.activemq:type=Broker,brokerName=localhost",

@@ -145,7 +145,7 @@ def _counters(statistics: DestinationStatistics, memory: MemoryUsage) -> _Values
     }
 
 
-def _cached(destination: BrokerDestination) -> int:
+def _cached_messages(destination: BrokerDestination) -> int:
     return len(destination.base.references) if isinstance(destination.base, BrokerQueue) else 0
 
 
@@ -159,7 +159,7 @@ def _broker(tree: ManagementContext, _to: Destination, properties: _Values) -> I
         "brokerName": host.broker_name,
         "brokerId": str(host.broker_id),
         **_counters(totals(host), usage.memory),
-        "messagesCached": Long(sum(map(_cached, tree.region.destinations().values()))),
+        "messagesCached": Long(sum(map(_cached_messages, tree.region.destinations().values()))),
         "storePercentUsage": usage.store.percent,
         "storeUsage": Long(usage.store.used),
         "storeLimit": Long(usage.store.limit),
@@ -195,7 +195,7 @@ def _destination(
         "brokerId": str(tree.host.broker_id),
         "destinationName": destination.destination.qualified_name,
         **_counters(destination.statistics, destination.memory),
-        "messagesCached": Long(_cached(destination)),
+        "messagesCached": Long(_cached_messages(destination)),
     }
     first = next(destination.messages(), None) if with_first else None
     if first is not None:

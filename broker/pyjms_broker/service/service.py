@@ -64,11 +64,11 @@ from pyjms_broker.service.usage_limits import check_disk, check_memory, system_u
 
 if TYPE_CHECKING:
     from pyjms_broker.management import Management
+    from pyjms_broker.management.host import ManagedBroker
     from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
     from pyjms_broker.settings import BrokerSettings
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.web import WebConfiguration
-    from pyjms_broker.web.context import WebHost
     from pyjms_broker.web.server import WebServer
 
 __all__ = ["BrokerService"]
@@ -102,7 +102,7 @@ class Website:
     slave or replays its journal.
     """
 
-    def __init__(self, host: WebHost) -> None:
+    def __init__(self, host: ManagedBroker) -> None:
         self._host = host
         self._server: WebServer | None = None
 

@@ -15,7 +15,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from starlette.requests import HTTPConnection
@@ -38,24 +38,10 @@ __all__ = [
     "Session",
     "Sessions",
     "WebContext",
-    "WebHost",
     "basic_credentials",
     "client_address",
     "logged_in",
 ]
-
-# --- The interface of the broker service for the web server.
-
-
-class WebHost(ManagedBroker, Protocol):
-    """The part of the broker service that the web server uses."""
-
-    @property
-    def management(self) -> Management:
-        """The management views of the broker."""
-
-
-# --- Sessions of logged-in users, in memory, under random ids.
 
 COOKIE: Final = "pyjms_session"
 _MAXIMUM: Final = 1000
@@ -148,7 +134,7 @@ def basic_credentials(header: str) -> tuple[str, str]:
 
 
 async def logged_in(
-    host: WebHost, configuration: WebConfiguration, name: str, password: str, address: str
+    host: ManagedBroker, configuration: WebConfiguration, name: str, password: str, address: str
 ) -> WebUser:
     """Return the user with that name and password. Cancellable.
 
@@ -187,7 +173,7 @@ class WebContext:
         configuration: the settings of the web server.
     """
 
-    def __init__(self, service: WebHost, configuration: WebConfiguration) -> None:
+    def __init__(self, service: ManagedBroker, configuration: WebConfiguration) -> None:
         self.service = service
         self.configuration = configuration
         self.sessions = Sessions(configuration.session_timeout)
@@ -215,7 +201,7 @@ class WebContext:
         """
         self._paths[path.rstrip("/")] = (access, access if unsafe is None else unsafe)
 
-    def required(self, path: str, method: str) -> Access:
+    def access_for(self, path: str, method: str) -> Access:
         """Return the access required for a request."""
         while path not in self._paths and path:
             path = path.rpartition("/")[0]

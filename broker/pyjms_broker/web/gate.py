@@ -29,12 +29,10 @@ from pyjms_broker.web.context import (
 from pyjms_broker.web.errors import WebError, response_to
 from pyjms_broker.web.user import NOBODY, Access, WebUser
 
-__all__ = ["Gate", "check_origin", "limited"]
-
-# --- Limits on the size and the arrival time of a request's body.
+__all__ = ["Gate", "check_origin", "limit_body"]
 
 
-def limited(request: HTTPConnection, receive: Receive, maximum: int, timeout: float) -> Receive:
+def limit_body(request: HTTPConnection, receive: Receive, maximum: int, timeout: float) -> Receive:
     """Wrap `receive` so that it refuses a body that is too large or arrives too slowly.
 
     Args:
@@ -124,7 +122,7 @@ class Gate:
             try:
                 await self._admit(request)
                 limits = self._context.configuration
-                receive = limited(
+                receive = limit_body(
                     request, receive, limits.maximum_body_size, limits.request_timeout
                 )
             except (WebError, JMSSecurityException) as error:
@@ -142,7 +140,7 @@ class Gate:
         """Authenticate the user and check the user's access."""
         context = self._context
         method, path = request.scope["method"], request.scope["path"]
-        required = context.required(path, method)
+        required = context.access_for(path, method)
         if not context.service.started:
             if required is Access.ANYBODY:
                 return
@@ -260,7 +258,7 @@ def check_origin(request: HTTPConnection, context: WebContext) -> None:
 def _with_headers(scope: Scope, given: Session | None, send: Send) -> Send:
     """Wrap `send` to add the default headers, and the cookie of a new session."""
 
-    async def completed(message: Message) -> None:
+    async def send_completed(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
@@ -270,7 +268,7 @@ def _with_headers(scope: Scope, given: Session | None, send: Send) -> Send:
                 headers.append("set-cookie", _set_cookie(scope, session))
         await send(message)
 
-    return completed
+    return send_completed
 
 
 def _set_cookie(scope: Scope, session: Session | None) -> str:

@@ -39,16 +39,14 @@ __all__ = [
     "JolokiaRequest",
     "answer",
     "as_json",
+    "as_typed",
     "canonical",
+    "describe_views",
     "from_json",
     "from_path",
-    "listed",
     "routes",
     "split_path",
-    "typed",
 ]
-
-# --- Parsing of Jolokia requests, from a path (GET) or from JSON (POST).
 
 _PARTS: Final = re.compile(r"((?:[^!/]|!.)*)(/|$)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
@@ -132,7 +130,7 @@ def from_path(path: str, options: Mapping[str, object]) -> JolokiaRequest:
         MalformedObjectNameException: the object name is invalid.
     """
     kind, *parts = split_path(path) or ["version"]
-    request = JolokiaRequest(_known(kind), options=options)
+    request = JolokiaRequest(_known_type(kind), options=options)
     if request.type in _NAMED:
         if not parts:
             raise InvalidArgumentException("Objectname can not be null")
@@ -201,7 +199,7 @@ def from_json(content: object, options: Mapping[str, object]) -> JolokiaRequest:
         raise InvalidArgumentException("No type given")
     more = content.get("config")
     request = JolokiaRequest(
-        _known(str(kind).lower()),
+        _known_type(str(kind).lower()),
         options={**options, **more} if isinstance(more, dict) else options,
         value=content.get("value"),
     )
@@ -233,7 +231,7 @@ def _json_path(given: object) -> Sequence[str]:
     return split_path(given) if isinstance(given, str) else ()
 
 
-def _known(kind: str) -> str:
+def _known_type(kind: str) -> str:
     if kind not in _FROM_PATH:
         raise InvalidArgumentException(
             f"No type with name '{kind[:_LISTED]}' exists", hint=f"there is {', '.join(_FROM_PATH)}"
@@ -250,13 +248,11 @@ def _name(text: str) -> ObjectName:
         ) from error
 
 
-# --- Conversion of views' values to JSON, and selection of parts by path.
-
 _DEEPEST: Final = 15
 """The default of `maxDepth`, in levels of lists and mappings, as in Jolokia."""
 
 
-def typed(value: object, java_type: str) -> object:
+def as_typed(value: object, java_type: str) -> object:
     """Convert a view's value by its Java type: object names, and tables by message id.
 
     Source: Jolokia ObjectNameSimplifier, TabularDataExtractor.
@@ -270,8 +266,8 @@ def typed(value: object, java_type: str) -> object:
     if "javax.management.ObjectName" not in java_type:
         return value
     if isinstance(value, list | tuple):
-        return [_named(each) for each in value]
-    return _named(value)
+        return [_as_object_name(each) for each in value]
+    return _as_object_name(value)
 
 
 _TABLE: Final = "javax.management.openmbean.TabularData"
@@ -279,7 +275,7 @@ _BODIES: Final = frozenset({"Text", "BodyLength", "BodyPreview", "ContentMap"})
 """Columns that ActiveMQ's table of messages lacks, as they depend on the message type."""
 
 
-def _named(value: object) -> object:
+def _as_object_name(value: object) -> object:
     return ObjectName(value) if isinstance(value, str) else value
 
 
@@ -323,13 +319,11 @@ def part_of(value: object, path: Sequence[str]) -> object:
     return value
 
 
-# --- The response to `list`: attributes and operations of all views, by domain and name.
-
 _MAXIMUM: Final = 2000
 """The maximum number of views in one response; each has about 15 KiB."""
 
 
-def listed(management: Management, path: Sequence[str], depth: int) -> object:
+def describe_views(management: Management, path: Sequence[str], depth: int) -> object:
     """Return the descriptions below a path: domain, keys, op or attr, name.
 
     Args:
@@ -352,7 +346,7 @@ def listed(management: Management, path: Sequence[str], depth: int) -> object:
             hint="give a path, or maxDepth=1 and path=org.apache.activemq, or use search",
         )
     described: dict[type[object] | int, dict[str, object]] = {}
-    beans = {_keys(view): _described(view, described) for view in views}
+    beans = {_keys(view): _describe(view, described) for view in views}
     if len(path) > 1:
         found: object = part_of(next(iter(beans.values()), {}), inner)
         return _cut({} if found is None else found, depth)
@@ -372,7 +366,7 @@ def _keys(view: View[Any]) -> str:
     return canonical(view.name).partition(":")[2]
 
 
-def _described(
+def _describe(
     view: View[Any], known: dict[type[object] | int, dict[str, object]]
 ) -> dict[str, object]:
     made = known.get(id(view.kind))
@@ -417,7 +411,7 @@ def _cut(value: object, depth: int) -> object:
     return {key: _cut(each, depth - 1) for key, each in value.items()}
 
 
-# --- The handlers of the request types, and their responses. (activemq-edges JX3)
+# The handlers of the request types, and their responses. (activemq-edges JX3)
 
 logger = get_logger(__name__)
 
@@ -480,7 +474,7 @@ async def _read(management: Management, request: JolokiaRequest) -> object:
     view = management.view(wanted)
     if len(request.attributes) == 1 and not request.is_list:
         name = request.attributes[0]
-        return _value(request, typed(view.get(name), view.kind.attributes[name][0].type))
+        return _value(request, as_typed(view.get(name), view.kind.attributes[name][0].type))
     names = request.attributes or list(view.kind.attributes)
     ignore = request.flag("ignoreErrors")
     return _value(request, {each: _handlers_attribute(view, each, ignore=ignore) for each in names})
@@ -488,7 +482,7 @@ async def _read(management: Management, request: JolokiaRequest) -> object:
 
 def _handlers_attribute(view: View[Any], name: str, *, ignore: bool) -> object:
     try:
-        return typed(view.get(name), view.kind.attributes[name][0].type)
+        return as_typed(view.get(name), view.kind.attributes[name][0].type)
     except JMSException as error:
         if not ignore:
             raise
@@ -550,7 +544,7 @@ async def _execute(management: Management, request: JolokiaRequest) -> object:
         )
     result = await view.invoke(operation, *request.arguments)
     kinds = {each.type for each in view.kind.operations[operation.partition("(")[0]]}
-    return _value(request, typed(result, kinds.pop()))
+    return _value(request, as_typed(result, kinds.pop()))
 
 
 async def _search(management: Management, request: JolokiaRequest) -> object:
@@ -558,7 +552,7 @@ async def _search(management: Management, request: JolokiaRequest) -> object:
 
 
 async def _list(management: Management, request: JolokiaRequest) -> object:
-    return listed(management, request.path, max(request.option("maxDepth", 0), 0))
+    return describe_views(management, request.path, max(request.option("maxDepth", 0), 0))
 
 
 async def _version(_management: Management, _request: JolokiaRequest) -> object:
@@ -589,7 +583,7 @@ def routes(context: WebContext) -> list[BaseRoute]:
         check_origin(request, context)  # unlike usual, a GET may make changes
         path = str(request.scope["path"])[len(_PATH) :].strip("/")
         options = dict(request.query_params)
-        return _routes_json(await _answered(context, request, lambda: from_path(path, options)))
+        return _routes_json(await _answer(context, request, lambda: from_path(path, options)))
 
     async def post(request: Request) -> Response:
         """Handle the requests in the body."""
@@ -601,7 +595,7 @@ def routes(context: WebContext) -> list[BaseRoute]:
             return _routes_json(error_answer(InvalidArgumentException("Invalid JSON request")))
         if not isinstance(content, list):
             return _routes_json(
-                await _answered(context, request, lambda: from_json(content, options))
+                await _answer(context, request, lambda: from_json(content, options))
             )
         if len(content) > _ROUTES_MAXIMUM:
             text = f"There are {len(content)} requests, and one POST has at most {_ROUTES_MAXIMUM}"
@@ -612,7 +606,7 @@ def routes(context: WebContext) -> list[BaseRoute]:
             except JMSException as error:
                 return _routes_json(error_answer(error))
         answers = [
-            await _answered(context, request, lambda each=each: from_json(each, options))  # type: ignore[misc]
+            await _answer(context, request, lambda each=each: from_json(each, options))  # type: ignore[misc]
             for each in content
         ]
         return _routes_json(answers)
@@ -625,7 +619,7 @@ def routes(context: WebContext) -> list[BaseRoute]:
     ]
 
 
-async def _answered(
+async def _answer(
     context: WebContext, request: Request, read: Callable[[], JolokiaRequest]
 ) -> dict[str, object]:
     try:

@@ -21,8 +21,6 @@ from pyjms_broker.web.user import Access
 
 __all__ = ["BROKER_METRICS", "DESTINATION_METRICS", "Metric", "destination_views", "routes"]
 
-# --- The destinations in metrics and events.
-
 _PATTERN: Final = f"{DOMAIN}:type=Broker,brokerName=*,destinationType=*,destinationName=*"
 
 
@@ -136,7 +134,7 @@ def _broker_lines(context: WebContext) -> Iterator[str]:
     yield f"pyjms_broker_ready {int(reason_not_ready(context) is None)}"
     info = Metric("info", "gauge", "", "1, with name and version.")
     yield from _head("pyjms_broker_info", info)
-    name, version = _escaped(broker.get("BrokerName")), _escaped(broker.get("BrokerVersion"))
+    name, version = _escape(broker.get("BrokerName")), _escape(broker.get("BrokerVersion"))
     yield f'pyjms_broker_info{{broker="{name}",version="{version}"}} 1'
     for metric in BROKER_METRICS:
         yield from _head(f"pyjms_broker_{metric.name}", metric)
@@ -156,9 +154,9 @@ def _value(view: View[Any], metric: Metric) -> str:
 
 def _labels(view: View[Any]) -> str:
     kind = view.name.keys["destinationType"].lower()
-    return f'{{destination="{_escaped(view.get("Name"))}",type="{kind}"}}'
+    return f'{{destination="{_escape(view.get("Name"))}",type="{kind}"}}'
 
 
-def _escaped(value: object) -> str:
+def _escape(value: object) -> str:
     text = str(value).encode("utf-8", "replace").decode()
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

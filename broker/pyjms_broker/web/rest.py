@@ -31,7 +31,8 @@ from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_d
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms_broker.web.context import WebContext, WebHost
+from pyjms_broker.management.host import ManagedBroker
+from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.gate import check_origin
 from pyjms_broker.web.user import Access, WebUser
@@ -46,7 +47,7 @@ __all__ = [
     "to_send",
 ]
 
-# --- Conversion of requests to messages, and of messages to responses. (activemq-edges W6, W7)
+# Conversion of requests to messages, and of messages to responses. (activemq-edges W6, W7)
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _OWN: Final = frozenset({"destination", "type", "body", "clientId", "action"})
@@ -231,7 +232,7 @@ _PRINTABLE: Final = "".join(chr(code) for code in range(32, 127) if chr(code) !=
 """Characters that headers contain unchanged; others are percent-encoded."""
 
 
-# --- The HTTP sessions of REST clients, which consist of a signed cookie. (activemq-edges W7)
+# The HTTP sessions of REST clients, which consist of a signed cookie. (activemq-edges W7)
 
 _COOKIE: Final = "pyjms_messages"
 _LONGEST: Final = 200
@@ -282,8 +283,6 @@ class RestSessions:
         text = f"{name}\n{user.name}".encode("utf-8", "surrogatepass")
         return hmac.new(self._key, text, sha256).hexdigest()
 
-
-# --- The connections of REST requests: per request, per session, or per client id.
 
 logger = get_logger(__name__)
 
@@ -366,7 +365,7 @@ class RestClients:
         service: the broker.
     """
 
-    def __init__(self, service: WebHost) -> None:
+    def __init__(self, service: ManagedBroker) -> None:
         self._service = service
         self._named: dict[tuple[str, ClientName], RestClient] = {}
         self._sweeping: BackgroundTask | None = None
@@ -382,7 +381,7 @@ class RestClients:
             JMSException: the broker refuses the connection.
         """
         if name is None or (name.is_session and self._is_full(user, name)):
-            client = await self._connected(user)
+            client = await self._connect(user)
             try:
                 yield client
             finally:
@@ -414,7 +413,7 @@ class RestClients:
             del self._named[key]
             await found.close()
         await self._evict_session()
-        made = await self._connected(user)
+        made = await self._connect(user)
         try:
             if key not in self._named:  # otherwise another request was faster
                 await self._evict_session()  # others may have been added meanwhile
@@ -447,7 +446,7 @@ class RestClients:
             _, key = min(idle, key=itemgetter(0))
             await self._named.pop(key).close()
 
-    async def _connected(self, user: WebUser) -> RestClient:
+    async def _connect(self, user: WebUser) -> RestClient:
         factory = ConnectionFactory(
             f"{self._service.vm_uri}?create=false"
             "&jms.prefetchPolicy.all=1&jms.watchTopicAdvisories=false"

@@ -28,14 +28,13 @@ from pyjms.transport.tls import shared_context
 from pyjms.transport.uri import did_you_mean
 from pyjms_broker import entry_points
 from pyjms_broker.connector.listening import FileHandles, check_exposure, listen
+from pyjms_broker.management.host import ManagedBroker
 from pyjms_broker.web.configuration import WebConfiguration
-from pyjms_broker.web.context import WebContext, WebHost
+from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import exception_handlers
 from pyjms_broker.web.gate import Gate
 
 __all__ = ["WebServer"]
-
-# --- uvicorn's protocol of an HTTP connection, with limits on connections and time.
 
 logger = get_logger(f"{__name__}.requests")
 logger.setLevel(logging.ERROR)
@@ -185,7 +184,7 @@ class WebServer:
         configuration: the settings.
     """
 
-    def __init__(self, host: WebHost, configuration: WebConfiguration) -> None:
+    def __init__(self, host: ManagedBroker, configuration: WebConfiguration) -> None:
         self._host = host
         self._configuration = configuration
         self._listeners: list[SocketListener] = []

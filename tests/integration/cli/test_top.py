@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import DataTable, Input, Static
 
 from pyjms import ConnectionFactory
-from pyjms_broker.cli.management.jolokia import JolokiaClient
+from pyjms_broker.cli.management.client import JolokiaClient
 from pyjms_broker.cli.top_screen import COLUMNS, Choice, Sampler, TopApp
 from tests.kit.brokers.managed import ManagedBroker
 from tests.kit.processes.command_line import pyjms

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from pyjms.cli.options import duration_option
 from pyjms_broker.cli.management.client import (
     Attributes,
+    JolokiaClient,
     Json,
-    ManagementClient,
     management_command,
 )
 
-__all__ = ["list_", "restart", "status", "stop"]
+_POLL_INTERVAL: Final = 0.1
+"""Seconds between two requests while a command waits."""
 
 _SHOWN = (
     "BrokerName",
@@ -31,7 +32,7 @@ _SHOWN = (
 
 
 @management_command("status")
-def status(client: ManagementClient, json: Json = False) -> None:
+def status(client: JolokiaClient, json: Json = False) -> None:
     """Show whether a broker is running, with its version, uptime, message count and usage.
 
     The exit code is 0 if it is running, and 1 if not.
@@ -57,7 +58,7 @@ def status(client: ManagementClient, json: Json = False) -> None:
 
 
 @management_command("list")
-def list_(client: ManagementClient, json: Json = False) -> None:
+def list_(client: JolokiaClient, json: Json = False) -> None:
     """List the brokers at a URL: `brokerName = NAME`."""
     from pyjms_broker.cli.management.client import broker_of, brokers
     from pyjms_broker.cli.terminal import json_line
@@ -82,30 +83,30 @@ Wait = Annotated[
 
 @management_command("stop")
 def stop(
-    client: ManagementClient, names: Names = None, all_: All = False, timeout: Wait = 30.0
+    client: JolokiaClient, names: Names = None, all_: All = False, timeout: Wait = 30.0
 ) -> None:
     """Stop a running broker, and wait until it has stopped.
 
     The broker closes its connectors, gives clients time to read the commands queued for them, and
     closes its store. The exit code is 1 if it does not stop within --timeout.
     """
-    for name in _chosen(client, names, all_=all_):
+    for name in _find_chosen(client, names, all_=all_):
         _execute(client, name, "stop", "stopped", timeout)
 
 
 @management_command("restart")
 def restart(
-    client: ManagementClient, names: Names = None, all_: All = False, timeout: Wait = 30.0
+    client: JolokiaClient, names: Names = None, all_: All = False, timeout: Wait = 30.0
 ) -> None:
     """Restart a running broker, and wait until it is running again.
 
     The broker refuses if its configuration does not allow it (restart_allowed).
     """
-    for name in _chosen(client, names, all_=all_):
+    for name in _find_chosen(client, names, all_=all_):
         _execute(client, name, "restart", "restarted", timeout)
 
 
-def _chosen(client: ManagementClient, names: list[str] | None, *, all_: bool) -> list[str]:
+def _find_chosen(client: JolokiaClient, names: list[str] | None, *, all_: bool) -> list[str]:
     """Return the names of the views of the chosen brokers."""
     from pyjms.errors import ConfigurationException
     from pyjms_broker.cli.management.client import broker_of, brokers
@@ -126,13 +127,10 @@ def _chosen(client: ManagementClient, names: list[str] | None, *, all_: bool) ->
     return [by_name[name] for name in names or by_name]
 
 
-def _execute(
-    client: ManagementClient, name: str, operation: str, done: str, timeout: float
-) -> None:
+def _execute(client: JolokiaClient, name: str, operation: str, done: str, timeout: float) -> None:
     from pyjms.errors import JMSException
     from pyjms.runtime import clock as _clock
     from pyjms_broker.cli.management.client import broker_of
-    from pyjms_broker.cli.management.waiting import wait_until_changed
 
     since = _clock.now()
     client.execute(name, operation)
@@ -140,7 +138,7 @@ def _execute(
         typer.echo(f"Broker {broker_of(name)} was asked to be {done}")
         return
     running = done == "restarted"
-    if not wait_until_changed(client, name, since, running=running, timeout=timeout):
+    if not _wait_until_changed(client, name, since, running=running, timeout=timeout):
         raise JMSException(
             f"Broker {broker_of(name)} has not {done} within {timeout:g} s",
             hint="its log says why; use --timeout to wait longer",
@@ -151,3 +149,55 @@ def _execute(
 def _count(values: Attributes, name: str) -> int:
     value = values.get(name)
     return value if isinstance(value, int) else 0
+
+
+def _wait_until_changed(
+    client: JolokiaClient, name: str, since: float, *, running: bool, timeout: float
+) -> bool:
+    """Wait until a broker has stopped or restarted; return False if the time was exceeded.
+
+    Args:
+        client: access to the broker.
+        name: the name of the broker's view.
+        since: the time before the request (`_clock.now`).
+        running: wait until the broker has restarted, not only stopped.
+        timeout: seconds.
+    """
+    import anyio
+
+    return anyio.run(_wait, client, name, since, running, timeout)
+
+
+async def _wait(
+    client: JolokiaClient, name: str, since: float, running: bool, timeout: float
+) -> bool:
+    from functools import partial
+
+    import anyio.to_thread
+
+    from pyjms.runtime import clock as _clock
+
+    changed = False
+    with _clock.timeout(timeout):
+        while not changed:
+            found = await anyio.to_thread.run_sync(
+                partial(_uptime, client, name), abandon_on_cancel=True
+            )
+            if running:  # an uptime that began before the request belongs to the previous run
+                changed = found is not None and found <= _clock.now() - since
+            else:
+                changed = found is None
+            if not changed:
+                await _clock.sleep(_POLL_INTERVAL)
+    return changed
+
+
+def _uptime(client: JolokiaClient, name: str) -> float | None:
+    """Return the broker's uptime in seconds; None if it is not running."""
+    from pyjms.errors import JMSException
+
+    try:
+        found = client.read_all(name, "UptimeMillis").get(name, {}).get("UptimeMillis")
+    except JMSException:  # nothing listens, or it is starting or stopping
+        return None
+    return found / 1000 if isinstance(found, int) else None

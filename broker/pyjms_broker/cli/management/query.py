@@ -12,8 +12,8 @@ from typer.core import TyperCommand
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms_broker.cli.management.client import (
     Attributes,
+    JolokiaClient,
     Json,
-    ManagementClient,
     management_command,
 )
 
@@ -56,7 +56,7 @@ def _split(arguments: Iterable[str]) -> Iterable[str]:
 
 @management_command("query")
 def query(
-    client: ManagementClient,
+    client: JolokiaClient,
     chosen: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,7 +99,7 @@ def query(
     attributes = [each for text in view or [] for each in text.split(",") if each]
     wanted = [*map(_by_type, chosen or []), *map(_by_keys, objname or [])]
     unwanted = [*map(_by_type, excluded or []), *map(_by_keys, xobjname or [])]
-    found = _found(client, wanted, unwanted, attributes)
+    found = _find_views(client, wanted, unwanted, attributes)
     for name, values in found.items():
         print_block({"objectName": name, **values} if json else values, as_json=json)
     if not found:
@@ -107,8 +107,8 @@ def query(
         raise typer.Exit(ExitCode.FEWER)
 
 
-def _found(
-    client: ManagementClient, wanted: list[str], unwanted: list[str], attributes: list[str]
+def _find_views(
+    client: JolokiaClient, wanted: list[str], unwanted: list[str], attributes: list[str]
 ) -> dict[str, Attributes]:
     from pyjms_broker.management.object_name import ObjectName
 
@@ -147,9 +147,6 @@ def _by_keys(text: str) -> str:
         return ObjectName(text if ":" in text else f"{DOMAIN}:{text}").text
     except MalformedObjectNameException as error:
         raise ConfigurationException(str(error)) from None
-
-
-# --- `pyjms broker dstat` and `bstat`: print the counters of destinations and of the broker.
 
 
 class Kind(StrEnum):
@@ -192,7 +189,7 @@ _DESTINATION: Final = ("Name", "EnqueueCount", "DequeueCount", "ConsumerCount", 
 
 @management_command("dstat")
 def dstat(
-    client: ManagementClient,
+    client: JolokiaClient,
     kind: Annotated[
         Kind, typer.Argument(metavar="[queues|topics]", help="Only queues, or only topics.")
     ] = Kind.ALL,
@@ -219,7 +216,7 @@ def dstat(
         typer.echo(_line(values.get("Name"), [values.get(each) for _, each in columns]))
 
 
-def _destinations(client: ManagementClient, type_: str, *attributes: str) -> list[Attributes]:
+def _destinations(client: JolokiaClient, type_: str, *attributes: str) -> list[Attributes]:
     from pyjms_broker.cli.management.client import pattern
 
     found = client.read_all(
@@ -240,7 +237,7 @@ def _line(name: object, cells: list[object] | list[str]) -> str:
 
 @management_command("bstat")
 def bstat(
-    client: ManagementClient,
+    client: JolokiaClient,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="BROKER...", help="Names of brokers. Default: all."),
@@ -278,7 +275,7 @@ def bstat(
                 )
 
 
-def _refuse_unknown(client: ManagementClient, names: list[str], found: list[str]) -> None:
+def _refuse_unknown(client: JolokiaClient, names: list[str], found: list[str]) -> None:
     from pyjms.errors import JMSException
 
     missing = [name for name in names if name not in found]

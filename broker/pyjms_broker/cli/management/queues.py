@@ -13,15 +13,13 @@ from pyjms.cli.options import Selector
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms_broker.cli.management.client import (
     Attributes,
+    JolokiaClient,
     Json,
-    ManagementClient,
     Yes,
     management_command,
 )
 
 __all__ = ["Limit", "Selectors", "as_selector", "confirm", "move", "purge", "retry"]
-
-# --- ActiveMQ's `--msgsel`: selectors with wildcards, separated by commas.
 
 Selectors: TypeAlias = Annotated[
     list[str] | None,
@@ -81,7 +79,7 @@ DryRun: TypeAlias = Annotated[
 
 @management_command("purge")
 def purge(
-    client: ManagementClient,
+    client: JolokiaClient,
     queues: Annotated[
         list[str],
         typer.Argument(metavar="QUEUE...", help="Queue names; * matches any characters."),
@@ -105,7 +103,7 @@ def purge(
             client.execute(name, "resetStatistics")
 
 
-def _purge(client: ManagementClient, name: str, queue: str, selector: str | None) -> None:
+def _purge(client: JolokiaClient, name: str, queue: str, selector: str | None) -> None:
     from pyjms_broker.cli.terminal import plural, safe_text
 
     shown = safe_text(queue)
@@ -127,7 +125,7 @@ def _purge(client: ManagementClient, name: str, queue: str, selector: str | None
 
 @management_command("move")
 def move(
-    client: ManagementClient,
+    client: JolokiaClient,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue with the messages.")],
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="queue://NAME, topic://NAME, or a queue NAME.")
@@ -197,12 +195,9 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-# --- `pyjms broker retry`: send dead letters back to their original destinations.
-
-
 @management_command("retry")
 def retry(
-    client: ManagementClient,
+    client: JolokiaClient,
     queues: Annotated[
         list[str] | None,
         typer.Argument(metavar="QUEUE...", help="Dead-letter queues. Default: all of the broker."),
@@ -245,9 +240,7 @@ class _Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-def _dead_letter_queues(
-    client: ManagementClient, queues: list[str] | None
-) -> dict[str, Attributes]:
+def _dead_letter_queues(client: JolokiaClient, queues: list[str] | None) -> dict[str, Attributes]:
     from pyjms.errors import JMSException
     from pyjms_broker.cli.management.client import find_destinations, pattern
 
@@ -271,7 +264,7 @@ def _has_dead_letters(values: Attributes) -> bool:
 
 
 def _dead_letters(
-    client: ManagementClient, name: str, selector: str | None
+    client: JolokiaClient, name: str, selector: str | None
 ) -> Iterator[Mapping[str, object]]:
     """Iterate over the messages of a queue, which the broker returns page by page.
 
@@ -292,7 +285,7 @@ def _dead_letters(
 
 
 def _retry_all(
-    client: ManagementClient,
+    client: JolokiaClient,
     name: str,
     selector: str | None,
     limit: int | None,
@@ -323,7 +316,7 @@ def _retry_all(
 
 
 def _print_dead_letters(
-    client: ManagementClient,
+    client: JolokiaClient,
     queues: Mapping[str, Attributes],
     selector: str | None,
     limit: int | None,

@@ -164,7 +164,9 @@ def _of(
     return sorted(found, key=lambda values: (str(values["ClientId"]), values["view"]))
 
 
-def listed(management: Management, names: Iterable[str], attributes: Iterable[str]) -> list[Values]:
+def read_views(
+    management: Management, names: Iterable[str], attributes: Iterable[str]
+) -> list[Values]:
     """Return the views with these names, except for those that have ended meanwhile."""
     found: list[Values] = []
     for name in names:
@@ -198,7 +200,7 @@ def durable_subscription(management: Management, client_id: str, name: str) -> V
     )
 
 
-# --- Tables of network connectors and bridges. (activemq-edges W3)
+# Tables of network connectors and bridges. (activemq-edges W3)
 
 _CONNECTOR: Final = (
     *("Name", "MessageTTL", "ConsumerTTL", "DynamicOnly", "ConduitSubscriptions"),

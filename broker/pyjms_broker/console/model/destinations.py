@@ -34,8 +34,6 @@ __all__ = [
     "row_of",
 ]
 
-# --- Pages of long lists.
-
 T = TypeVar("T")
 
 

@@ -94,7 +94,7 @@ def read_body(message: ActiveMQMessage) -> Body:
     return Body("Message", len(message.content or b""), note="Messages of this kind have no body.")
 
 
-def _limited(size: int) -> str:
+def _limit_note(size: int) -> str:
     return f"The first {LIMIT:,} of {size:,} are shown." if size > LIMIT else ""
 
 
@@ -102,13 +102,13 @@ def _text(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
     text = decode_text(content) if content else None
     if not text:
         return Body(kind, len(content), note="It has no body." if text is None else "It is empty.")
-    return Body(kind, len(content), text[:LIMIT], note=_limited(len(text)))
+    return Body(kind, len(content), text[:LIMIT], note=_limit_note(len(text)))
 
 
 def _bytes(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
     if not content:
         return Body(kind, 0, note="It has no body.")
-    return Body(kind, len(content), _hex(content[:LIMIT]), note=_limited(len(content)))
+    return Body(kind, len(content), _hex(content[:LIMIT]), note=_limit_note(len(content)))
 
 
 def _hex(content: bytes) -> str:
@@ -137,7 +137,7 @@ def _opaque(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
         kind,
         len(content),
         _hex(content[:LIMIT]),
-        note=f"It is shown as bytes: nothing is deserialised here. {_limited(len(content))}",
+        note=f"It is shown as bytes: nothing is deserialised here. {_limit_note(len(content))}",
     )
 
 
@@ -170,9 +170,6 @@ def type_name(value: object) -> str:
     """Return the JMS name of the type of a property or map entry."""
     name = type(value).__name__
     return _TYPES.get(name, name.lower())
-
-
-# --- Rows of the console's tables of messages and journal files, and a message with its details.
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,9 +444,6 @@ def _journey(reference: MessageReference, properties: dict[str, object]) -> list
 
 def _name(destination: Destination | None) -> str:
     return "" if destination is None else str(destination)
-
-
-# --- The table of scheduled messages.
 
 
 @dataclass(frozen=True, slots=True)

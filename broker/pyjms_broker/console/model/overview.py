@@ -51,7 +51,7 @@ def problems(context: ManagementContext) -> list[Problem]:
     """Return at most `MOST` findings, serious ones first."""
     every = (
         *_usage(context),
-        *_blocked(context),
+        *_blocked_clients(context),
         *_networks(context),
         *_subscriptions(context),
         *_destinations(context),
@@ -81,7 +81,7 @@ def _usage(context: ManagementContext) -> Iterator[Problem]:
             )
 
 
-def _blocked(context: ManagementContext) -> Iterator[Problem]:
+def _blocked_clients(context: ManagementContext) -> Iterator[Problem]:
     for client in clients(context):
         waiting = len(client.state.context.blocked_sends)
         name = client.state.context.client_id or ""
@@ -181,8 +181,6 @@ def _of_queue(row: DestinationRow) -> Problem | None:
     return None
 
 
-# --- Journal files of the store, and the reasons why they are kept.
-
 _MOST: Final = 50
 
 
@@ -226,9 +224,6 @@ def _reasons(report: Any) -> Iterator[str]:
         yield "a transaction that is still open began in it"
     for other in report.refers_to[:5]:
         yield f"it has the acknowledgements of messages in db-{other}.log"
-
-
-# --- Search across destinations, clients and messages.
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER
 
 __all__ = ["BROKER", "OPERATIONS", "RUNTIME_CONFIGURATION"]
 
-# --- Pages of destinations as JSON. (ActiveMQ DestinationsViewFilter; activemq-edges 7)
+# Pages of destinations as JSON. (ActiveMQ DestinationsViewFilter; activemq-edges 7)
 
 _FILTERS: Final[dict[str, Callable[[BrokerDestination], bool]]] = {
     "": lambda _: True,
@@ -124,11 +124,11 @@ def _values(view: View[Any]) -> dict[str, object]:
     values: dict[str, object] = {}
     for name, value in view.get_all().items():
         kind = view.kind.attributes[name][0].type
-        values["dlq" if name == "DLQ" else name[:1].lower() + name[1:]] = _shown(kind, value)
+        values["dlq" if name == "DLQ" else name[:1].lower() + name[1:]] = _simplify(kind, value)
     return values
 
 
-def _shown(kind: str, value: object) -> object:
+def _simplify(kind: str, value: object) -> object:
     if value is None or "javax.management.ObjectName" not in kind:
         return value
     if isinstance(value, list):
@@ -148,7 +148,7 @@ def _object_name(text: str) -> dict[str, object]:
     }
 
 
-# --- Operations of the broker's view. (ActiveMQ BrokerView; activemq-edges 7)
+# Operations of the broker's view. (ActiveMQ BrokerView; activemq-edges 7)
 
 _Broker: TypeAlias = Managed[ManagedBroker]
 
@@ -159,7 +159,7 @@ _POLL_INTERVAL: Final = 1000
 _session_numbers = itertools.count(1)
 
 
-def _named(b: _Broker, kind: type[Queue | Topic], name: str) -> Queue | Topic:
+def _permit(b: _Broker, kind: type[Queue | Topic], name: str) -> Queue | Topic:
     destination = kind(name)
     check_access(b.tree.client, destination)
     return destination
@@ -167,14 +167,14 @@ def _named(b: _Broker, kind: type[Queue | Topic], name: str) -> Queue | Topic:
 
 def _add(kind: type[Queue | Topic]) -> Callable[..., object]:
     def add(b: _Broker, name: str) -> None:
-        b.it.broker.add_destination(b.tree.client, _named(b, kind, name))
+        b.it.broker.add_destination(b.tree.client, _permit(b, kind, name))
 
     return add
 
 
 def _remove(kind: type[Queue | Topic]) -> Callable[..., object]:
     return lambda b, name: b.it.broker.remove_destination(
-        b.tree.client, _named(b, kind, name), _FORCED
+        b.tree.client, _permit(b, kind, name), _FORCED
     )
 
 
@@ -198,7 +198,7 @@ def _create_durable(b: _Broker, client_id: str, name: str, topic: str, selector:
     context.client_id = client_id
     context.is_operator = True
     consumer_id = ConsumerId(client_id, next(_session_numbers), 0)
-    info = ConsumerInfo(consumer_id, destination=_named(b, Topic, topic))
+    info = ConsumerInfo(consumer_id, destination=_permit(b, Topic, topic))
     info.subscription_name = name
     info.selector = selector or None
     subscription = b.it.broker.add_consumer(context, info)
@@ -276,7 +276,7 @@ async def _stop_gracefully(
     b.it.stop_soon()
 
 
-def _refused(
+def _refuse(
     name: str, reason: str, hint: str, *parameters: Parameter, kind: str = "void"
 ) -> Operation[Any]:
     """Return an operation of ActiveMQ that this broker always refuses."""
@@ -397,14 +397,14 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(
         "enableStatistics", "void", "No effect: statistics are always enabled.", lambda _: None
     ),
-    _refused("disableStatistics", "statistics are always enabled", "call resetStatistics instead"),
-    _refused(
+    _refuse("disableStatistics", "statistics are always enabled", "call resetStatistics instead"),
+    _refuse(
         "terminateJVM",
         "the process may run other code, and its clients would lose their connections",
         "call stop",
         Parameter("exitCode", INT),
     ),
-    _refused("reloadLog4jProperties", "the broker does not log with Log4j", "set log levels"),
+    _refuse("reloadLog4jProperties", "the broker does not log with Log4j", "set log levels"),
     Operation(
         "addNetworkConnector",
         STRING,
@@ -633,12 +633,12 @@ _ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
 BROKER: Final[ViewKind[Any]] = view_kind("BrokerView", "The broker.", _ATTRIBUTES, OPERATIONS)
 
 
-# --- The view of the configuration file. (ActiveMQ RuntimeConfigurationView)
+# The view of the configuration file. (ActiveMQ RuntimeConfigurationView)
 
 _Updates: TypeAlias = Managed[RuntimeUpdates]
 
 
-def _modified(u: _Updates) -> str | None:
+def _modified_time(u: _Updates) -> str | None:
     seconds = u.it.modified
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
@@ -654,7 +654,7 @@ RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = view_kind(
     [
         Attribute("Url", STRING, "The configuration file.", lambda u: u.it.origin),
         Attribute(
-            "Modified", STRING, "The time of the last applied changes; null: never.", _modified
+            "Modified", STRING, "The time of the last applied changes; null: never.", _modified_time
         ),
         Attribute(
             "CheckPeriod",

@@ -151,12 +151,12 @@ _LOGIN: Final = (
 
 
 def _browse_operations() -> tuple[Operation[_Destination], ...]:
-    def shown(d: _Destination, selector: str | None = None) -> list[dict[str, object]]:
+    def browse_first(d: _Destination, selector: str | None = None) -> list[dict[str, object]]:
         return browse(d.it, d.tree, selector)
 
     about = "Return the first messages, at most max_browse_page_size of the policy."
     return tuple(
-        Operation(name, kind, about, shown, parameters)
+        Operation(name, kind, about, browse_first, parameters)
         for name, kind in (
             ("browse", _ITEMS),
             ("browseAsTable", _TABLE),
@@ -360,7 +360,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
 TOPIC: Final[ViewKind[Any]] = view_kind("TopicView", "A topic.", ATTRIBUTES, OPERATIONS)
 
 
-# --- Views of queues. (ActiveMQ QueueView; activemq-edges 7)
+# Views of queues. (ActiveMQ QueueView; activemq-edges 7)
 
 _Queue: TypeAlias = Managed[Queue]
 

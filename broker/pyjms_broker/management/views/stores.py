@@ -69,7 +69,7 @@ PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = view_kind(
 )
 
 
-# --- Views of prepared XA transactions. (ActiveMQ RecoveredXATransactionView; activemq-edges 7)
+# Views of prepared XA transactions. (ActiveMQ RecoveredXATransactionView; activemq-edges 7)
 
 _Branch: TypeAlias = Managed[XATransactionId]
 
@@ -116,7 +116,7 @@ XA_TRANSACTION: Final[ViewKind[_Branch]] = view_kind(
 )
 
 
-# --- The view of the scheduler's jobs. (ActiveMQ JobSchedulerView; activemq-edges 7)
+# The view of the scheduler's jobs. (ActiveMQ JobSchedulerView; activemq-edges 7)
 
 _Jobs: TypeAlias = Managed[JobScheduler]
 
