@@ -25,16 +25,6 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
 
-__all__ = [
-    "Attribute",
-    "Unit",
-    "attribute",
-    "attributes_of",
-    "count",
-    "duration",
-    "flag",
-]
-
 _T = TypeVar("_T")
 
 

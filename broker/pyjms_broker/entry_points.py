@@ -14,18 +14,6 @@ from pyjms.runtime.distribution import entry_points
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = [
-    "CONNECTORS",
-    "PLUGINS",
-    "QUERIES",
-    "RECOVERY_POLICIES",
-    "STORES",
-    "WEB_PARTS",
-    "check_loaded",
-    "installed_names",
-    "load",
-]
-
 PLUGINS = "broker.plugins"
 STORES = "broker.stores"
 CONNECTORS = "broker.connectors"

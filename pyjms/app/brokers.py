@@ -14,17 +14,6 @@ from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory, JmsListe
 from pyjms.listener.registry import JmsListenerEndpointRegistrar
 from pyjms.settings import PyjmsSettings
 
-__all__ = [
-    "ByBroker",
-    "ContainerFactories",
-    "close_all",
-    "hold_embedded_broker",
-    "probed_factories",
-    "redelivery_policy_of",
-    "start_pools",
-    "unknown_broker",
-]
-
 T = TypeVar("T")
 
 

@@ -25,16 +25,6 @@ from pyjms.support.class_names import imported_class
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 
-__all__ = [
-    "HandlerProblems",
-    "add_repeated_ids",
-    "add_settings_problems",
-    "add_text_problems",
-    "add_unknown_overrides",
-    "check_reply_destination",
-    "handler_name",
-]
-
 _TEXTS: Final = (
     "destination",
     "id",

@@ -38,8 +38,6 @@ from pyjms.template.template import JmsTemplate
 if TYPE_CHECKING:
     from pyjms.sync.facade import Facade
 
-__all__ = ["ApplicationContainer", "Injection", "make_container"]
-
 
 class ApplicationContainer(containers.DeclarativeContainer):
     """The default wiring; subclass it to add services or replace providers.

@@ -26,22 +26,6 @@ from pyjms.support.destination import DestinationResolver
 from pyjms.template.messaging import JmsMessagingTemplate
 from pyjms.template.template import JmsTemplate
 
-__all__ = [
-    "broker_connection_factory",
-    "connection_factories",
-    "connection_factory",
-    "instrumentations",
-    "listener_connection_factory",
-    "listener_container_factory",
-    "message_converter",
-    "messaging_template",
-    "native_connection_factories",
-    "native_connection_factory",
-    "spread_attempts",
-    "template",
-    "templates",
-]
-
 _JITTER: Final = 0.2
 """The fraction of the recovery interval that is added at random."""
 

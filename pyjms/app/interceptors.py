@@ -33,8 +33,6 @@ from pyjms.template.interceptors import (
 )
 from pyjms.template.template import JmsTemplate
 
-__all__ = ["GROUP", "ApplicationInterceptors", "TemplateInterceptors", "named_interceptors"]
-
 GROUP: Final = "pyjms.interceptors"
 
 

@@ -16,8 +16,6 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["Hook", "hook_kind", "on_shutdown", "on_startup", "run_shutdown", "run_startup"]
-
 logger: Final = get_logger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])

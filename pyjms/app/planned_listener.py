@@ -24,14 +24,6 @@ from pyjms.settings import PyjmsSettings
 from pyjms.settings.listeners import ListenerOverride
 from pyjms.support.retry import RetryPolicy
 
-__all__ = [
-    "PlannedListener",
-    "check_client_id",
-    "default_retry",
-    "options_of",
-    "repeated_subscriptions",
-]
-
 logger: Final = get_logger(__name__)
 
 _TOPIC_OPTIONS = ("pub_sub_domain", "subscription_durable", "subscription_shared")

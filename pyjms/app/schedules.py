@@ -20,8 +20,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms.settings.listeners import ListenerOverride
 from pyjms.template.template import JmsTemplate
 
-__all__ = ["Schedules", "resolved_schedule"]
-
 logger: Final = get_logger(__name__)
 
 _INTERVAL: Final = 5.0

@@ -27,19 +27,6 @@ from pyjms.listener.handler import InjectionMarker, injection_marker
 from pyjms.listener.registry import JmsListenerEndpointRegistrar
 from pyjms.template.workers import Worker, current_worker
 
-__all__ = [
-    "ProvidedInstance",
-    "bound_to_instance",
-    "configured_registrar",
-    "functions",
-    "hook_call",
-    "is_work",
-    "marked_handlers",
-    "missing_instances",
-    "nothing_to_run",
-    "with_provided_instances",
-]
-
 
 class ProvidedInstance:
     """A placeholder for an instance of a class until it is requested from the container, once.

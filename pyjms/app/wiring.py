@@ -74,8 +74,6 @@ from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.messaging import SimpleJmsHeaderMapper
 from pyjms.template.template import JmsTemplate
 
-__all__ = ["Wiring"]
-
 logger: Final = get_logger(__name__)
 
 

@@ -71,16 +71,6 @@ from pyjms.wire.openwire.commands import (
 if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
 
-__all__ = [
-    "AckDetails",
-    "AckLedger",
-    "AutoAckLedger",
-    "DeferredAckLedger",
-    "IndividualAckLedger",
-    "choose_ledger",
-    "message_id",
-]
-
 _OPTIMIZED_SHARE = 0.65  # of the prefetch
 _LAZY_SHARE = 0.5
 

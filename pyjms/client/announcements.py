@@ -17,8 +17,6 @@ from pyjms.runtime.logging import get_logger
 if TYPE_CHECKING:
     from pyjms.client.consumer import ActiveMQMessageConsumer
 
-__all__ = ["Announcements"]
-
 logger: Final = get_logger(__name__)
 
 

@@ -21,8 +21,6 @@ from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
 
-__all__ = ["ActiveMQQueueBrowser"]
-
 _SHOWN_DEPTH: Final = 100_000
 _SHOWN_PRODUCERS: Final = 1000
 """The number of producers whose latest messages a browser over `failover:` remembers."""

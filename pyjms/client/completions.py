@@ -36,8 +36,6 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId, Response
 if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
 
-__all__ = ["SendCompletions", "completion_listener_of"]
-
 logger: Final = get_logger(__name__)
 
 _YIELD_MASK = 0x3F  # every 64th send lets other tasks run

@@ -98,8 +98,6 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 
-__all__ = ["ActiveMQConnection"]
-
 logger: Final = get_logger(__name__)
 
 _OPEN, _FAILED, _INHERITED, _CLOSED = "open", "failed", "inherited", "closed"

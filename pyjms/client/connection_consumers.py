@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
     from pyjms.jms.api.connection import ConsumerDetails
 
-__all__ = ["open_connection_consumer"]
-
 
 async def open_connection_consumer(
     connection: ActiveMQConnection,

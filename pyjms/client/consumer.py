@@ -84,8 +84,6 @@ if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
     from pyjms.client.session import ActiveMQSession
 
-__all__ = ["ActiveMQMessageConsumer"]
-
 logger: Final = get_logger(__name__)
 
 _YIELD_MASK = 0xFF  # every 256th receive lets other tasks run

@@ -19,16 +19,6 @@ from pyjms.transport.options import Options, boolean, integer, options_for
 from pyjms.transport.uri import did_you_mean
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 
-__all__ = [
-    "CONSUMER_OPTIONS",
-    "PRODUCER_OPTIONS",
-    "WITHOUT_EFFECT",
-    "check_destination",
-    "consumer_info",
-    "selector_or_none",
-    "set_destination_options",
-]
-
 logger: Final = get_logger(__name__)
 
 CONSUMER_OPTIONS: Final[Options] = {

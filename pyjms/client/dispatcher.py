@@ -45,8 +45,6 @@ from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Waiter, spawn
 if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
 
-__all__ = ["ListenerDispatcher", "ListenerTarget", "ListenerTurns"]
-
 _BURST_SECONDS = 0.001  # after which other tasks run
 _CLOCK_INTERVAL = 32  # deliveries between two looks at the clock
 _LONGEST_BURST = 16 * _CLOCK_INTERVAL  # deliveries, whatever the clock says

@@ -40,8 +40,6 @@ from pyjms.jms.destination import Destination
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerId
 
-__all__ = ["ConnectionAudit", "DuplicateVerdict", "judge_duplicate", "own_queue"]
-
 _MAX_AUDITS = 1000  # destinations and topic consumers; the oldest are dropped
 
 

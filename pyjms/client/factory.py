@@ -26,8 +26,6 @@ from pyjms.transport.uri import TransportURI, default_broker_url
 if TYPE_CHECKING:
     from pyjms.client.keywords import ClientKeywords
 
-__all__ = ["ConnectionFactory"]
-
 
 class ConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     """Creates connections to the broker of a URL. ActiveMQ: ActiveMQConnectionFactory.

@@ -14,8 +14,6 @@ from pyjms.client.policies import (
     RedeliveryPolicyMap,
 )
 
-__all__ = ["ClientKeywords", "ConnectionFactoryKeywords"]
-
 
 class ClientKeywords(TypedDict, total=False):
     """The options as keywords, described by `ClientOptions`."""

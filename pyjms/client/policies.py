@@ -15,16 +15,6 @@ from pyjms.jms.destination import Destination, name_matches
 from pyjms.jms.redelivery import next_delay
 from pyjms.runtime.clock import check_seconds
 
-__all__ = [
-    "MAX_PREFETCH_SIZE",
-    "NO_MAXIMUM_REDELIVERIES",
-    "BlobTransferPolicy",
-    "PrefetchPolicy",
-    "RedeliveryPolicy",
-    "RedeliveryPolicyMap",
-    "upload_url",
-]
-
 NO_MAXIMUM_REDELIVERIES = -1
 
 

@@ -14,8 +14,6 @@ from pyjms.management import JMSConsumerStats
 from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import MessageDispatch
 
-__all__ = ["DispatchBuffer", "FifoBuffer", "MeasuredBuffer", "PriorityBuffer"]
-
 
 class DispatchBuffer(Protocol):
     """A prefetch buffer."""

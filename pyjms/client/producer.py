@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
     from pyjms.client.session import ActiveMQSession
 
-__all__ = ["ActiveMQMessageProducer", "ProducerWindow"]
-
 _YIELD_BYTES = 256 * 1024  # of asynchronous sending between two checkpoints
 
 _FIRST_VERSION_WITH_PRODUCER_ACK = 3

@@ -52,8 +52,6 @@ from pyjms.wire.openwire.commands import MessageDispatch, Throwable
 if TYPE_CHECKING:
     from pyjms.client.consumer import ActiveMQMessageConsumer
 
-__all__ = ["Redeliverer", "RefusalLog", "is_poison"]
-
 logger: Final = get_logger("pyjms.client.refusals")  # by which applications silence it
 
 _BROKER_DELAY = "redeliveryDelay"  # the broker's redelivery plug-in sets this property

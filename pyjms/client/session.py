@@ -92,8 +92,6 @@ from pyjms.wire.openwire.commands import (
 if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
 
-__all__ = ["ActiveMQSession"]
-
 logger: Final = get_logger(__name__)
 
 _C = TypeVar("_C", bound=ActiveMQMessageConsumer)

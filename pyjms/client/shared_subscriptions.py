@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pyjms.client.consumer import ActiveMQMessageConsumer
     from pyjms.client.session import ActiveMQSession
 
-__all__ = ["end_undurable", "subscribe", "unsubscribe"]
-
 logger: Final = get_logger(__name__)
 
 _VIRTUAL: Final = "VirtualTopic."

@@ -9,8 +9,6 @@ from typing import Any
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 
-__all__ = ["OwnedTasks", "background_failure"]
-
 
 def background_failure(what: str, error: BaseException) -> JMSException:
     """Return the failure of a connection that the background work `what` has caused.

@@ -34,8 +34,6 @@ from pyjms.wire.openwire.commands import (
 if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
 
-__all__ = ["TemporaryDestinations"]
-
 _ADD, _REMOVE = 0, 1
 
 _ADVISORY_TOPICS: Final = f"{ADVISORY_PREFIX}TempQueue,{ADVISORY_PREFIX}TempTopic"

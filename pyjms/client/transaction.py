@@ -63,15 +63,6 @@ from pyjms.wire.openwire.commands import (
 if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
 
-__all__ = [
-    "LocalTransaction",
-    "NoTransaction",
-    "SessionTransaction",
-    "Synchronizations",
-    "after_commit",
-    "after_rollback",
-]
-
 logger: Final = get_logger(__name__)
 
 

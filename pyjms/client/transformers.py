@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyjms.client.consumer import ActiveMQMessageConsumer
     from pyjms.client.producer import ActiveMQMessageProducer
 
-__all__ = ["transform_received", "transform_sent"]
-
 
 def transform_sent(
     transformer: MessageTransformer, producer: ActiveMQMessageProducer, message: Message

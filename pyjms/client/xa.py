@@ -55,8 +55,6 @@ from pyjms.wire.openwire.commands import (
 if TYPE_CHECKING:
     from pyjms.client.keywords import ConnectionFactoryKeywords
 
-__all__ = ["ActiveMQXAConnection", "ActiveMQXASession", "XAConnectionFactory"]
-
 logger: Final = get_logger(__name__)
 
 

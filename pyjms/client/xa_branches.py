@@ -79,8 +79,6 @@ if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
     from pyjms.client.xa import ActiveMQXAConnection, ActiveMQXASession
 
-__all__ = ["Branch", "BranchTransaction", "choose_branch_ledger", "table_of_this_loop"]
-
 logger: Final = get_logger(__name__)
 
 

@@ -9,17 +9,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyjms.errors import ConfigurationException, JMSException
 
-__all__ = [
-    "APPLICATION_PREFIX",
-    "BROKER_PREFIX",
-    "Document",
-    "Origin",
-    "Path",
-    "Problems",
-    "dotted_path",
-    "merge",
-]
-
 APPLICATION_PREFIX: Final = "PYJMS_"
 """`PYJMS_JMS__LISTENER__MAX_CONCURRENCY` is `jms.listener.max_concurrency` of application.yaml."""
 BROKER_PREFIX: Final = "PYJMS_BROKER__"

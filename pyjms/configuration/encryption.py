@@ -25,8 +25,6 @@ from typing import Any, Final
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
 
-__all__ = ["PASSWORD_VARIABLES", "Algorithm", "decrypt", "encrypt", "is_encrypted"]
-
 PASSWORD_VARIABLES: Final = ("PYJMS_ENCRYPTION_PASSWORD", "ACTIVEMQ_ENCRYPTION_PASSWORD")
 """The environment variables for the password; the first one that is set is used."""
 _PREFIX: Final = "v1:"

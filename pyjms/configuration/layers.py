@@ -22,16 +22,6 @@ from pyjms.configuration.validation import is_model, models_and_containers
 from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.runtime.logging import get_logger
 
-__all__ = [
-    "PROFILES_VARIABLE",
-    "RESERVED_VARIABLES",
-    "chosen_profiles",
-    "overlay_environment",
-    "read_configuration",
-    "read_layers",
-    "refuse_misspelt_variables",
-]
-
 logger = get_logger(__name__)
 
 PROFILES_VARIABLE: Final = "PYJMS_PROFILES"

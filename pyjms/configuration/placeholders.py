@@ -13,8 +13,6 @@ from typing import Any, Final
 from pyjms.configuration.document import Document, Path, Problems
 from pyjms.errors import ConfigurationException
 
-__all__ = ["Placeholders", "UnknownPlaceholder", "expand"]
-
 _MAX_DEPTH: Final = 20
 _MAX_LENGTH: Final = 65_536
 _MISSING: Final = object()

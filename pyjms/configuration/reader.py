@@ -17,8 +17,6 @@ import yaml
 from pyjms.configuration.document import Document, Origin, Path, Problems
 from pyjms.errors import ConfigurationException
 
-__all__ = ["MAX_VALUES", "parse_yaml", "read_yaml"]
-
 MAX_VALUES: Final = 100_000
 """The maximum number of values in a file; aliased values count each time."""
 

@@ -19,8 +19,6 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
-__all__ = ["DescribedModel", "Section", "Text", "field_descriptions", "read_text"]
-
 
 class DescribedModel(BaseModel):
     """A model whose JSON schema has the docstrings of its fields as descriptions."""

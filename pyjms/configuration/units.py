@@ -13,16 +13,6 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-__all__ = [
-    "ByteLimit",
-    "Bytes",
-    "Deadline",
-    "Duration",
-    "ReceiveTimeout",
-    "duration_schema",
-    "read_duration",
-]
-
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TEXT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)")
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")

@@ -16,8 +16,6 @@ from pydantic import BaseModel, ValidationError
 from pyjms.configuration.document import Document, Path, Problems, dotted_path
 from pyjms.errors import ConfigurationException, nearest_name
 
-__all__ = ["Translate", "valid_part", "validate"]
-
 M = TypeVar("M", bound=BaseModel)
 
 Translate = Callable[[Path], "str | None"]

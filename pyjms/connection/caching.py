@@ -40,8 +40,6 @@ from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.template.closing import quietly
 
-__all__ = ["CachingConnectionFactory"]
-
 Touch = Callable[[], object]
 """Records that the session may have work to roll back."""
 

@@ -25,12 +25,6 @@ from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.template.closing import close_quietly
 from pyjms.template.resources import BoundResource, active_transaction, bound_resource
 
-__all__ = [
-    "DelegatingConnectionFactory",
-    "TransactionAwareConnectionFactoryProxy",
-    "UserCredentialsConnectionFactoryAdapter",
-]
-
 _target = attrgetter("target")
 
 

@@ -33,15 +33,6 @@ from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.template.closing import called_back
 from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
 
-__all__ = [
-    "ConnectionHandle",
-    "Forget",
-    "ProducerHandle",
-    "SessionHandle",
-    "SharedInterruptions",
-    "TransportListening",
-]
-
 
 class _Kept(Protocol):
     @property

@@ -23,8 +23,6 @@ from pyjms.template import resources
 from pyjms.template.closing import call
 from pyjms.template.synchronization import Synchronizations
 
-__all__ = ["ChainedTransactionManager", "ResourceTransactionManager", "ResourceTransactionStatus"]
-
 T = TypeVar("T")
 
 

@@ -69,8 +69,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly, quietly
 from pyjms.transport.uri import TransportURI
 
-__all__ = ["Credentials", "JmsPoolConnectionFactory", "PooledConnectionFactory"]
-
 
 class PhysicalSession:
     """A session of the provider, and the producers that are kept open on it."""

@@ -7,8 +7,6 @@ from typing import Final, TypedDict
 
 from pyjms.runtime.clock import FOR_EVER, check_seconds
 
-__all__ = ["PoolKeywords", "PoolOptions"]
-
 
 class PoolKeywords(TypedDict, total=False):
     """The options as keywords, described by `PoolOptions`."""

@@ -7,8 +7,6 @@ from weakref import WeakSet
 
 from pyjms.management import CountStatistic, Statistics, TimeStatistic
 
-__all__ = ["PoolStats", "pool_statistics"]
-
 _all: WeakSet[PoolStats] = WeakSet()
 _lock = Lock()  # of the set: pools belong to any loop, and metrics are read in any thread
 

@@ -16,8 +16,6 @@ from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly
 
-__all__ = ["SimpleServerSessionPool"]
-
 logger: Final = get_logger(__name__)
 
 

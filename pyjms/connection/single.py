@@ -42,8 +42,6 @@ from pyjms.runtime.fork import inherits
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import quietly
 
-__all__ = ["SingleConnectionFactory"]
-
 logger: Final = get_logger(__name__)
 
 

@@ -29,8 +29,6 @@ from pyjms.template.closing import close_quietly
 from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.synchronization import Synchronizations
 
-__all__ = ["JmsTransactionManager", "Propagation", "TransactionScope", "TransactionStatus"]
-
 
 class Propagation(Enum):
     """How a block relates to a transaction that is already active. Spring: TransactionDefinition.

@@ -13,8 +13,6 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import Computed, TypedProperty
 
-__all__ = ["BlobBody", "BlobMessage", "BlobStream", "BlobTransfer"]
-
 OCTET_STREAM = "application/octet-stream"
 
 

@@ -31,8 +31,6 @@ from pyjms.jms.message import Message
 from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
 from pyjms.jms.typed_access import TypedGetters, TypedReads, TypedSetters, TypedWrites
 
-__all__ = ["BytesMessage", "MapMessage", "ObjectMessage", "StreamMessage", "TextMessage"]
-
 _T = TypeVar("_T")
 
 _LONGEST_UTF: Final = 0xFFFF

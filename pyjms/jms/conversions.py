@@ -17,25 +17,6 @@ from typing import Final
 from pyjms.errors import MessageFormatException
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 
-__all__ = [
-    "BODY_READS",
-    "INTEGER_RANGES",
-    "MAP_NULLS",
-    "NULLS",
-    "PROPERTY_READS",
-    "convert",
-    "fit",
-    "fit_bytes",
-    "float_text",
-    "normalize",
-    "parse_float",
-    "parse_float32",
-    "parse_integer",
-    "type_of",
-    "value_text",
-]
-
-
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _HEXADECIMAL = re.compile(

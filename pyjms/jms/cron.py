@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["normalize_cron"]
-
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
 _DAYS: Final = "sun mon tue wed thu fri sat"
 _MACROS: Final = {

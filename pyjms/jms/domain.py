@@ -25,26 +25,6 @@ from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryT
 from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 
-__all__ = [
-    "Domain",
-    "DomainConnectionFactory",
-    "DomainSession",
-    "QueueConnection",
-    "QueueConnectionFactory",
-    "QueueReceiver",
-    "QueueRequestor",
-    "QueueSender",
-    "QueueSession",
-    "TopicConnection",
-    "TopicConnectionFactory",
-    "TopicPublisher",
-    "TopicRequestor",
-    "TopicSession",
-    "TopicSubscriber",
-    "open_connection",
-]
-
-
 _target = attrgetter("target")
 
 _F = TypeVar("_F", bound=Callable[..., Any])

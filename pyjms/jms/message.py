@@ -22,8 +22,6 @@ from pyjms.errors import MessageFormatException, MessageNotWriteableException
 from pyjms.jms.destination import Destination
 from pyjms.jms.properties import MessageProperties
 
-__all__ = ["DEFAULT_PRIORITY", "JMS_DELIVERY_TIME", "Acknowledger", "Message", "MessageSource"]
-
 DEFAULT_PRIORITY = 4
 
 JMS_DELIVERY_TIME: Final = "JMSDeliveryTime"

@@ -6,8 +6,6 @@ are legal and not changed. (java.io.DataInput; openwire-encoding 2.1)
 
 from __future__ import annotations
 
-__all__ = ["decode_mutf8", "decode_mutf8_lenient", "encode_mutf8", "utf16_length"]
-
 
 def encode_mutf8(text: str) -> bytes:
     """Return `text` in modified UTF-8, without a count; lone surrogates are legal."""

@@ -20,15 +20,6 @@ from pyjms.jms.typed_access import TypedGetters, TypedSetters
 if TYPE_CHECKING:
     from pyjms.jms.message import Message
 
-__all__ = [
-    "DUPLICATE_ID_PROPERTY",
-    "FAILURE_CAUSE",
-    "FAILURE_TEXT",
-    "FAILURE_TYPE",
-    "ORIGINAL_EXPIRATION",
-    "MessageProperties",
-]
-
 DUPLICATE_ID_PROPERTY: Final = "_AMQ_DUPL_ID"
 """Artemis' property by which a sender identifies repetitions of one message."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import random
 from typing import Protocol
 
-__all__ = ["BackOff", "next_delay"]
-
 
 class BackOff(Protocol):
     """The attributes of a redelivery policy that determine the delays; times are in seconds."""

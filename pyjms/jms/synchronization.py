@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-__all__ = ["LocalTransactionEventListener", "Synchronization"]
-
 
 class Synchronization:
     """Callbacks at the end of one transaction; override the methods that you need.

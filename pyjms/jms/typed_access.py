@@ -7,8 +7,6 @@ from typing import cast
 
 from pyjms.jms.conversions import fit
 
-__all__ = ["TypedGetters", "TypedReads", "TypedSetters", "TypedWrites"]
-
 
 class TypedSetters:
     """Sets values by name with a given JMS type, in terms of `self[name] = value`."""

@@ -7,8 +7,6 @@ behave like plain numbers.
 
 from __future__ import annotations
 
-__all__ = ["Byte", "Char", "Float", "Long", "Short"]
-
 
 class Byte(int):
     """A signed 8-bit integer."""

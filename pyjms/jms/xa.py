@@ -12,8 +12,6 @@ from typing import ClassVar
 
 from pyjms.jms.api import Connection, Session
 
-__all__ = ["XAConnection", "XAResource", "XASession", "Xid"]
-
 _MAX_BYTES = 64
 
 

@@ -26,14 +26,6 @@ from pyjms.settings.delivery import PrefetchSettings, PrefetchSize, RedeliverySe
 from pyjms.settings.tls import TlsSettings
 from pyjms.transport.uri import TransportURI
 
-__all__ = [
-    "ActiveMQSettings",
-    "BlobTransferSettings",
-    "EmbeddedSettings",
-    "FailoverSettings",
-    "PoolSettings",
-]
-
 _SPELLINGS: Final = {
     "priority_uris": "priorityURIs",
     "update_uris_supported": "updateURIsSupported",

@@ -14,9 +14,6 @@ from pyjms.errors import ConfigurationException
 from pyjms.support.class_names import imported_class
 from pyjms.support.retry import apply_redelivery
 
-__all__ = ["PrefetchSettings", "PrefetchSize", "RedeliverySettings", "RetrySettings"]
-
-
 PrefetchSize = Annotated[int, Field(ge=0, le=32767)]
 
 

@@ -14,17 +14,6 @@ from pyjms.runtime.backoff import BackOff, ExponentialBackOff, FixedBackOff
 from pyjms.settings.delivery import RedeliverySettings, RetrySettings
 from pyjms.support.qos import QosSettings
 
-__all__ = [
-    "Acknowledge",
-    "BackOffSettings",
-    "Delivery",
-    "ListenerOverride",
-    "ListenerSessionOverride",
-    "ListenerSessionSettings",
-    "ListenerSettings",
-    "ReplyQosSettings",
-]
-
 _ACKNOWLEDGE_MODES = {
     "auto": AcknowledgeMode.AUTO,
     "client": AcknowledgeMode.CLIENT,

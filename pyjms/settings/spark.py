@@ -14,8 +14,6 @@ from pyjms.configuration.section import Section, Text
 from pyjms.configuration.units import Duration
 from pyjms.runtime.paths import check_shared_folder
 
-__all__ = ["PipelineSettings", "RestartSettings", "SparkSettings"]
-
 
 def _option(value: object) -> object:
     """Return a number or boolean that was written without quotes as text in Spark's spelling."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from pyjms.transport.tls import TlsOptions
     from pyjms.transport.uri import TransportURI
 
-__all__ = ["TlsCommonSettings", "TlsSettings"]
-
 Protocol = Literal["TLSv1.2", "TLSv1.3"]
 
 

@@ -28,14 +28,6 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 
-__all__ = [
-    "MAXIMUM_PER_CONNECTION",
-    "BrokerHost",
-    "ServedConnection",
-    "TransportConnector",
-    "stop_all",
-]
-
 
 class Announcer:
     """Announces a connector by a discovery agent while it accepts clients. (activemq-edges U8)"""

@@ -22,8 +22,6 @@ from pyjms.wire.openwire.commands import BrokerInfo, ConnectionControl
 from pyjms_broker.api.context import ClientConnection
 from pyjms_broker.attribute import attribute, flag
 
-__all__ = ["ClusterAttributes", "ClusterClients"]
-
 logger = get_logger(__name__)
 
 _MOST_BROKERS: Final = 100

@@ -15,8 +15,6 @@ from pyjms.wire.openwire.commands import ConnectionId, ProducerId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.context import BlockedSend
 
-__all__ = ["ConnectionRegistry", "RegisteredConnection", "UnstoredSends"]
-
 _CAPACITY: Final = 50_000
 """The maximum number of recorded sends of all producers; a connection has about 1000 at most."""
 

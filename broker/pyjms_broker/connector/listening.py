@@ -22,8 +22,6 @@ from pyjms.runtime.logging import get_logger
 if TYPE_CHECKING:
     from pyjms_broker.connector.base import BrokerHost
 
-__all__ = ["FileHandles", "check_exposure", "listen"]
-
 logger = get_logger(__name__)
 
 

@@ -45,8 +45,6 @@ from pyjms_broker.connector.stomp.connector import (
 )
 from pyjms_broker.connector.tcp import ProtocolConnector
 
-__all__ = ["OPENWIRE", "STOMP", "AutoConnector", "MultiProtocolConnector", "detect"]
-
 OPENWIRE: Final = "openwire"
 STOMP: Final = "stomp"
 _OTHER_PORT: Final = "this port is for OpenWire and STOMP"

@@ -12,8 +12,6 @@ from pyjms.transport.uri import TransportURI
 from pyjms_broker import entry_points
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 
-__all__ = ["BUILT_IN_SCHEMES", "ConnectorFactory", "create_connector", "known_schemes"]
-
 ConnectorFactory = Callable[[BrokerHost, TransportURI, "str | None"], TransportConnector]
 """`factory(host, uri, name)`, usually a class, returns a connector that is not started."""
 

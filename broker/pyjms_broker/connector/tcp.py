@@ -30,8 +30,6 @@ from pyjms_broker.connector.listening import FileHandles, check_exposure, listen
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsContext
 
-__all__ = ["ProtocolConnector", "TcpConnector"]
-
 logger = get_logger(__name__)
 
 _ACCEPT_RETRY_DELAY = 0.5

@@ -29,8 +29,6 @@ from pyjms.wire.openwire.commands import Command
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.multiprotocol import OPENWIRE, STOMP, MultiProtocolConnector
 
-__all__ = ["WebSocketConnector"]
-
 _PREFIX: Final = "websocket."
 _ORIGINS: Final = "allowedOrigins"
 

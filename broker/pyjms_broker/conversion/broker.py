@@ -42,8 +42,6 @@ from pyjms_broker.settings.model import (
 )
 from pyjms_broker.settings.sources import build_settings
 
-__all__ = ["DESTINATION_LISTS", "NETWORK_CONNECTOR", "Conversion", "convert_activemq_xml"]
-
 
 @dataclass(frozen=True)
 class Conversion:

@@ -34,24 +34,6 @@ from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.conversion.xml_reader import Element, Findings
 from pyjms_broker.settings.persistence import snake_case
 
-__all__ = [
-    "Draft",
-    "Handler",
-    "Lost",
-    "Path",
-    "Rule",
-    "Spec",
-    "children",
-    "destination_at",
-    "destination_of",
-    "destinations",
-    "inside",
-    "item",
-    "same_section",
-    "section",
-    "word",
-]
-
 Path: TypeAlias = tuple[str | int, ...]
 Handler: TypeAlias = Callable[["Draft", Element, Path], None]
 

@@ -33,8 +33,6 @@ from pyjms_broker.settings.persistence import (
     StatementsSection,
 )
 
-__all__ = ["STORE"]
-
 _JAVA: Final = "it is a Java object"
 
 

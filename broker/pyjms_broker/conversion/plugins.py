@@ -25,8 +25,6 @@ from pyjms_broker.settings.plugins import (
     UserSettings,
 )
 
-__all__ = ["PLUGINS"]
-
 
 def _foreign_plugin(draft: Draft, element: Element, _path: Path) -> None:
     name = element.attributes.get("class", "")

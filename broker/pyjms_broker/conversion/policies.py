@@ -44,8 +44,6 @@ from pyjms_broker.settings.policies import (
     VirtualTopicSettings,
 )
 
-__all__ = ["POLICIES", "convert_interceptors"]
-
 _SLOW_NO_EFFECT: Final = {"name": "the name has no effect"}
 _STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
     "deadLetterStrategy": {

@@ -16,8 +16,6 @@ from pyjms.errors import ConfigurationException
 from pyjms_broker.conversion.xml_reader import Element, Findings, read_xml
 from pyjms_broker.security.properties_file import read_properties
 
-__all__ = ["Placeholders", "SpringFiles", "file_path"]
-
 _PLACEHOLDER: Final = re.compile(r"\$\{([^${}]+)\}")
 _MAX_ROUNDS: Final = 20
 _MAX_LENGTH: Final = 65_536

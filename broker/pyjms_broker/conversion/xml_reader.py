@@ -15,8 +15,6 @@ from xml.parsers import expat
 from pyjms.configuration.document import Origin
 from pyjms.errors import ConfigurationException
 
-__all__ = ["Element", "Finding", "Findings", "parse_xml", "read_xml"]
-
 _MAX_BYTES: Final = 4 << 20
 _MAX_DEPTH: Final = 64
 _SEPARATOR: Final = "|"

@@ -19,14 +19,6 @@ from pyjms.jms.destination import Destination, parse_destination
 from pyjms_broker.attribute import Attribute, attribute, count, flag
 from pyjms_broker.security.properties_file import parse_properties
 
-__all__ = [
-    "NetworkConnectorAttributes",
-    "activemq_name",
-    "inbound_properties",
-    "read_properties_of",
-    "written_properties",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConnectorAttributes:

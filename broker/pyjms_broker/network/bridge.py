@@ -77,8 +77,6 @@ from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 if TYPE_CHECKING:
     from pyjms_broker.network.connector import Remote
 
-__all__ = ["BridgeEnd", "Login", "LoopBackError", "NetworkBridge"]
-
 logger = get_logger(__name__)
 
 _TIMEOUT: Final = 30.0

@@ -31,8 +31,6 @@ from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import LoopBackError, NetworkBridge
 from pyjms_broker.network.networks import NetworkHost
 
-__all__ = ["MAXIMUM_FOUND", "Discovered", "NetworkConnector", "Remote", "read_remotes"]
-
 _NO_AGENTS: Final = ("zeroconf", "rendezvous", "ldap", "http", "https", "fanout", "udp")
 """ActiveMQ's unsupported agents, and schemes that are not agents; packages may add agents."""
 _WRITE: Final = "write static:(tcp://host:61616)"

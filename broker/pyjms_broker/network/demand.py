@@ -46,14 +46,6 @@ from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 if TYPE_CHECKING:
     from pyjms_broker.network.bridge import BridgeEnd
 
-__all__ = [
-    "MAXIMUM_CONSUMERS",
-    "BridgeSubscriptions",
-    "advisory_topic",
-    "durable_name",
-    "durable_subscriptions",
-]
-
 logger = get_logger(__name__)
 
 MAXIMUM_CONSUMERS: Final = 100_000

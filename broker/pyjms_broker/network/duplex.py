@@ -39,8 +39,6 @@ from pyjms_broker.network.connector import Remote
 from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
-__all__ = ["ReverseBridge", "reverse_handlers"]
-
 logger = get_logger(__name__)
 
 _LOGIN = 30.0

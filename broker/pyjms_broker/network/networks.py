@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyjms_broker.network.demand import BridgeSubscriptions
     from pyjms_broker.network.duplex import ReverseBridge
 
-__all__ = ["Demand", "DemandTable", "DurableKey", "NetworkHost", "Networks"]
-
 logger = get_logger(__name__)
 
 _DEPTH: Final = 10_000

@@ -24,15 +24,6 @@ from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.api.context import ConnectionContext, SecurityContext
 from pyjms_broker.security.audit import audit
 
-__all__ = [
-    "AuthenticationBroker",
-    "Authenticator",
-    "Credentials",
-    "FailedLogins",
-    "address_key",
-    "distinguished_name",
-]
-
 logger = get_logger(__name__)
 
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
     from pyjms_broker.api.subscription import Subscription
 
-__all__ = ["AuthorizationBroker", "AuthorizationEntry", "AuthorizationMap"]
-
 _ANYBODY = "*"
 
 

@@ -25,16 +25,6 @@ from pyjms_broker.security.users import (
     group_names,
 )
 
-__all__ = [
-    "Flag",
-    "JaasAuthenticator",
-    "LoginRefusedError",
-    "LoginUnavailableError",
-    "authenticate",
-    "is_true",
-    "parse_login_config",
-]
-
 _PACKAGE: Final = "org.apache.activemq.jaas."
 """The beginning of the names of ActiveMQ's modules and of their options."""
 _LIMIT: Final = 1 << 20

@@ -14,8 +14,6 @@ from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.security.authentication import Credentials
 from pyjms_broker.security.jaas import LoginRefusedError, LoginUnavailableError, is_true
 
-__all__ = ["LdapLogin"]
-
 logger = get_logger(__name__)
 
 _TIMEOUT: Final = 5

@@ -18,8 +18,6 @@ from typing import Final
 
 from pyjms.errors import ConfigurationException
 
-__all__ = ["PasswordVerifier", "ScryptHash", "check_stored", "hash_password", "is_hash"]
-
 _PREFIX: Final = "$scrypt$"
 _FORMAT: Final = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"

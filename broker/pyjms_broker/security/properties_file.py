@@ -9,8 +9,6 @@ from typing import Final
 
 from pyjms.errors import ConfigurationException
 
-__all__ = ["parse_properties", "read_properties"]
-
 _LIMIT: Final = 16 << 20
 """The maximum size of a file in bytes."""
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")

@@ -16,15 +16,6 @@ from pyjms_broker.security.authentication import Credentials
 from pyjms_broker.security.passwords import PasswordVerifier, check_stored, is_hash
 from pyjms_broker.security.properties_file import read_properties
 
-__all__ = [
-    "GroupedFiles",
-    "PropertiesUsers",
-    "User",
-    "UserAuthenticator",
-    "UserTable",
-    "group_names",
-]
-
 logger = get_logger(__name__)
 
 

@@ -20,8 +20,6 @@ from pyjms_broker.attribute import Attribute, Unit, attribute, attributes_of, co
 from pyjms_broker.region import system_usage as usage
 from pyjms_broker.region.system_usage import DestinationLimits
 
-__all__ = ["DEFAULT_DATA_DIRECTORY", "BrokerAttributes", "SystemUsageAttributes", "uri_attributes"]
-
 DEFAULT_DATA_DIRECTORY: Final = Path("activemq-data")
 _LIMITS: Final = DestinationLimits()  # a compiled class does not expose its defaults
 

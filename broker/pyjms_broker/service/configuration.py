@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from pyjms_broker.settings import BrokerSettings, ConnectorSettings
     from pyjms_broker.web import WebConfiguration
 
-__all__ = [
-    "BrokerConfiguration",
-    "Configured",
-    "Hook",
-    "IOExceptionHandler",
-    "KahaDBPersistenceFactory",
-    "PersistenceFactory",
-    "run_hooks",
-    "run_stop_hooks",
-]
-
 logger = get_logger(__name__)
 
 Hook: TypeAlias = Callable[[], Awaitable[object] | object]

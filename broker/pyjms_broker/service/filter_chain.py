@@ -30,12 +30,6 @@ from pyjms_broker.service.configuration import BrokerConfiguration
 if TYPE_CHECKING:
     from pyjms_broker.service.service import BrokerService
 
-__all__ = [
-    "build_filter_chain",
-    "create_region",
-    "intercept_destinations",
-]
-
 
 def create_region(config: BrokerService) -> RegionBroker:
     """Create the innermost broker of the chain, with the opened store."""

@@ -23,8 +23,6 @@ from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service.service import BrokerService
 from pyjms_broker.service.uri import check_options, keywords_from
 
-__all__ = ["create_peer", "peer_transport"]
-
 _LOCAL: Final = "interface=127.0.0.1"
 """Option of the discovery agent for a broker that only this machine can reach."""
 

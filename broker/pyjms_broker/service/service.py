@@ -71,8 +71,6 @@ if TYPE_CHECKING:
     from pyjms_broker.web import WebConfiguration
     from pyjms_broker.web.server import WebServer
 
-__all__ = ["BrokerService"]
-
 logger = get_logger(__name__)
 
 _FORBIDDEN_IN_NAMES = re.compile(r"[^a-zA-Z0-9._:-]")

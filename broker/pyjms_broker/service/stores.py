@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.store.temp import TempStore
 
-__all__ = ["BrokerStores", "require_started"]
-
 logger = get_logger(__name__)
 
 _T = TypeVar("_T")

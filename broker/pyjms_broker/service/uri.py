@@ -15,15 +15,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms.transport.uri import TransportURI, did_you_mean, is_secret, parse_broker_uri
 from pyjms_broker.service.attributes import uri_attributes
 
-__all__ = [
-    "WITHOUT_EFFECT",
-    "BrokerURI",
-    "check_options",
-    "keywords_from",
-    "known_options",
-    "read_broker_uri",
-]
-
 logger = get_logger(__name__)
 
 WITHOUT_EFFECT = frozenset({"useJmx", "useShutdownHook", "dedicatedTaskRunner", "startAsync"})

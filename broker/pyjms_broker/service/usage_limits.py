@@ -15,15 +15,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms_broker.region.system_usage import STORE_LIMIT, TEMP_LIMIT, DiskUsage, SystemUsage
 from pyjms_broker.service.configuration import BrokerConfiguration
 
-__all__ = [
-    "available_memory",
-    "change_limits",
-    "check_disk",
-    "check_memory",
-    "disk_size",
-    "system_usage_of",
-]
-
 logger = get_logger(__name__)
 
 _SHARE_OF_MEMORY: Final = 0.7

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.policies import SubscriptionRecoveryPolicy
     from pyjms_broker.store.api import PersistenceAdapter
 
-__all__ = ["PluginSettings", "RecoveryPolicySettings", "StoreSettings"]
-
 
 class PluginSettings(Section):
     """A broker plug-in and its settings (`plugins`).

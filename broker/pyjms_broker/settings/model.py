@@ -32,17 +32,6 @@ from pyjms_broker.settings.policies import PolicySettings, VirtualDestinationSet
 from pyjms_broker.settings.values import DestinationName, Groups, arguments_of, check_by
 from pyjms_broker.web.configuration import WebAttributes, WebConfiguration
 
-__all__ = [
-    "BrokerSettings",
-    "ConnectorSettings",
-    "ConnectorTlsSettings",
-    "IOExceptionHandlerSettings",
-    "NetworkConnectorSettings",
-    "SettingsSource",
-    "SystemUsageSettings",
-    "WebSettings",
-]
-
 
 class ConnectorTlsSettings(TlsCommonSettings):
     """Certificate and key of a connector (`tls`)."""

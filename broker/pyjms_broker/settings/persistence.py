@@ -30,23 +30,6 @@ from pyjms_broker.store.memory import MemoryPersistenceAdapter
 if TYPE_CHECKING:
     from pyjms_broker.store.api import PersistenceAdapter
 
-__all__ = [
-    "BUILT_IN_TYPES",
-    "RENAMED",
-    "WITHOUT_EFFECT",
-    "FilteredKahaDBSection",
-    "JDBCPersistenceSettings",
-    "JournalSection",
-    "JournaledJDBCPersistenceSettings",
-    "KahaDBPersistenceSettings",
-    "MemoryPersistenceSettings",
-    "MultiKahaDBPersistenceSettings",
-    "PersistenceSettings",
-    "StatementsSection",
-    "replacement_for",
-    "snake_case",
-]
-
 logger = get_logger(__name__)
 
 

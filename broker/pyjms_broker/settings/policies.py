@@ -66,15 +66,6 @@ from pyjms_broker.policy.slow_consumers import (
 from pyjms_broker.settings.extensions import RecoveryPolicySettings
 from pyjms_broker.settings.values import BuiltSection, DestinationName
 
-__all__ = [
-    "BUILT_IN_RECOVERY_POLICIES",
-    "STRATEGIES",
-    "PolicySettings",
-    "RecoverySettings",
-    "VirtualDestinationSettings",
-    "load_message_query",
-]
-
 _QUERY: Final = "an object with methods execute(destination) and validate_update(message)"
 _QUERY_METHODS: Final = ("execute", "validate_update")
 

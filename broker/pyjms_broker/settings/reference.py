@@ -39,8 +39,6 @@ from pyjms_broker.settings.policies import (
     VirtualTopicSettings,
 )
 
-__all__ = ["broker_reference"]
-
 _HEADER: Final = """\
 # yaml-language-server: $schema=../docs/broker.schema.json
 #

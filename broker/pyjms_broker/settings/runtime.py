@@ -40,8 +40,6 @@ from pyjms_broker.settings.policies import STRATEGIES, PolicySettings, VirtualDe
 if TYPE_CHECKING:
     from pyjms_broker.service import BrokerService
 
-__all__ = ["RuntimeConfiguration"]
-
 logger = get_logger(__name__)
 
 

@@ -39,8 +39,6 @@ from pyjms_broker.settings.policies import (
     load_message_query,
 )
 
-__all__ = ["broker_schema", "build_settings", "load_broker_settings"]
-
 _Path = tuple[str | int, ...]
 _RECOVERY_KEY: Final = "subscription_recovery_policy"
 _PLUGIN: Final = "a pydantic model with a method install_plugin(broker)"

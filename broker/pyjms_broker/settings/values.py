@@ -13,14 +13,6 @@ from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, named_kind, parse_destination
 from pyjms_broker.security.users import group_names
 
-__all__ = [
-    "BuiltSection",
-    "DestinationName",
-    "Groups",
-    "arguments_of",
-    "check_by",
-]
-
 _Built = TypeVar("_Built")
 
 

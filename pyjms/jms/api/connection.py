@@ -16,18 +16,6 @@ from pyjms.jms.metadata import ConnectionMetaData
 if TYPE_CHECKING:
     from pyjms.jms.api.context import BodyConverter, JMSContext
 
-__all__ = [
-    "Connection",
-    "ConnectionConsumer",
-    "ConnectionFactory",
-    "ConsumerDetails",
-    "ExceptionListener",
-    "ServerSession",
-    "ServerSessionPool",
-    "check_factory",
-    "check_least",
-]
-
 
 class ServerSession(Protocol):
     """A session of a pool, and the task that runs it. JMS: javax.jms.ServerSession.

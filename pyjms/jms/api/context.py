@@ -25,8 +25,6 @@ from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.jms.properties import MessageProperties
 from pyjms.runtime.forwarding import Computed, DelegatedAttribute
 
-__all__ = ["BodyConverter", "JMSConsumer", "JMSContext", "JMSProducer", "SharedByContexts"]
-
 
 class BodyConverter(Protocol):
     """Converts objects for which JMS has no message type; a message converter is one."""

@@ -19,9 +19,6 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 
-__all__ = ["DelegatingConsumer", "DelegatingSession"]
-
-
 _target_of = methodcaller("_target")
 _consumer_of = methodcaller("_consumer")
 

@@ -16,19 +16,6 @@ from pyjms.errors import (
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 
-__all__ = [
-    "AsyncCallback",
-    "Closeable",
-    "CompletionListener",
-    "MessageAvailableListener",
-    "MessageConsumer",
-    "MessageListener",
-    "MessageProducer",
-    "QueueBrowser",
-    "destination_first",
-    "with_handle",
-]
-
 
 class CompletionListener(Protocol):
     """Called with the outcome of an asynchronous send. JMS 2.0: javax.jms.CompletionListener.

@@ -21,8 +21,6 @@ from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryT
 from pyjms.jms.message import Message
 from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
 
-__all__ = ["BlobSource", "MessageTransformer", "PullOptions", "Session", "SessionOperations"]
-
 
 class SessionOperations(Closeable):
     """The operations of a session that a context of JMS 2.0 has as well.

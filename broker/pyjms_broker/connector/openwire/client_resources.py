@@ -46,8 +46,6 @@ from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 if TYPE_CHECKING:
     from pyjms_broker.connector.openwire.connection import BrokerConnection
 
-__all__ = ["MAXIMUM_SHARED", "ClientResources", "ConnectionState", "SessionState", "connection_of"]
-
 logger = get_logger(__name__)
 
 _Id = TypeVar("_Id", bound=ProducerId | ConsumerId)

@@ -63,9 +63,6 @@ from pyjms_broker.connector.openwire.connection import (
 from pyjms_broker.filters.composite_destinations import members_of
 from pyjms_broker.region.destination_creation import CREATED_IN_ONE_TURN, create_in_turns
 
-__all__ = ["HANDLERS", "RESPONSES", "on_message", "serve"]
-
-
 logger = get_logger(__name__)
 
 _XA_OK = 0

@@ -88,14 +88,6 @@ from pyjms_broker.connector.openwire.throwables import (
     to_throwable,
 )
 
-__all__ = [
-    "BrokerConnection",
-    "CommandHandler",
-    "CommandResult",
-    "DeferredResponse",
-    "ReadPause",
-]
-
 logger = get_logger(__name__)
 
 _REFUSED_CONNECTION_DELAY = 2.0

@@ -11,8 +11,6 @@ from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.tcp import ProtocolConnector
 
-__all__ = ["OpenWireConnector"]
-
 
 class OpenWireConnector(ProtocolConnector):
     """Listens for OpenWire clients, with TLS if the scheme ends in `ssl`."""

@@ -15,8 +15,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import ClosedUnused
 from pyjms.wire.openwire.commands import Command, Throwable
 
-__all__ = ["java_name", "level_of_end", "log_unexpected", "refuse", "to_throwable"]
-
 logger = get_logger(__name__)
 
 _JMS = (

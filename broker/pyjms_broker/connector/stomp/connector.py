@@ -40,15 +40,6 @@ from pyjms_broker.connector.tcp import ProtocolConnector
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsContext
 
-__all__ = [
-    "STOMP_TRANSPORT",
-    "STOMP_WIRE_FORMAT",
-    "StompConnector",
-    "StompOptions",
-    "accepted_stomp",
-    "read_stomp_options",
-]
-
 NO_HEART_BEATS = Periods(0, 0)
 _SILENCE = "heart-beats end silent connections"
 

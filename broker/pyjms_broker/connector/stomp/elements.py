@@ -24,17 +24,6 @@ from pyjms.errors import MessageFormatException
 from pyjms.jms.conversions import float_text, parse_float, parse_float32, parse_integer
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 
-__all__ = [
-    "Counter",
-    "Element",
-    "element_of",
-    "read_json",
-    "read_xml",
-    "value_of",
-    "write_json",
-    "write_xml",
-]
-
 MAXIMUM_DEPTH: Final = 64
 _MAXIMUM_ELEMENTS: Final = 32_000
 

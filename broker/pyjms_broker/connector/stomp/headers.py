@@ -16,8 +16,6 @@ from typing import Final
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 
-__all__ = ["MAXIMUM_INT", "DestinationNames", "boolean", "check_kept", "integer", "require"]
-
 MAXIMUM_INT: Final = 2**31 - 1
 _MAXIMUM_KEPT: Final = 1024
 """The maximum length of a name that the broker stores: a client may have thousands."""

@@ -17,8 +17,6 @@ from pyjms.transport.tcp import TcpTransport
 from pyjms.wire.stomp import HEART_BEAT, Frame
 from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, integer
 
-__all__ = ["Periods", "read_periods", "start_heart_beat"]
-
 _SHORTEST_CHECK: Final = 0.01
 """Seconds between two checks; clients that ask for more frequent beats do not get them."""
 

@@ -16,8 +16,6 @@ from pyjms.jms.mutf8 import decode_mutf8_lenient, encode_mutf8
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms_broker.connector.stomp.elements import Counter
 
-__all__ = ["dumps", "loads"]
-
 _MAGIC: Final = b"\xac\xed\x00\x05"
 _NULL, _REFERENCE, _CLASS, _OBJECT, _STRING, _END, _RESET = b"pqrstxy"
 _BLOCK: Final = 0x77

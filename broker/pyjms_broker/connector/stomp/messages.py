@@ -45,8 +45,6 @@ from pyjms_broker.connector.stomp import elements, java_serialization
 from pyjms_broker.connector.stomp.elements import Element, element_of, value_of
 from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, DestinationNames, boolean, integer
 
-__all__ = ["LATEST_BODY", "received_body", "to_frame", "to_message", "transformed_body"]
-
 logger = get_logger(__name__)
 
 _MAXIMUM_SIZE: Final = 1024 * 1024

@@ -71,8 +71,6 @@ from pyjms_broker.connector.stomp.subscriptions import (
 if TYPE_CHECKING:
     from pyjms_broker.connector.stomp.connector import StompOptions
 
-__all__ = ["StompSession"]
-
 logger = get_logger(__name__)
 
 _MAXIMUM_TEXT: Final = 1000

@@ -29,8 +29,6 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, boolean, integer
 
-__all__ = ["ACK_MODES", "AUTO", "CLIENT", "Delivered", "Subscription", "consumer_info"]
-
 AUTO: Final = "auto"
 CLIENT: Final = "client"
 ACK_MODES: Final = (AUTO, CLIENT, "client-individual")

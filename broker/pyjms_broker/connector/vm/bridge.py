@@ -23,8 +23,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, spawn
 from pyjms.transport.inbox import HIGH_WATER, Inbox
 
-__all__ = ["FarEnd", "FarInbox", "run_on"]
-
 _T = TypeVar("_T")
 _PROBE = 1.0  # seconds between two checks of whether a loop is still running
 _PATIENCE = 5  # checks that a loop may leave unanswered

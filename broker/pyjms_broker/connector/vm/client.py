@@ -35,8 +35,6 @@ from pyjms_broker.connector.vm.bridge import FarEnd, run_on
 from pyjms_broker.connector.vm.connector import VmTransport, next_address, with_negotiator
 from pyjms_broker.connector.vm.registry import Registration
 
-__all__ = ["IGNORED", "OPTIONS", "VmClientTransport", "vm_transport"]
-
 logger = get_logger(__name__)
 
 OPTIONS: Options = {

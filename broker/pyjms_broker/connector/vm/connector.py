@@ -27,8 +27,6 @@ from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.connector.vm.bridge import FarEnd
 
-__all__ = ["VmConnector", "VmTransport", "next_address", "with_negotiator"]
-
 _numbers = itertools.count()
 
 

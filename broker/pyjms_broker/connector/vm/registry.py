@@ -24,20 +24,6 @@ from pyjms_broker.connector.vm.bridge import run_on
 if TYPE_CHECKING:
     from pyjms_broker.connector.vm.connector import VmConnector
 
-__all__ = [
-    "BrokerFactory",
-    "OptionsCheck",
-    "Registration",
-    "check_options",
-    "create",
-    "find",
-    "register",
-    "set_factory",
-    "unregister",
-    "url_options",
-    "wait_for",
-]
-
 BrokerFactory = Callable[[str, Mapping[str, str], "str | None"], Awaitable[BrokerHost]]
 """`create(name, broker_options, broker_config)` creates and starts a broker, which registers it."""
 
