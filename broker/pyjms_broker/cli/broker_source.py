@@ -11,8 +11,6 @@ from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.service import BrokerService
 
-__all__ = ["service_from_uri", "store_directory_of"]
-
 logger = get_logger(__name__)
 
 _CONNECTORS: Final = "transportConnectorURIs"

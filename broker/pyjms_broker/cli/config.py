@@ -17,18 +17,6 @@ from pyjms.errors import ConfigurationException
 if TYPE_CHECKING:
     from pyjms_broker.conversion import Conversion
 
-__all__ = [
-    "Define",
-    "Properties",
-    "app",
-    "create",
-    "create_instance",
-    "decrypt",
-    "encrypt",
-    "given_properties",
-    "passwd",
-]
-
 app = typer.Typer(
     name="config", help="Convert the configuration of a broker.", no_args_is_help=True
 )

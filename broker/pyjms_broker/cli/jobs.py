@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pyjms.jms.destination import Destination
     from pyjms.jms.message import Message
 
-__all__ = ["Job", "app", "list_jobs", "remove_all_jobs", "remove_jobs"]
-
 app = typer.Typer(
     name="jobs",
     help="List and remove scheduled messages of a running broker.",

@@ -21,8 +21,6 @@ from pyjms_broker.cli.management.queues import retry
 from pyjms_broker.cli.messages import browse, consumer, producer
 from pyjms_broker.cli.top import top
 
-__all__ = ["app", "start"]
-
 app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
 app.add_typer(journal.app)
 app.add_typer(jobs.app)

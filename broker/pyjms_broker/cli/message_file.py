@@ -53,19 +53,6 @@ from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map, 
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "BadLine",
-    "FileMessage",
-    "FileSubscription",
-    "MessageFileReader",
-    "MessageFileWriter",
-    "decode_message",
-    "decode_properties",
-    "encode_message",
-]
-
 _INT: Final = range(-(1 << 31), 1 << 31)
 
 

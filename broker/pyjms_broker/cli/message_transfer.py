@@ -33,16 +33,6 @@ from pyjms_broker.store.kahadb.tools.rebuilding import offline_settings
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
 
-__all__ = [
-    "BATCH",
-    "Imported",
-    "export_broker",
-    "export_folder",
-    "import_into_broker",
-    "import_into_folder",
-    "message_count",
-]
-
 _PAGE: Final = 1000
 
 

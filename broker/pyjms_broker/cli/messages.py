@@ -1,9 +1,13 @@
-"""The commands `pyjms broker producer` and `consumer`, with ActiveMQ's options."""
+"""The commands `pyjms broker producer`, `consumer` and `browse`, with ActiveMQ's options.
+
+Source: ActiveMQ ProducerThread, ConsumerThread. (activemq-edges CL5, CL8)
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
@@ -14,10 +18,11 @@ from pyjms.cli.options import PasswordFile, User, factory_for, password_option, 
 from pyjms_broker.cli.management.queues import Selectors, as_selector
 
 if TYPE_CHECKING:
-    from pyjms.jms.destination import Queue
+    from pyjms.client.connection import ActiveMQConnection
+    from pyjms.client.factory import ConnectionFactory
+    from pyjms.enums import AcknowledgeMode
+    from pyjms.jms.destination import Destination, Queue
     from pyjms.jms.message import Message
-
-__all__ = ["Password", "browse", "consumer", "producer"]
 
 _MODES: Final = {
     "AUTO": "AUTO",
@@ -116,13 +121,12 @@ def producer(
     import anyio
 
     from pyjms.cli.options import read_destination
-    from pyjms_broker.cli.load_test import Production, Run, produce
     from pyjms_broker.cli.terminal import one_line_errors, progress
 
     with one_line_errors("producer"):
         text = _text(message, payload, text_size)
         is_persistent = _boolean("--persistent", persistent)
-        production = Production(
+        production = _Production(
             destination=read_destination(destination),
             count=count,
             persistent=is_persistent,
@@ -139,7 +143,7 @@ def producer(
         typer.echo(f"Using {'' if is_persistent else 'non-'}persistent messages")
         typer.echo(f"Running {parallel} parallel threads")
         with progress("sending", count * parallel) as advance:
-            anyio.run(produce, Run(factory, typer.echo, advance), production)
+            anyio.run(_produce, _Run(factory, typer.echo, advance), production)
 
 
 def consumer(
@@ -183,7 +187,6 @@ def consumer(
     from pyjms.cli.options import read_destination
     from pyjms.enums import AcknowledgeMode
     from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.load_test import Consumption, Run, consume
     from pyjms_broker.cli.terminal import one_line_errors, progress
 
     with one_line_errors("consumer"):
@@ -199,7 +202,7 @@ def consumer(
                 "--durable true needs a topic and --clientId",
                 hint="a durable subscription of a topic belongs to a client id",
             )
-        consumption = Consumption(
+        consumption = _Consumption(
             destination=found,
             count=count,
             sleep=sleep / 1000,
@@ -215,7 +218,7 @@ def consumer(
         typer.echo(f"Consuming {found}")
         typer.echo(f"Running {parallel} parallel threads")
         with progress("receiving", count * parallel) as advance:
-            anyio.run(consume, Run(factory, typer.echo, advance), consumption)
+            anyio.run(_consume, _Run(factory, typer.echo, advance), consumption)
 
 
 def _boolean(option: str, text: str) -> bool:
@@ -237,7 +240,178 @@ def _text(message: str | None, payload: Path | None, size: int) -> str | None:
     return message if message is not None or not size else "a" * size
 
 
-# The command `pyjms broker browse`, with ActiveMQ's options and output. (activemq-edges CL5)
+_RECEIVE_TIMEOUT = 3.0
+"""Receive timeout in seconds, after which a consumer waits again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Production:
+    """The workload of each producer."""
+
+    destination: Destination
+    count: int
+    persistent: bool = True
+    sleep: float = 0
+    """Seconds between two messages."""
+    batch: int = 0
+    """Messages per transaction; 0: no transactions."""
+    parallel: int = 1
+    time_to_live: float | None = None
+    """Seconds."""
+    size: int = 0
+    """Bytes of each message; 0: a short text."""
+    text: str | None = None
+    group: str | None = None
+
+    def message(self, number: int) -> Message:
+        """Return message `number`, counted from 0."""
+        from pyjms.jms.bodies import BytesMessage, TextMessage
+
+        message: Message
+        if self.text is not None:
+            message = TextMessage(self.text)
+        elif self.size:
+            message = BytesMessage(bytes(self.size))
+        else:
+            message = TextMessage(f"test message: {number}")
+        message.group_id = self.group
+        return message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Consumption:
+    """The workload of each consumer."""
+
+    destination: Destination
+    count: int
+    sleep: float = 0
+    """Seconds between two messages."""
+    mode: AcknowledgeMode
+    batch: int = 10
+    """Messages acknowledged or committed together, in the modes that allow it."""
+    parallel: int = 1
+    durable: bool = False
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The connections of the producers or consumers, and where their progress is reported."""
+
+    factory: ConnectionFactory
+    report: Callable[[str], None]
+    """Called with each line to print."""
+    on_messages: Callable[[int], None]
+    """Called with the number of messages that were just sent or received."""
+
+
+async def _produce(run: _Run, production: _Production) -> None:
+    """_Run all producers until they have sent their messages. Cancellable.
+
+    Raises:
+        JMSException: the broker cannot be reached, or refused a message.
+    """
+    from pyjms.enums import DeliveryMode
+    from pyjms.runtime import clock as _clock
+
+    async def one(connection: ActiveMQConnection, _name: str) -> int:
+        session = await connection.create_session(transacted=production.batch > 0)
+        producer = await session.create_producer(production.destination)
+        mode = DeliveryMode.PERSISTENT if production.persistent else DeliveryMode.NON_PERSISTENT
+        for number in range(production.count):
+            message = production.message(number)
+            await producer.send(message, delivery_mode=mode, time_to_live=production.time_to_live)
+            if production.batch and (number + 1) % production.batch == 0:
+                await session.commit()
+            run.on_messages(1)
+            if production.sleep:
+                await _clock.sleep(production.sleep)
+        if production.batch:
+            await session.commit()
+        return production.count
+
+    await _in_parallel(run, production.parallel, "producer", "Produced", one)
+
+
+async def _consume(run: _Run, consumption: _Consumption) -> None:
+    """_Run all consumers until they have received their messages, without a timeout. Cancellable.
+
+    Raises:
+        JMSException: the broker cannot be reached, or refused a request.
+    """
+    from pyjms.enums import AcknowledgeMode
+    from pyjms.jms.destination import Topic
+    from pyjms.runtime import clock as _clock
+
+    transacted = consumption.mode is AcknowledgeMode.TRANSACTED
+
+    async def one(connection: ActiveMQConnection, name: str) -> int:
+        session = await connection.create_session(transacted, consumption.mode)
+        destination = consumption.destination
+        if consumption.durable:
+            assert isinstance(destination, Topic), "checked by the command"
+            consumer = await session.create_durable_subscriber(destination, name)
+        else:
+            consumer = await session.create_consumer(destination)
+        await connection.start()
+        received = 0
+        while received < consumption.count:
+            message = await consumer.receive(_RECEIVE_TIMEOUT)
+            if message is None:
+                continue
+            received += 1
+            if consumption.verbose:
+                run.report(f"{name} Received {message.message_id}")
+            if received % consumption.batch == 0 or received == consumption.count:
+                if transacted:
+                    await session.commit()
+                elif consumption.mode is AcknowledgeMode.CLIENT:
+                    await message.acknowledge()
+            run.on_messages(1)
+            if consumption.sleep:
+                await _clock.sleep(consumption.sleep)
+        await consumer.close()  # its prefetched messages return to the other consumers
+        return received
+
+    await _in_parallel(run, consumption.parallel, "consumer", "Consumed", one)
+
+
+async def _in_parallel(
+    run: _Run,
+    parallel: int,
+    kind: str,
+    done: str,
+    one: Callable[[ActiveMQConnection, str], Awaitable[int]],
+) -> None:
+    import anyio
+
+    from pyjms.runtime import clock as _clock
+
+    async def time_one(connection: ActiveMQConnection, name: str) -> None:
+        started = _clock.now()
+        count = await one(connection, name)
+        seconds = max(_clock.now() - started, 1e-6)
+        run.report(f"{name} {done}: {count} messages")
+        run.report(
+            f"{name} Elapsed time in second : {seconds:.3f} s, {count / seconds:.0f} messages/s"
+        )
+
+    async with await run.factory.create_connection() as connection:
+        failures: list[Exception] = []
+
+        async def run_one(name: str) -> None:
+            try:
+                await time_one(connection, name)
+            except Exception as error:  # the first is raised alone, not in an ExceptionGroup
+                failures.append(error)
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for number in range(1, parallel + 1):
+                group.start_soon(run_one, f"{kind}-{number}")
+    if failures:
+        raise failures[0]
+
 
 _PREFIXES: Final = {
     "header": "JMS_HEADER_FIELD",

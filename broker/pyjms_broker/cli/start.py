@@ -26,8 +26,6 @@ from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
 from pyjms.runtime.logging import escape_control_characters, get_logger, indented
 from pyjms_broker.service import BrokerService
 
-__all__ = ["READY", "STOPPING", "LineFormatter", "Source", "notify", "run", "serve"]
-
 logger = get_logger(__name__)
 
 READY: Final = "READY=1"

@@ -17,8 +17,6 @@ from pyjms_broker.cli.management.client import (
 if TYPE_CHECKING:
     from pyjms_broker.cli.top_screen import Sample, Sampler
 
-__all__ = ["top"]
-
 _PATIENCE: Final = 10.0
 """Response timeout in seconds."""
 

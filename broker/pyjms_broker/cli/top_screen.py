@@ -20,18 +20,6 @@ from pyjms_broker.cli.terminal import safe_text
 from pyjms_broker.management.counters import DestinationCounters
 from pyjms_broker.management.object_name import ObjectName
 
-__all__ = [
-    "COLUMNS",
-    "MOST",
-    "Choice",
-    "DestinationRow",
-    "Sample",
-    "Sampler",
-    "TopApp",
-    "cells",
-    "run",
-]
-
 _BROKER: Final = (
     *("BrokerName", "BrokerVersion", "Uptime", "CurrentConnectionsCount", "TotalMessageCount"),
     *("MemoryPercentUsage", "StorePercentUsage", "TempPercentUsage"),

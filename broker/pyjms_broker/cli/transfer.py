@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyjms_broker.cli.message_file import MessageFileReader, MessageFileWriter
     from pyjms_broker.cli.message_transfer import Imported
 
-__all__ = ["export_messages", "import_messages"]
-
 _STANDARD_OUTPUT: Final = Path("-")
 
 Url = Annotated[

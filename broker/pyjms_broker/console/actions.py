@@ -27,8 +27,6 @@ from pyjms_broker.console.model.messages import remove_job
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.management import Management
 
-__all__ = ["ACTIONS", "Action", "Form", "require_effect", "was"]
-
 
 class Form:
     """The fields of a form for one broker."""

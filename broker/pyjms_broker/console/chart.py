@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 
 from pyjms.runtime import clock as _clock
 
-__all__ = ["HISTORY", "Chart", "Point", "Rates", "chart_of"]
-
 HISTORY: Final = 180.0
 """The time range of a chart in seconds."""
 _APART: Final = 0.5

@@ -33,8 +33,6 @@ from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.user import NOBODY, Access
 
-__all__ = ["BASE", "Console", "Notice", "Notices", "asset", "link", "page_of", "render"]
-
 _MOST: Final = 200
 
 

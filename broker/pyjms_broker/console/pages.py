@@ -51,35 +51,6 @@ from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArg
 from pyjms_broker.management.views.counters import totals
 from pyjms_broker.web.errors import WebError
 
-__all__ = [
-    "act",
-    "browse",
-    "confirm",
-    "connection",
-    "connections",
-    "dead_letters",
-    "flag",
-    "home",
-    "log_in",
-    "log_out",
-    "login_form",
-    "message",
-    "network",
-    "number",
-    "queue",
-    "queues",
-    "require",
-    "scheduled_jobs",
-    "search_page",
-    "send",
-    "send_page",
-    "subscribers_page",
-    "text",
-    "topic",
-    "topics",
-    "warnings_page",
-]
-
 _LONGEST = 16_384
 
 

@@ -17,8 +17,6 @@ from pyjms_broker.console.model.destinations import destination_view, find_desti
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
 
-__all__ = ["DEFAULTS", "MOST_MESSAGES", "send_messages"]
-
 MOST_MESSAGES: Final = 1000
 """The maximum number of messages that one form may send."""
 

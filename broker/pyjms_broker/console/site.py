@@ -17,8 +17,6 @@ from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.user import Access
 
-__all__ = ["console_routes"]
-
 _Page: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
 
 _PAGES: Final[dict[tuple[str, str], _Page]] = {

@@ -47,8 +47,6 @@ from pyjms_broker.policy.slow_consumers import (
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER
 
-__all__ = ["ManagedPlugin", "Management"]
-
 _Entry = tuple[ObjectName, ViewKind[Any], object]
 
 

@@ -45,24 +45,6 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.topic import Topic
 
-__all__ = [
-    "UNLIMITED",
-    "as_item",
-    "browse",
-    "browse_limit",
-    "content_of",
-    "copy",
-    "copy_matching",
-    "find",
-    "is_selected",
-    "move",
-    "move_matching",
-    "original_destination",
-    "remove_matching",
-    "select",
-    "text_message",
-]
-
 ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
 """The property that `pyjms.support.retry` sets."""
 _PREVIEW: Final = 255

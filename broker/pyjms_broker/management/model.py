@@ -22,24 +22,6 @@ from pyjms_broker.management.errors import (
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.security.audit import audit_action
 
-__all__ = [
-    "BOOLEAN",
-    "BYTE",
-    "DOUBLE",
-    "FLOAT",
-    "INT",
-    "LONG",
-    "MAP",
-    "STRING",
-    "Attribute",
-    "Operation",
-    "Parameter",
-    "View",
-    "ViewKind",
-    "convert",
-    "view_kind",
-]
-
 STRING: Final = "java.lang.String"
 BOOLEAN: Final = "boolean"
 BYTE: Final = "byte"

@@ -13,8 +13,6 @@ from typing import Final
 
 from pyjms_broker.management.errors import MalformedObjectNameException
 
-__all__ = ["ObjectName", "encoded_part"]
-
 _LONGEST: Final = 16_384
 _ESCAPES: Final = str.maketrans(
     {":": "_", ",": "_", "'": "_", '"': "_", "?": "&qe;", "=": "&amp;", "*": "&ast;"}

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyjms_broker.management.host import ManagementContext
     from pyjms_broker.management.management import Management
 
-__all__ = ["MOST_REPLIES", "StatisticsBroker", "StatisticsBrokerPlugin"]
-
 MOST_REPLIES: Final = 1000
 _PREFIX: Final = "activemq.statistics."
 _BROKER: Final = "ActiveMQ.Statistics.Broker"

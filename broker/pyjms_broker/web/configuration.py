@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pyjms.transport.tls import TlsOptions
 from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 
-__all__ = ["WebAttributes", "WebConfiguration"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class WebAttributes:

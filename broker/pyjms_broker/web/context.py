@@ -31,18 +31,6 @@ from pyjms_broker.web.configuration import WebConfiguration
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.user import NOBODY, Access, WebUser
 
-__all__ = [
-    "COOKIE",
-    "SESSION",
-    "USER",
-    "Session",
-    "Sessions",
-    "WebContext",
-    "basic_credentials",
-    "client_address",
-    "logged_in",
-]
-
 COOKIE: Final = "pyjms_session"
 _MAXIMUM: Final = 1000
 """The maximum number of sessions; the least recently used one is dropped."""

@@ -21,8 +21,6 @@ from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.metrics import destination_views
 from pyjms_broker.web.user import Access
 
-__all__ = ["routes"]
-
 logger = get_logger(__name__)
 
 _INTERVAL: Final = 1.0

@@ -29,8 +29,6 @@ from pyjms_broker.web.context import (
 from pyjms_broker.web.errors import WebError, response_to
 from pyjms_broker.web.user import NOBODY, Access, WebUser
 
-__all__ = ["Gate", "check_origin", "limit_body"]
-
 
 def limit_body(request: HTTPConnection, receive: Receive, maximum: int, timeout: float) -> Receive:
     """Wrap `receive` so that it refuses a body that is too large or arrives too slowly.

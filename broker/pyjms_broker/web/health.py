@@ -13,8 +13,6 @@ from starlette.routing import BaseRoute, Route
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.user import Access
 
-__all__ = ["reason_not_ready", "routes"]
-
 
 def routes(context: WebContext) -> list[BaseRoute]:
     """Return the routes of the health checks."""

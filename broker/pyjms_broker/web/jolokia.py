@@ -35,19 +35,6 @@ from pyjms_broker.web.context import WebContext, client_address
 from pyjms_broker.web.gate import check_origin
 from pyjms_broker.web.user import Access
 
-__all__ = [
-    "JolokiaRequest",
-    "answer",
-    "as_json",
-    "as_typed",
-    "canonical",
-    "describe_views",
-    "from_json",
-    "from_path",
-    "routes",
-    "split_path",
-]
-
 _PARTS: Final = re.compile(r"((?:[^!/]|!.)*)(/|$)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
 _LISTED: Final = 200

@@ -19,8 +19,6 @@ from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.health import reason_not_ready
 from pyjms_broker.web.user import Access
 
-__all__ = ["BROKER_METRICS", "DESTINATION_METRICS", "Metric", "destination_views", "routes"]
-
 _PATTERN: Final = f"{DOMAIN}:type=Broker,brokerName=*,destinationType=*,destinationName=*"
 
 

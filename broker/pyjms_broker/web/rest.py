@@ -37,16 +37,6 @@ from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.gate import check_origin
 from pyjms_broker.web.user import Access, WebUser
 
-__all__ = [
-    "ClientName",
-    "RestClients",
-    "SendOptions",
-    "destination_of",
-    "milliseconds",
-    "routes",
-    "to_send",
-]
-
 # Conversion of requests to messages, and of messages to responses. (activemq-edges W6, W7)
 
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -34,8 +34,6 @@ from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import exception_handlers
 from pyjms_broker.web.gate import Gate
 
-__all__ = ["WebServer"]
-
 logger = get_logger(f"{__name__}.requests")
 logger.setLevel(logging.ERROR)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["NOBODY", "Access", "WebUser"]
-
 
 class Access(Enum):
     """The access required for a path."""

@@ -17,8 +17,6 @@ from pyjms_broker.cli.management.client import (
     management_command,
 )
 
-__all__ = ["COLUMNS", "QueryCommand", "bstat", "dstat", "query"]
-
 _CLIENTS: Final = {"connector": "clientConnectors"}
 _TYPES: Final[dict[str, tuple[Mapping[str, str], str]]] = {
     "Broker": ({}, "brokerName"),

@@ -19,8 +19,6 @@ from pyjms_broker.cli.management.client import (
     management_command,
 )
 
-__all__ = ["Limit", "Selectors", "as_selector", "confirm", "move", "purge", "retry"]
-
 Selectors: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

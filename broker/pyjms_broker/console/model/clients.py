@@ -13,23 +13,6 @@ from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
 from pyjms_broker.management.object_name import ObjectName
 
-__all__ = [
-    "Subscribers",
-    "below",
-    "bridge_view",
-    "bridges",
-    "connection_view",
-    "connectors",
-    "consumers_of",
-    "durable_subscription",
-    "names_of",
-    "network_connector_view",
-    "network_connectors",
-    "producers_of",
-    "subscribers",
-    "values_of",
-]
-
 Values = dict[str, Any]
 """The attributes of a view in a table; `view` is the view's name."""
 

@@ -21,19 +21,6 @@ from pyjms_broker.management.model import View
 from pyjms_broker.management.views.destinations import QUEUE, TOPIC
 from pyjms_broker.region.queue import Queue
 
-__all__ = [
-    "COLUMNS",
-    "DestinationRow",
-    "Page",
-    "dead_letter_queues",
-    "destination_page",
-    "destination_view",
-    "find_destination",
-    "page_of",
-    "page_of_iterable",
-    "row_of",
-]
-
 T = TypeVar("T")
 
 

@@ -39,25 +39,6 @@ from pyjms_broker.region.queue import Queue
 from pyjms_broker.store.jobs.api import ScheduledJob
 from pyjms_broker.store.jobs.scheduler import JobScheduler
 
-__all__ = [
-    "LIMIT",
-    "MOST_EXAMINED",
-    "Body",
-    "Event",
-    "KeeperRow",
-    "MessageRow",
-    "Scan",
-    "SegmentRow",
-    "browse_page",
-    "job_page",
-    "queue_named",
-    "read_body",
-    "remove_job",
-    "row_of",
-    "type_name",
-    "whole_message",
-]
-
 LIMIT: Final = 64 * 1024
 _ENTRIES: Final = 500
 _ROW: Final = 16

@@ -19,8 +19,6 @@ from pyjms_broker.management.views.clients import clients
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.queue import Queue
 
-__all__ = ["MOST", "Found", "Problem", "kept_segments", "problems", "search"]
-
 MOST: Final = 200
 """The maximum number of listed findings."""
 _NEARLY_FULL: Final = 90

@@ -46,8 +46,6 @@ from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER
 
-__all__ = ["BROKER", "OPERATIONS", "RUNTIME_CONFIGURATION"]
-
 # Pages of destinations as JSON. (ActiveMQ DestinationsViewFilter; activemq-edges 7)
 
 _FILTERS: Final[dict[str, Callable[[BrokerDestination], bool]]] = {

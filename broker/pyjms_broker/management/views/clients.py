@@ -32,8 +32,6 @@ from pyjms_broker.management.model import (
 )
 from pyjms_broker.management.object_name import ObjectName
 
-__all__ = ["CONNECTION", "CONNECTOR", "PRODUCER", "Client", "clients", "producer_name", "producers"]
-
 _Connection: TypeAlias = Managed[Any]
 
 

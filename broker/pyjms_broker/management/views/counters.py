@@ -9,8 +9,6 @@ from pyjms_broker.api.destination import NO_MINIMUM, DestinationStatistics
 from pyjms_broker.management.host import ManagedBroker
 from pyjms_broker.management.model import BOOLEAN, INT, LONG, Attribute
 
-__all__ = ["cursor_attributes", "minimum", "reset_statistics", "size_attributes", "totals"]
-
 T = TypeVar("T")
 
 

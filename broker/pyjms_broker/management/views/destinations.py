@@ -50,8 +50,6 @@ from pyjms_broker.region.prefetch_subscription import PrefetchSubscription
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.topic import Topic
 
-__all__ = ["ATTRIBUTES", "OPERATIONS", "QUEUE", "SELECTOR", "TOPIC", "VOID"]
-
 _Destination: TypeAlias = Managed[BaseDestination]
 _Properties: TypeAlias = dict[str, object]
 

@@ -15,8 +15,6 @@ from pyjms_broker.management.host import Managed, ManagedBroker, ManagementConte
 from pyjms_broker.management.model import STRING, Attribute, Operation, ViewKind, view_kind
 from pyjms_broker.region.system_usage import STORE_LIMIT, DiskUsage
 
-__all__ = ["HEALTH"]
-
 _Health: TypeAlias = Managed[ManagedBroker]
 
 _NEARLY_FULL: Final = 90

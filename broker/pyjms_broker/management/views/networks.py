@@ -22,8 +22,6 @@ from pyjms_broker.management.model import (
 )
 from pyjms_broker.network import NetworkBridge, NetworkConnector
 
-__all__ = ["NETWORK_BRIDGE", "NETWORK_CONNECTOR"]
-
 _Connector: TypeAlias = Managed[NetworkConnector]
 _Bridge: TypeAlias = Managed[NetworkBridge]
 

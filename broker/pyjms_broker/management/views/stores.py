@@ -26,8 +26,6 @@ from pyjms_broker.store.api import PersistenceAdapter
 from pyjms_broker.store.jobs.api import ScheduledJob
 from pyjms_broker.store.jobs.scheduler import JobScheduler
 
-__all__ = ["JOB_SCHEDULER", "PERSISTENCE_ADAPTER", "XA_TRANSACTION", "store_name"]
-
 _Store: TypeAlias = Managed[PersistenceAdapter]
 
 _SEGMENT: Final = re.compile(r"db-(\d+)\.log")

@@ -41,15 +41,6 @@ from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.slow_consumers import WatchedStrategy
 from pyjms_broker.region.topic_subscription import TopicSubscription
 
-__all__ = [
-    "DURABLE",
-    "INACTIVE_DURABLE",
-    "SLOW_ACK_CONSUMERS",
-    "SLOW_CONSUMERS",
-    "SUBSCRIPTION",
-    "TOPIC_SUBSCRIPTION",
-]
-
 _Consumer: TypeAlias = Managed[Subscription]
 _Durable: TypeAlias = Managed[DurableTopicSubscription]
 
