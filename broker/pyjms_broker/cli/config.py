@@ -1,4 +1,7 @@
-"""`pyjms broker config`: convert ActiveMQ's XML configuration to broker.yaml."""
+"""The configuration's commands: `pyjms broker config`, `create`, `passwd`, `encrypt` and `decrypt`.
+
+Files that may hold passwords are written so that only their owner may read them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Export from a store's directory to a message file: read-only, through a snapshot; blocking."""
+"""The work of `export` and `import`: between a message file and a store's directory or a broker.
+
+A directory is exported through a read-only snapshot. An import into a directory keeps ids,
+timestamps and headers; a running broker is browsed and sent to by a client.
+"""
 
 from __future__ import annotations
 

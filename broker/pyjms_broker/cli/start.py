@@ -1,8 +1,7 @@
 """`pyjms broker start`: create a broker and run it until a signal stops it.
 
-The log format of the command line: names chosen by clients cannot forge or hide log lines.
-
-The loggers of pyjms and the broker escape the values in their records themselves; this formatter
+The log of the command line is escaped: names chosen by clients cannot forge or hide log lines. The
+loggers of pyjms and the broker escape the values in their records themselves; the formatter here
 does so for the records of all other libraries.
 """
 

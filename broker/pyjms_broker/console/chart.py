@@ -1,10 +1,8 @@
-"""Charts of rates as SVG attributes, without styles and scripts.
+"""Charts of the rates of counters, as SVG attributes without styles and scripts.
 
-Rates of counters, measured while a page is open.
-
-A series gets a point when it is observed, with at least half a second between points. Nothing runs
-in the background: an unused console costs nothing. The rate of a point is the average since the
-previous point.
+Rates are measured while a page is open. A series gets a point when it is observed, with at least
+half a second between points. Nothing runs in the background: an unused console costs nothing. The
+rate of a point is the average since the previous point.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""The shared state of a console's pages.
-
-Results of actions, which the next page shows once.
-
-The page's URL contains a random id instead of the text, so that no link can inject text.
-
-Rendering of templates, with headers that exclude foreign scripts.
+"""The shared state of a console's pages: templates, headers, and the results of actions.
 
 The pages contain untrusted data of clients (bodies, properties, client ids, names). Templates
-escape everything, and the policy in the headers permits only the console's script files.
+escape everything, and the policy in the headers permits only the console's script files. The next
+page shows the result of an action once; its URL contains a random id instead of the text, so that
+no link can inject text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Home, warnings and search."""
+"""The console's pages: each reads the data of one template, or handles one form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pyjms.errors import JMSException
-from pyjms_broker.console.actions import ACTIONS, Action, Form
+from pyjms_broker.console.actions import ACTIONS, DEFAULTS, Action, Form, send_messages
 from pyjms_broker.console.chart import Chart, chart_of
 from pyjms_broker.console.console import BASE, Console, Notice, link, page_of
 from pyjms_broker.console.model.clients import (
@@ -46,7 +46,6 @@ from pyjms_broker.console.model.messages import (
     whole_message,
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, problems, search
-from pyjms_broker.console.sending import DEFAULTS, send_messages
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 from pyjms_broker.management.views.counters import totals
 from pyjms_broker.web.errors import WebError

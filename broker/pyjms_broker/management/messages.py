@@ -1,6 +1,4 @@
-"""Messages in management requests: results of browsing, and text messages to send.
-
-Moving, copying and removal of a queue's messages.
+"""Messages in management requests: browsing, sending, moving, copying and removal.
 
 A moved message is sent through the whole filter chain, with its original destination set and the
 redelivery counter 0, and is removed from its queue's store only after the copy is stored. Messages

@@ -1,8 +1,7 @@
-"""The context of a part of the site: the broker, the user, and the other parts.
+"""What each part of the site works with: the broker, the user of a request, and the other parts.
 
-Logins: the user name and password of a request, checked like those of any client.
-
-The filter chain checks them (`Broker.authenticate`), so users, hashes, limits of failed logins and
+A user has logged in with the request itself or with an earlier one of the session. The filter chain
+checks user name and password (`Broker.authenticate`), so users, hashes, limits of failed logins and
 log messages are the same as for connectors. (activemq-edges W1, SE1)
 """
 

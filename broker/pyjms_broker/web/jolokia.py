@@ -1,4 +1,7 @@
-"""The routes of Jolokia: GET with the request in the path, POST with one or several as JSON."""
+"""Jolokia: management requests over HTTP, in the path (GET) or as JSON (POST, one or several).
+
+(activemq-edges JX3)
+"""
 
 from __future__ import annotations
 
@@ -397,8 +400,6 @@ def _cut(value: object, depth: int) -> object:
         return {key: "1" if isinstance(each, dict) else each for key, each in value.items()}
     return {key: _cut(each, depth - 1) for key, each in value.items()}
 
-
-# The handlers of the request types, and their responses. (activemq-edges JX3)
 
 logger = get_logger(__name__)
 

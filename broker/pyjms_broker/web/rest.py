@@ -1,4 +1,4 @@
-"""The routes for messages over HTTP. (activemq-edges W6, W7)"""
+"""Messages over HTTP: the routes, and the connections of their clients. (activemq-edges W6, W7)"""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.gate import check_origin
 from pyjms_broker.web.user import Access, WebUser
-
-# Conversion of requests to messages, and of messages to responses. (activemq-edges W6, W7)
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _OWN: Final = frozenset({"destination", "type", "body", "clientId", "action"})

@@ -1,8 +1,7 @@
-"""The web server of one broker: its port and its site.
+"""The web server of one broker: its port, and its site of built-in and installed parts.
 
-The parts of the site: functions that return routes, built in or installed.
-
-A built-in part is imported only if it is configured. (docs/extending.md, "A part of the web site")
+A part is a function that returns routes. A built-in part is imported only if it is configured.
+(docs/extending.md, "A part of the web site")
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`pyjms broker query`: print the attributes of views selected by ActiveMQ's filters."""
+"""`pyjms broker query`, `dstat` and `bstat`: print attributes of views, and counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`pyjms broker purge` and `move`: remove or move messages of queues of a running broker."""
+"""`pyjms broker purge`, `move` and `retry`: remove or move messages of a running broker's queues.
+
+Selectors are those of ActiveMQ's `--msgsel`: with wildcards, separated by commas.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of connections, consumers, producers and durable subscriptions."""
+"""Tables of connections, consumers, producers, durable subscriptions and networks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Messages of queues: pages of messages, and a single message with its details and history.
-
-Bodies of messages as text, by message type.
+"""Messages of queues: pages of messages, and a single message with its body, details and history.
 
 Bodies are untrusted input: only text, numbers and bytes are deserialized, and at most `LIMIT`
 characters or bytes are shown.

@@ -1,10 +1,7 @@
-"""Views of connectors, connections and producers.
+"""Views of connectors, connections with their sessions, and producers.
 
-(ActiveMQ ConnectorView, ConnectionView, ProducerView; activemq-edges 7)
-
-The sessions of a connection, as part of its view; ActiveMQ has no views of sessions.
-
-A session has no counters: its numbers are the sums over its current producers and consumers.
+A session has no view in ActiveMQ, and no counters: its numbers are the sums over its current
+producers and consumers. (ActiveMQ ConnectorView, ConnectionView, ProducerView; activemq-edges 7)
 """
 
 from __future__ import annotations

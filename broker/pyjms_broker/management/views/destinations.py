@@ -1,6 +1,6 @@
-"""Views of topics, and the common part of queues' views.
+"""Views of queues and topics.
 
-(ActiveMQ DestinationView, TopicView; activemq-edges 7)
+(ActiveMQ DestinationView, TopicView, QueueView; activemq-edges 7)
 """
 
 from __future__ import annotations
@@ -357,8 +357,6 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
 
 TOPIC: Final[ViewKind[Any]] = view_kind("TopicView", "A topic.", ATTRIBUTES, OPERATIONS)
 
-
-# Views of queues. (ActiveMQ QueueView; activemq-edges 7)
 
 _Queue: TypeAlias = Managed[Queue]
 

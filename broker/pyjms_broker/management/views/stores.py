@@ -1,4 +1,7 @@
-"""The view of the message store. (ActiveMQ PersistenceAdapterView; activemq-edges 7)"""
+"""Views of the message store, prepared XA transactions and the scheduler's jobs.
+
+(ActiveMQ PersistenceAdapterView, RecoveredXATransactionView, JobSchedulerView; activemq-edges 7)
+"""
 
 from __future__ import annotations
 
@@ -67,8 +70,6 @@ PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = view_kind(
 )
 
 
-# Views of prepared XA transactions. (ActiveMQ RecoveredXATransactionView; activemq-edges 7)
-
 _Branch: TypeAlias = Managed[XATransactionId]
 
 _BYTES: Final = "[B"
@@ -113,8 +114,6 @@ XA_TRANSACTION: Final[ViewKind[_Branch]] = view_kind(
     ],
 )
 
-
-# The view of the scheduler's jobs. (ActiveMQ JobSchedulerView; activemq-edges 7)
 
 _Jobs: TypeAlias = Managed[JobScheduler]
 

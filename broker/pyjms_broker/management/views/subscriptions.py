@@ -1,10 +1,7 @@
-"""Views of consumers and durable subscriptions.
+"""Views of consumers, durable subscriptions and slow consumer strategies.
 
-(ActiveMQ SubscriptionView, DurableSubscriptionView, TopicSubscriptionView; activemq-edges 7)
-
-Views of slow consumer strategies.
-
-(ActiveMQ AbortSlowConsumerStrategyView, AbortSlowAckConsumerStrategyView; activemq-edges 7)
+(ActiveMQ SubscriptionView, DurableSubscriptionView, TopicSubscriptionView,
+AbortSlowConsumerStrategyView, AbortSlowAckConsumerStrategyView; activemq-edges 7)
 """
 
 from __future__ import annotations
