@@ -196,25 +196,6 @@ class WholeMessage:
     journey: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KeeperRow:
-    """A destination whose messages keep a file, and its oldest message, if known."""
-
-    name: str
-    is_topic: bool
-    messages: int
-    oldest: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentRow:
-    """A journal file that is kept, with the reasons."""
-
-    name: str
-    reasons: tuple[str, ...]
-    keepers: tuple[KeeperRow, ...]
-
-
 MOST_EXAMINED: Final = 20_000
 """The maximum number of messages examined for a page; later ones need a selector."""
 _AT_ONCE: Final = 500

@@ -1,6 +1,6 @@
-"""Findings for the operator, each with its reason and a remedy.
+"""What the operator looks for: findings with a remedy, kept journal files, and search results.
 
-Every finding describes the current state. There is no history and no guess.
+Every finding describes the current state, with its reason. There is no history and no guess.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from pyjms_broker.console.model.destinations import DestinationRow, row_of
-from pyjms_broker.console.model.messages import KeeperRow, MessageRow, Scan, SegmentRow
+from pyjms_broker.console.model.messages import MessageRow, Scan
 from pyjms_broker.console.model.messages import row_of as message_row
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.views.clients import clients
@@ -180,6 +180,25 @@ def _of_queue(row: DestinationRow) -> Problem | None:
 
 
 _MOST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperRow:
+    """A destination whose messages keep a file, and its oldest message, if known."""
+
+    name: str
+    is_topic: bool
+    messages: int
+    oldest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """A journal file that is kept, with the reasons."""
+
+    name: str
+    reasons: tuple[str, ...]
+    keepers: tuple[KeeperRow, ...]
 
 
 def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
