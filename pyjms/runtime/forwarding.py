@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from typing import (
     TYPE_CHECKING,
@@ -103,9 +104,12 @@ def imports_of(module: str) -> dict[str, str]:
     import dis  # noqa: PLC0415 - not needed to import the package
 
     spec: Any = find_spec(module)
+    loader = spec.loader
+    if not hasattr(loader, "get_code"):  # pytest's, which rewrites the assertions of a module
+        loader = SourceFileLoader(module, spec.origin)
     homes: dict[str, str] = {}
     home = ""
-    for step in dis.get_instructions(spec.loader.get_code(module)):
+    for step in dis.get_instructions(loader.get_code(module)):
         if step.opname == "IMPORT_NAME":
             home = step.argval
         elif step.opname == "IMPORT_FROM":

@@ -169,3 +169,24 @@ def test_importing_imports_nothing_heavy(statement: str, heavy: set[str]) -> Non
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "[]\n"
+
+
+def test_names_are_found_where_pytest_rewrites_the_assertions_of_the_package(
+    tmp_path: Path,
+) -> None:
+    """So it is where the wheel is installed: its plug-in makes pytest import the package."""
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\npytest.register_assert_rewrite('pyjms')\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import pyjms\n"
+        "from pyjms import jms_listener\n"
+        "def test_it():\n"
+        "    assert 'jms_listener' in pyjms.__all__ and jms_listener\n"
+        "    assert not hasattr(pyjms.__spec__.loader, 'get_code')\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:pyjms", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -4,7 +4,7 @@ A shortcut for `reader`, not a second definition: for other forms (rare fields, 
 None, and the caller uses `reader`, which also raises the error. It is fast because:
 
 - Runs of fields are unpacked with one struct call, nullable fields as their flags
-  (see `schema`). The field lists are generated from codegen/commands.yaml.
+  (see `schema`). The field lists are generated from config/codegen/commands.yaml.
 - Ids and destinations repeat, so their bytes are looked up in a memo (`StructureMemo`); the
   same bytes give the same object, which also makes later comparisons cheap. The memo is bounded in
   number and size; when full it is cleared.

@@ -5,7 +5,7 @@ nested field gets the type codes that it accepts. A layout is built when a frame
 process uses one or two versions and a third of the types. (openwire-encoding 2 and 19)
 
 For the fast codec, which reads and writes loose frames of version 12, there are struct formats,
-generated from codegen/commands.yaml. A client's message has few of its nullable fields set.
+generated from config/codegen/commands.yaml. A client's message has few of its nullable fields set.
 `MIDDLE` and `TAIL` cover a run of fields with one format each, in which a nullable field is
 represented by its flag: usually all flags are zero, and one call converts the whole run.
 """

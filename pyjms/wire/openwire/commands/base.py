@@ -2,8 +2,8 @@
 
 A class names its type code, `TYPE`, and lists its fields in `LAYOUT` in wire order; the marshallers
 iterate over it. `__slots__`, `TYPE`, `LAYOUT` and the constructor are generated from
-codegen/commands.yaml. Constructors take a class's fields in wire order, then `command_id` and
-`response_required`. Fields are plain attributes in snake_case.
+config/codegen/commands.yaml. Constructors take a class's fields in wire order, then `command_id`
+and `response_required`. Fields are plain attributes in snake_case.
 
 Identifiers compare and hash by value. Every other structure is mutable and compares by
 identity, so that it can be a dict key or a member of a set; `contents` returns a representation

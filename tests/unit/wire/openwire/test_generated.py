@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from codegen import generate
+from config.codegen import generate
 from pyjms.wire.openwire.commands import TYPES
 
 
 @pytest.mark.parametrize("path", generate.TARGETS, ids=lambda p: p.stem)
 def test_the_committed_code_is_what_the_generator_writes(path: Path) -> None:
     written = generate.render(path, generate.load())
-    assert written == path.read_text(encoding="utf-8"), "run python -m codegen.generate"
+    assert written == path.read_text(encoding="utf-8"), "run python -m config.codegen.generate"
 
 
 def test_the_table_has_every_type() -> None:

@@ -1,6 +1,6 @@
 """Write the field lists of pyjms/wire/openwire from commands.yaml.
 
-Run: python -m codegen.generate [--check]
+Run: python -m config.codegen.generate [--check]
 
 The generated regions of a module are between the lines `# generated: NAME` and `# end generated`;
 the rest is written by hand. `--check` writes nothing and exits with 1 if a module differs from the
@@ -115,7 +115,7 @@ def load() -> dict[str, Structure]:
     return {name: Structure.parse(name, entry) for name, entry in entries.items()}
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 OPENWIRE = ROOT / "pyjms" / "wire" / "openwire"
 _WIDTH = 92  # 100, less the indentation of a method's body
 TARGETS = (
