@@ -14,6 +14,10 @@ from pathlib import Path
 import pytest
 
 import pyjms
+import pyjms.jms
+import pyjms.listener
+import pyjms.support
+import pyjms.sync
 from pyjms.runtime.distribution import DISTRIBUTION
 from tests.kit.runs.parallel import SOURCE_TREE
 from tests.kit.source_tree import FILES, ROOT, relative, tree
