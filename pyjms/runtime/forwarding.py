@@ -42,11 +42,6 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-def homes_of(table: Mapping[str, str]) -> dict[str, str]:
-    """Return the module of each name; `table` has the space-separated names of each module."""
-    return {name: home for home, names in table.items() for name in names.split()}
-
-
 def names_of(
     namespace: dict[str, Any], homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

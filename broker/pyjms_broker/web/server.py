@@ -167,8 +167,6 @@ def _factory(name: str) -> PartFactory:
     return loaded
 
 
-server_logger = get_logger(__name__)
-
 _HEAD_SIZE: Final = 64 * 1024
 """The maximum size of a request's line and headers."""
 
