@@ -16,13 +16,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import anyio
-from dependency_injector import containers, providers
 
-from pyjms.app.brokers import probed_factories
-from pyjms.app.container import ApplicationContainer, make_container
-from pyjms.app.interceptors import ApplicationInterceptors
 from pyjms.app.lifecycle import Hook, run_shutdown, run_startup
-from pyjms.app.wiring import Wiring
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import Destination
@@ -39,12 +34,16 @@ from pyjms.runtime.distribution import optional
 from pyjms.runtime.event_loop import loop_options, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.signals import act_on_signals, require_main_thread, stop_on_signals
-from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.settings.model import HealthSettings
 from pyjms.template.interceptors import HandlerInterceptor, SendInterceptor
 from pyjms.template.template import JmsTemplate
 
 if TYPE_CHECKING:
+    from dependency_injector import containers
+
+    from pyjms.app.container import ApplicationContainer
+    from pyjms.app.interceptors import ApplicationInterceptors
+    from pyjms.app.wiring import Wiring
+    from pyjms.settings.model import HealthSettings, PyjmsSettings
     from pyjms.template.scheduler import JmsScheduler
 
 __all__ = ["JmsApplication", "Observation"]
@@ -206,22 +205,29 @@ class JmsApplication:
         send_interceptors: Iterable[SendInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> None:
+        # dependency-injector imports FastAPI, Starlette and Werkzeug where they are installed, and
+        # the settings need pydantic: a program that only imports this class does not wait for them
+        from pyjms.app.wiring import Wiring  # noqa: PLC0415
+        from pyjms.settings import load_settings  # noqa: PLC0415
+
         self.settings: PyjmsSettings = settings or load_settings(Path(config) if config else None)
-        self.container: Any = make_container(container, self.settings)
+        self.wiring: Wiring = Wiring(
+            targets, container, self.settings, interceptors, send_interceptors, error_handler
+        )
+        """Finds and checks the listeners and hooks."""
+        self.container: Any = self.wiring.container
         self.stop_timeout: float = (
             self.settings.lifecycle.timeout_per_shutdown_phase
             if stop_timeout is None
             else stop_timeout
         )
         check_seconds("stop_timeout", self.stop_timeout)
-        surround = ApplicationInterceptors(self.container, interceptors, send_interceptors)
-        self.wiring: Wiring = Wiring(
-            targets, self.container, self.settings, surround, error_handler
+        self.observation: Observation = Observation(
+            self.settings.health,
+            self.registry,
+            self.wiring.interceptors,
+            self.wiring.probed_factories,
         )
-        """Finds and checks the listeners and hooks."""
-        factories = partial(probed_factories, self.container, self.settings)
-        health = self.settings.health
-        self.observation: Observation = Observation(health, self.registry, surround, factories)
         """The application's phase, and the port of its health checks."""
         self._hooks: list[Hook] = []
         self._running = False
@@ -350,9 +356,7 @@ class JmsApplication:
             await self.wiring.start_pools()
             await run_startup(self._hooks)
             self.wiring.watch_virtual_topics(lambda: self.registry)
-            if self.wiring.registrar.endpoint_registry is not None:
-                own = self.wiring.registrar.endpoint_registry
-                self.container.listener_registry.override(providers.Object(own))
+            self.wiring.use_registry_of_registrar()
             for endpoint in endpoints:
                 self.registry.register(endpoint, self.wiring.make_container)
             await self.registry.start(auto_startup_only=True)

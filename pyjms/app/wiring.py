@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Unpack
 
+from dependency_injector import containers, providers
+
 from pyjms.app.brokers import (
     ContainerFactories,
     close_all,
     hold_embedded_broker,
+    probed_factories,
     redelivery_policy_of,
     start_pools,
 )
@@ -28,7 +31,7 @@ from pyjms.app.checks import (
     check_reply_destination,
     handler_name,
 )
-from pyjms.app.container import Injection
+from pyjms.app.container import ApplicationContainer, Injection, make_container
 from pyjms.app.factories import spread_attempts
 from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.app.lifecycle import Hook, hook_kind
@@ -72,6 +75,7 @@ from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.messaging import SimpleJmsHeaderMapper
+from pyjms.template.interceptors import HandlerInterceptor, SendInterceptor
 from pyjms.template.template import JmsTemplate
 
 logger: Final = get_logger(__name__)
@@ -83,16 +87,19 @@ class Wiring:
     def __init__(
         self,
         targets: Iterable[object],
-        container: Any,
+        container: containers.Container | type[ApplicationContainer] | None,
         settings: PyjmsSettings,
-        interceptors: ApplicationInterceptors,
+        interceptors: Iterable[HandlerInterceptor],
+        send_interceptors: Iterable[SendInterceptor],
         error_handler: ErrorHandler | None = None,
     ) -> None:
         self.targets: list[object] = list(targets)
         """Modules, handlers and instances; `register` of the application adds to them."""
-        self._container = container
+        self.container: Any = make_container(container, settings)
         self._settings = settings
-        self._interceptors = interceptors
+        self.interceptors: ApplicationInterceptors = ApplicationInterceptors(
+            self.container, interceptors, send_interceptors
+        )
         self._error_handler = error_handler
         self.outages: Outages = Outages(settings.lifecycle.startup_timeout)
         """The outages of the listeners' brokers."""
@@ -100,10 +107,10 @@ class Wiring:
             self.outages, settings.lifecycle.startup_timeout, self._template_for
         )
         """The jobs of @jms_scheduled."""
-        self._factories = ContainerFactories(container, settings)
+        self._factories = ContainerFactories(self.container, settings)
         self._held: Connection | None = None
         """Keeps the main broker of the application alive, if it is embedded."""
-        self._injection = Injection(container, settings)
+        self._injection = Injection(self.container, settings)
         self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
         """The settings and endpoints of the configurers."""
         self._is_partial = False
@@ -146,7 +153,7 @@ class Wiring:
 
     def find_settings_problems(self, problems: Problems) -> None:
         """Add all problems of the settings."""
-        add_settings_problems(self._container, self._settings, problems)
+        add_settings_problems(self.container, self._settings, problems)
 
     def require_work(self) -> None:
         """Refuse an application that has neither listeners nor hooks.
@@ -155,7 +162,7 @@ class Wiring:
             ConfigurationException: it has none; the text says what was searched for.
         """
         targets = self._provided_targets()
-        has_listeners = len(self._container.listener_registry()) > 0
+        has_listeners = len(self.container.listener_registry()) > 0
         if not has_listeners and not any(map(is_work, functions(targets))):
             raise nothing_to_run(targets)
 
@@ -171,7 +178,7 @@ class Wiring:
         return endpoints
 
     def _provided_targets(self) -> list[object]:
-        return with_provided_instances(self.targets, self._container)
+        return with_provided_instances(self.targets, self.container)
 
     def _valid_endpoints(
         self, targets: list[object], problems: Problems
@@ -222,8 +229,8 @@ class Wiring:
         if container.error_handler is None:
             container.error_handler = self._error_handler
         if not isinstance(endpoint, MethodJmsListenerEndpoint):
-            container.interceptors = self._interceptors.chain_of(container)
-        self._interceptors.complete(container)
+            container.interceptors = self.interceptors.chain_of(container)
+        self.interceptors.complete(container)
         if isinstance(container, DefaultMessageListenerContainer):
             container.outages = self.outages
             spread_attempts(container)
@@ -231,7 +238,7 @@ class Wiring:
 
     def _template_for(self, factory: ConnectionFactory) -> JmsTemplate:
         """Return a copy of the application's template for another connection factory."""
-        template: JmsTemplate = copy.copy(self._container.jms_template())
+        template: JmsTemplate = copy.copy(self.container.jms_template())
         template.connection_factory = factory
         return template
 
@@ -239,7 +246,7 @@ class Wiring:
         self, containers: Callable[[], Iterable[AbstractMessageListenerContainer]]
     ) -> None:
         """Make the application's resolver warn if virtual topics are used as queues."""
-        resolver = self._container.destination_resolver()
+        resolver = self.container.destination_resolver()
         if isinstance(resolver, SimpleDestinationResolver):
             resolver.queues_of_listeners = lambda: {
                 container.bean_name or container.destination_description: (
@@ -249,23 +256,33 @@ class Wiring:
                 if not container.pub_sub_domain
             }
 
+    def probed_factories(self) -> dict[str, ConnectionFactory]:
+        """Return the connection factories of the brokers that health checks probe."""
+        return probed_factories(self.container, self._settings)
+
+    def use_registry_of_registrar(self) -> None:
+        """Use the registry that a configurer has set, if one has."""
+        own = self.registrar.endpoint_registry
+        if own is not None:
+            self.container.listener_registry.override(providers.Object(own))
+
     async def start_pools(self) -> None:
         """Allow the use of the pools, and open their first connections; failures are logged."""
-        self._interceptors.add_to_templates(self._container)
+        self.interceptors.add_to_templates(self.container)
         if self._held is None:
-            self._held = await hold_embedded_broker(self._container)
-        await start_pools(self._container)
+            self._held = await hold_embedded_broker(self.container)
+        await start_pools(self.container)
 
     async def close_factories(self) -> None:
         """Close the connections kept by connection factories and container factories."""
-        await close_all(self._container, self._factories.used)
+        await close_all(self.container, self._factories.used)
         held, self._held = self._held, None
         if held is not None:
             await held.close()
 
     def describe_brokers(self, containers: Iterable[AbstractMessageListenerContainer]) -> str:
         """Return the URLs of the main broker and the containers' brokers, without credentials."""
-        main = self._container.native_connection_factory()
+        main = self.container.native_connection_factory()
         used = {self.outages.of(each.require_connection_factory()).broker for each in containers}
         return ", ".join([str(main), *sorted(used - {self.outages.of(main).broker})])
 
@@ -361,13 +378,13 @@ class Wiring:
             endpoint = self._endpoint(handler, mark_of(*destinations, **options), found)
         problems.raise_all()
         assert endpoint is not None
-        registry: JmsListenerEndpointRegistry = self._container.listener_registry()
+        registry: JmsListenerEndpointRegistry = self.container.listener_registry()
         return await registry.register_and_start(endpoint, self.make_container)
 
     def _listener(
         self, endpoint: MethodJmsListenerEndpoint, container: AbstractMessageListenerContainer
     ) -> Callable[..., Any]:
-        converter = container.message_converter or self._container.message_converter()
+        converter = container.message_converter or self.container.message_converter()
         destination = send_to_destination(endpoint.handler)
         replies = ReplySender(
             converter,
@@ -376,11 +393,11 @@ class Wiring:
             ),
             pub_sub_domain=container.reply_pub_sub_domain,
             qos=container.reply_qos_settings,
-            send_chain=self._interceptors.chain_of_replies(self._container),
+            send_chain=self.interceptors.chain_of_replies(self.container),
         )
         size = container.batch_size
         listener = self._handler_listener(bound_to_instance(endpoint.handler), converter, size)
-        listener.attach(endpoint.id, replies, self._interceptors.chain_of(container))
+        listener.attach(endpoint.id, replies, self.interceptors.chain_of(container))
         container.interceptors = ()  # the listener calls them, around the handler
         return listener
 
@@ -418,9 +435,7 @@ class Wiring:
 
     def _converter(self) -> Any:
         # in a partial check, the application's converter may be what cannot be created
-        return (
-            DefaultMessageConverter() if self._is_partial else self._container.message_converter()
-        )
+        return DefaultMessageConverter() if self._is_partial else self.container.message_converter()
 
 
 def _batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | None:

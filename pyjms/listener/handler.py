@@ -39,13 +39,13 @@ converter. (spring-jms 1.7.6, 6.1.8, 6.2.8)
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
 
-import dependency_injector.wiring
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from pyjms.errors import (
@@ -83,8 +83,6 @@ __all__ = [
 
 InjectionMarker = Any
 """A `Provide[...]`, `Provider[...]` or `Closing[...]` of dependency-injector."""
-
-_MARKER: type = vars(dependency_injector.wiring)["_Marker"]
 
 _MARKER_TYPES = (Header, Headers, Payload)
 
@@ -578,7 +576,14 @@ def choose_payload(
 def injection_marker(parameter: inspect.Parameter, hint: Any) -> InjectionMarker | None:
     """Return the `Provide[...]` of a parameter, in its annotation or as its default, or None."""
     candidates = [*split_annotation(hint)[1], parameter.default]
-    return next((c for c in candidates if isinstance(c, _MARKER)), None)
+    return next((c for c in candidates if _is_injection(c)), None)
+
+
+def _is_injection(value: object) -> bool:
+    # whoever wrote Provide[...] has imported its module, which takes long where FastAPI is
+    # installed: dependency-injector then imports that, too
+    wiring = sys.modules.get("dependency_injector.wiring")
+    return wiring is not None and isinstance(value, vars(wiring)["_Marker"])
 
 
 def allows_none(hint: Any) -> bool:
@@ -593,11 +598,11 @@ def _read(parameter: inspect.Parameter, hint: Any, *, is_first: bool) -> Handler
         parameter.name,
         bare,
         tuple(c for c in (*extras, default) if _is_marker(c)),
-        MISSING if _is_marker(default) or isinstance(default, _MARKER) else default,
+        MISSING if _is_marker(default) or _is_injection(default) else default,
         parameter.kind is parameter.KEYWORD_ONLY,
         is_first,
         injection_marker(parameter, hint),
-        tuple(c for c in extras if not _is_marker(c) and not isinstance(c, _MARKER)),
+        tuple(c for c in extras if not _is_marker(c) and not _is_injection(c)),
     )
 
 
