@@ -12,6 +12,7 @@ from functools import partial
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
+    Command,
     ConsumerId,
     ConsumerInfo,
     MessageAck,
@@ -20,7 +21,6 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
     Response,
 )
-from pyjms.wire.openwire.commands.base import Command
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from pyjms.wire.openwire.raw import patch_raw

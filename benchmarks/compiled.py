@@ -30,7 +30,6 @@ MODULES = (
     "pyjms/wire/limits.py",
     "pyjms/wire/message_audit.py",
     "pyjms/wire/openwire/*.py",
-    "pyjms/wire/openwire/commands/*.py",
     "broker/pyjms_broker/api/message.py",
     "broker/pyjms_broker/api/subscription.py",
     "broker/pyjms_broker/api/usage.py",
@@ -38,7 +37,6 @@ MODULES = (
 )
 INTERPRETED = (
     "pyjms/wire/openwire/__init__.py",
-    "pyjms/wire/openwire/commands/__init__.py",  # mypyc does not compile `import *`
     "pyjms/wire/openwire/settings.py",  # a dataclass read once a connection
     "broker/pyjms_broker/region/__init__.py",
 )

@@ -119,7 +119,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OPENWIRE = ROOT / "pyjms" / "wire" / "openwire"
 _WIDTH = 92  # 100, less the indentation of a method's body
 TARGETS = (
-    *sorted((OPENWIRE / "commands").glob("*.py")),
+    OPENWIRE / "commands.py",
     OPENWIRE / "fast_reader.py",
     OPENWIRE / "fast_writer.py",
     OPENWIRE / "schema.py",
@@ -151,8 +151,7 @@ def _region(name: str, structures: dict[str, Structure]) -> Iterable[str]:
 
 def _class_body(structure: Structure, structures: dict[str, Structure]) -> Iterable[str]:
     fields = structure.fields
-    has_own_equality = bool(structure.identity) and structure.base == "Identifier"
-    slots = sorted([f.name for f in fields] + list(structure.local) + ["_hash"] * has_own_equality)
+    slots = sorted([*(f.name for f in fields), *structure.local])
     yield "# fmt: off"
     yield from _fill("__slots__ = (", [f'"{slot}",' for slot in slots], ")")
     yield f"TYPE: ClassVar[int] = {structure.code}"
@@ -171,8 +170,6 @@ def _class_body(structure: Structure, structures: dict[str, Structure]) -> Itera
         yield ")"
     if fields:
         yield from _constructor(structure, structures)
-    if has_own_equality:
-        yield from _identity(structure)
     yield "# fmt: on"
 
 
@@ -222,26 +219,17 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
     yield from (f"    self.{f.name} = {f.name}" for f in own)
     yield from (f"    self.{name} = None" for name in structure.local)
     if structure.identity:
-        first = next(f for f in structure.fields if f.name == structure.identity[0])
-        # the hash of a leading nested id already includes a type code
-        parts = ([] if first.of else [str(structure.code)]) + list(structure.identity)
-        if structure.base == "Identifier":
-            yield f"    self._hash = hash(({', '.join(parts)}))"
-        else:
-            yield f"    self.identity = ({', '.join(parts)})"
-            yield "    self._hash = hash(self.identity)"
+        parts = [f"{part}," for part in _identity(structure)]
+        yield from _fill("    self.identity = (", parts, ")")
 
 
 def _identity(structure: Structure) -> Iterable[str]:
-    yield ""
-    yield "def __eq__(self, other: object) -> bool:"
-    # numbers first: they differ most often and are cheapest to compare
-    same = [f"and self.{n} == other.{n}" for n in reversed(structure.identity)]
-    conditions = [f"isinstance(other, {structure.name})", *same]
-    yield from _fill("    return self is other or (", conditions, ")")
-    yield ""
-    yield "def __hash__(self) -> int:"
-    yield "    return self._hash"
+    """Return the type code and the values of the fields that equality is based on."""
+    nested = {f.name for f in structure.fields if f.of}
+    if structure.identity[0] not in nested:  # a nested identity begins with another type code
+        yield str(structure.code)
+    for name in structure.identity:
+        yield f"None if {name} is None else {name}.identity" if name in nested else name
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ from pyjms.management import JMSProducerStats
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import FOR_EVER, Waiters, check_seconds
 from pyjms.transport.options import camel_case
-from pyjms.wire.openwire.commands import MessageId, ProducerId, ProducerInfo
-from pyjms.wire.openwire.commands.messages import message_size
+from pyjms.wire.openwire.commands import MessageId, ProducerId, ProducerInfo, message_size
 
 if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyjms.wire.openwire.commands import StackTraceElement, Throwable, kinds
-from pyjms.wire.openwire.commands.base import Command
+from pyjms.wire.openwire import kinds
+from pyjms.wire.openwire.commands import Command, StackTraceElement, Throwable
 from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, STRUCTURES, layout_of
 from tests.kit.data import openwire_lines, openwire_types
 

@@ -44,8 +44,8 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     TransactionInfo,
     TransactionType,
+    message_size,
 )
-from pyjms.wire.openwire.commands.messages import message_size
 
 
 @dataclass

@@ -23,22 +23,21 @@ from typing import Any, Final
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.mutf8 import decode_mutf8
 from pyjms.wire.openwire.commands import (
+    ActiveMQBlobMessage,
+    ActiveMQMessage,
+    Command,
     ConnectionId,
     ConsumerId,
     LocalTransactionId,
-    MessageId,
-    ProducerId,
-)
-from pyjms.wire.openwire.commands.base import Command
-from pyjms.wire.openwire.commands.control import ProducerAck, Response
-from pyjms.wire.openwire.commands.kinds import I32, I64, I64_PAIR, U16
-from pyjms.wire.openwire.commands.messages import (
-    ActiveMQBlobMessage,
-    ActiveMQMessage,
     MessageAck,
     MessageDispatch,
+    MessageId,
+    ProducerAck,
+    ProducerId,
+    Response,
     TransactionInfo,
 )
+from pyjms.wire.openwire.kinds import I32, I64, I64_PAIR, U16
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import (
     CURRENT_VERSION,

@@ -15,15 +15,16 @@ from typing import Final
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
-from pyjms.wire.openwire.commands.control import ProducerAck, Response
-from pyjms.wire.openwire.commands.ids import MessageId
-from pyjms.wire.openwire.commands.kinds import I8, I32, I64_PAIR, U16
-from pyjms.wire.openwire.commands.messages import (
+from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     MessageAck,
     MessageDispatch,
+    MessageId,
+    ProducerAck,
+    Response,
     TransactionInfo,
 )
+from pyjms.wire.openwire.kinds import I8, I32, I64_PAIR, U16
 from pyjms.wire.openwire.schema import (
     CURRENT_VERSION,
     GROUP_SEQUENCE,

@@ -31,9 +31,9 @@ from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.limits import MAX_NEGOTIATION_SIZE, UnfinishedFrame
 from pyjms.wire.openwire.cache import ReadCache, WriteCache
 from pyjms.wire.openwire.commands import Command, WireFormatInfo
-from pyjms.wire.openwire.commands.kinds import I32
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
+from pyjms.wire.openwire.kinds import I32
 from pyjms.wire.openwire.reader import LooseReader, Reader, TightReader, TruncatedFrameError
 from pyjms.wire.openwire.schema import CURRENT_VERSION, Structure
 from pyjms.wire.openwire.settings import (

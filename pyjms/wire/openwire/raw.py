@@ -21,9 +21,9 @@ from typing import Final
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.openwire.commands import ActiveMQMessage
-from pyjms.wire.openwire.commands.kinds import I64, U16
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
+from pyjms.wire.openwire.kinds import I64, U16
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES, TAIL_SIZE, is_plain, pack_tail
 from pyjms.wire.openwire.writer import LooseWriter

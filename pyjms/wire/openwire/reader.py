@@ -16,6 +16,7 @@ from typing import Any, Final
 from pyjms.errors import InvalidDestinationException, RemoteProtocolError
 from pyjms.jms.mutf8 import decode_mutf8
 from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRUCTURES
+from pyjms.wire.openwire import kinds
 from pyjms.wire.openwire.cache import ReadCache
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -23,9 +24,8 @@ from pyjms.wire.openwire.commands import (
     DataStructure,
     StackTraceElement,
     Throwable,
-    kinds,
 )
-from pyjms.wire.openwire.commands.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
+from pyjms.wire.openwire.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
 from pyjms.wire.openwire.schema import (
     CURRENT_VERSION,
     DESTINATIONS,

@@ -17,15 +17,15 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.wire.openwire import kinds
 from pyjms.wire.openwire.commands import (
     TYPES,
     ActiveMQBlobMessage,
     ActiveMQMessage,
     DataStructure,
+    Field,
     MessageId,
-    kinds,
 )
-from pyjms.wire.openwire.commands.base import Field
 
 NULL_TYPE: Final = 0
 OLDEST_VERSION: Final = 1

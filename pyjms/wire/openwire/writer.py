@@ -21,9 +21,10 @@ from pyjms.wire.limits import (
     MAX_STRING_SIZE,
     MAX_TIGHT_STRING_SIZE,
 )
+from pyjms.wire.openwire import kinds
 from pyjms.wire.openwire.cache import NOT_STORED, WriteCache
-from pyjms.wire.openwire.commands import Throwable, kinds
-from pyjms.wire.openwire.commands.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
+from pyjms.wire.openwire.commands import Throwable
+from pyjms.wire.openwire.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
 from pyjms.wire.openwire.schema import MARSHALL_AWARE, STRUCTURES, Structure, layout_of
 
 _MAX_COUNT: Final = 0x7FFF

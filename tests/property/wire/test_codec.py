@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
 from pyjms.jms.types import Byte, Char, Float, Long, Short
+from pyjms.wire.openwire import kinds
 from pyjms.wire.openwire.cache import ReadCache, WriteCache
 from pyjms.wire.openwire.commands import (
     TYPES,
@@ -31,7 +32,6 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     WireFormatInfo,
     contents,
-    kinds,
 )
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter

@@ -74,9 +74,9 @@ from pyjms.wire.openwire.commands import (
     ProducerAck,
     RemoveInfo,
     Response,
+    message_size,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
-from pyjms.wire.openwire.commands.messages import message_size
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.connector.base import TransportConnector

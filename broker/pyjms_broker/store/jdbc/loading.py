@@ -18,8 +18,7 @@ from pyjms.jms.destination import Topic, parse_destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.frames import decode_message
-from pyjms.wire.openwire.commands import XATransactionId
-from pyjms.wire.openwire.commands.messages import MESSAGE_OVERHEAD, message_size
+from pyjms.wire.openwire.commands import MESSAGE_OVERHEAD, XATransactionId, message_size
 from pyjms_broker.api.message import StoredMessage, SubscriptionKey
 from pyjms_broker.store.api import RecoveredTransaction, StoredSubscription
 from pyjms_broker.store.jdbc.database import LAST_BROKER_SEQUENCE_ID, Database

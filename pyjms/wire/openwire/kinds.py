@@ -8,29 +8,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-__all__ = [
-    "ARRAY",
-    "BOOLEAN",
-    "BYTE",
-    "BYTES",
-    "CACHED",
-    "I8",
-    "I16",
-    "I32",
-    "I64",
-    "I64_PAIR",
-    "INT",
-    "LONG",
-    "MAGIC",
-    "MAGIC_SIZE",
-    "NESTED",
-    "SHORT",
-    "STRING",
-    "THROWABLE",
-    "U16",
-    "U32",
-]
-
 BOOLEAN, BYTE, SHORT, INT, LONG, STRING, BYTES, MAGIC, NESTED, CACHED, ARRAY, THROWABLE = range(12)
 
 MAGIC_SIZE: Final = 8
