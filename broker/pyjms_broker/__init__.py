@@ -9,59 +9,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms.runtime.forwarding import names_of
+from pyjms.runtime.forwarding import lazily
 
-# for type checkers; the table below is used at run time, and a test compares both
+# fmt: off
+# isort: off
 if TYPE_CHECKING:
-    from pyjms_broker.api.broker import BrokerFilter as BrokerFilter
-    from pyjms_broker.api.broker import BrokerPlugin as BrokerPlugin
+    from pyjms_broker.api.broker import (
+        BrokerFilter as BrokerFilter,
+        BrokerPlugin as BrokerPlugin,
+    )
     from pyjms_broker.api.policies import DeadLetterStrategy as DeadLetterStrategy
-    from pyjms_broker.filters.composite_queues import CompositeQueue as CompositeQueue
-    from pyjms_broker.filters.composite_queues import CompositeTopic as CompositeTopic
+    from pyjms_broker.filters.composite_queues import (
+        CompositeQueue as CompositeQueue,
+        CompositeTopic as CompositeTopic,
+    )
     from pyjms_broker.filters.mirrored_queues import MirroredQueue as MirroredQueue
     from pyjms_broker.filters.virtual_topics import VirtualTopic as VirtualTopic
     from pyjms_broker.policy.dead_letter import (
         DiscardingDeadLetterStrategy as DiscardingDeadLetterStrategy,
-    )
-    from pyjms_broker.policy.dead_letter import (
         IndividualDeadLetterStrategy as IndividualDeadLetterStrategy,
+        SharedDeadLetterStrategy as SharedDeadLetterStrategy,
     )
-    from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy as SharedDeadLetterStrategy
-    from pyjms_broker.policy.entry import PolicyEntry as PolicyEntry
-    from pyjms_broker.policy.entry import PolicyMap as PolicyMap
+    from pyjms_broker.policy.entry import (
+        PolicyEntry as PolicyEntry,
+        PolicyMap as PolicyMap,
+    )
     from pyjms_broker.service import BrokerService as BrokerService
+# isort: on
+# fmt: on
 
-_HOMES = {
-    "BrokerFilter": "pyjms_broker.api.broker",
-    "BrokerPlugin": "pyjms_broker.api.broker",
-    "BrokerService": "pyjms_broker.service",
-    "CompositeQueue": "pyjms_broker.filters.composite_queues",
-    "CompositeTopic": "pyjms_broker.filters.composite_queues",
-    "DeadLetterStrategy": "pyjms_broker.api.policies",
-    "DiscardingDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
-    "IndividualDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
-    "MirroredQueue": "pyjms_broker.filters.mirrored_queues",
-    "PolicyEntry": "pyjms_broker.policy.entry",
-    "PolicyMap": "pyjms_broker.policy.entry",
-    "SharedDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
-    "VirtualTopic": "pyjms_broker.filters.virtual_topics",
-}
-
-__all__ = [
-    "BrokerFilter",
-    "BrokerPlugin",
-    "BrokerService",
-    "CompositeQueue",
-    "CompositeTopic",
-    "DeadLetterStrategy",
-    "DiscardingDeadLetterStrategy",
-    "IndividualDeadLetterStrategy",
-    "MirroredQueue",
-    "PolicyEntry",
-    "PolicyMap",
-    "SharedDeadLetterStrategy",
-    "VirtualTopic",
-]
-
-
-__getattr__, __dir__ = names_of(globals(), _HOMES)
+__getattr__, __dir__ = lazily(globals())

@@ -1,9 +1,8 @@
 """Lazily imported names, properties, and attributes and methods that delegate to another object.
 
-`lazily` is for packages whose public names are imported from their modules on first use (PEP 562);
-`names_of` does the same from a table. `DelegatedAttribute` and `delegated` forward to attributes
-and methods of another object, the target. Each name is written once, and type checkers see the
-definition in the target's class:
+`lazily` is for packages whose public names are imported from their modules on first use (PEP 562).
+`DelegatedAttribute` and `delegated` forward to attributes and methods of another object, the
+target. Each name is written once, and type checkers see the definition in the target's class:
 
     class Filter(Broker):
         add_session = delegated(Broker.add_session, attrgetter("next"))
@@ -19,7 +18,7 @@ for each message are plain methods.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
@@ -40,24 +39,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 V = TypeVar("V")
-
-
-def names_of(
-    namespace: dict[str, Any], homes: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of the module whose globals are `namespace`."""
-
-    def __getattr__(name: str) -> Any:  # noqa: N807 - it is one
-        home = homes.get(name)
-        if home is None:
-            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
-        value = namespace[name] = getattr(import_module(home), name)
-        return value
-
-    def __dir__() -> list[str]:  # noqa: N807 - it is one
-        return sorted({*namespace, *homes})
-
-    return __getattr__, __dir__
 
 
 def lazily(

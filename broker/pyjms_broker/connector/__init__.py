@@ -7,32 +7,26 @@ docs/extending.md.
 The module of a name is imported when the name is first used: a broker starts without TCP and TLS.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
-from pyjms.runtime.forwarding import names_of
+from pyjms.runtime.forwarding import lazily
 
+# fmt: off
+# isort: off
 if TYPE_CHECKING:
-    from pyjms_broker.connector.base import BrokerHost, ServedConnection, TransportConnector
-    from pyjms_broker.connector.connection_registry import ConnectionRegistry, RegisteredConnection
-    from pyjms_broker.connector.tcp import TcpConnector
+    from pyjms_broker.connector.base import (
+        BrokerHost as BrokerHost,
+        ServedConnection as ServedConnection,
+        TransportConnector as TransportConnector,
+    )
+    from pyjms_broker.connector.connection_registry import (
+        ConnectionRegistry as ConnectionRegistry,
+        RegisteredConnection as RegisteredConnection,
+    )
+    from pyjms_broker.connector.tcp import TcpConnector as TcpConnector
+# isort: on
+# fmt: on
 
-__all__ = [
-    "BrokerHost",
-    "ConnectionRegistry",
-    "RegisteredConnection",
-    "ServedConnection",
-    "TcpConnector",
-    "TransportConnector",
-]
-
-__getattr__, __dir__ = names_of(
-    globals(),
-    {
-        "BrokerHost": "pyjms_broker.connector.base",
-        "ConnectionRegistry": "pyjms_broker.connector.connection_registry",
-        "RegisteredConnection": "pyjms_broker.connector.connection_registry",
-        "ServedConnection": "pyjms_broker.connector.base",
-        "TcpConnector": "pyjms_broker.connector.tcp",
-        "TransportConnector": "pyjms_broker.connector.base",
-    },
-)
+__getattr__, __dir__ = lazily(globals())

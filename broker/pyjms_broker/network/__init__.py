@@ -8,35 +8,29 @@ broker only once the remote broker has it. See docs/networks.md. (activemq-edges
 The module of a name is imported when the name is first used, because few brokers have a network.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
-from pyjms.runtime.forwarding import names_of
+from pyjms.runtime.forwarding import lazily
 
+# fmt: off
+# isort: off
 if TYPE_CHECKING:
-    from pyjms_broker.network.attributes import NetworkConnectorAttributes
-    from pyjms_broker.network.bridge import NetworkBridge
-    from pyjms_broker.network.connector import NetworkConnector, Remote, read_remotes
-    from pyjms_broker.network.networks import NetworkHost, Networks
+    from pyjms_broker.network.attributes import (
+        NetworkConnectorAttributes as NetworkConnectorAttributes,
+    )
+    from pyjms_broker.network.bridge import NetworkBridge as NetworkBridge
+    from pyjms_broker.network.connector import (
+        NetworkConnector as NetworkConnector,
+        Remote as Remote,
+        read_remotes as read_remotes,
+    )
+    from pyjms_broker.network.networks import (
+        NetworkHost as NetworkHost,
+        Networks as Networks,
+    )
+# isort: on
+# fmt: on
 
-__all__ = [
-    "NetworkBridge",
-    "NetworkConnector",
-    "NetworkConnectorAttributes",
-    "NetworkHost",
-    "Networks",
-    "Remote",
-    "read_remotes",
-]
-
-__getattr__, __dir__ = names_of(
-    globals(),
-    {
-        "NetworkBridge": "pyjms_broker.network.bridge",
-        "NetworkConnector": "pyjms_broker.network.connector",
-        "NetworkConnectorAttributes": "pyjms_broker.network.attributes",
-        "NetworkHost": "pyjms_broker.network.networks",
-        "Networks": "pyjms_broker.network.networks",
-        "Remote": "pyjms_broker.network.connector",
-        "read_remotes": "pyjms_broker.network.connector",
-    },
-)
+__getattr__, __dir__ = lazily(globals())

@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
-
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.backoff import BackOff, ExponentialBackOff, FixedBackOff
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
 from pyjms.transport.discovery import DiscoveryAgent, create_agent, known_agents
@@ -53,17 +52,14 @@ class Reconnection:
     min_connect_time: float = 5.0
     """A bridge that ends within this time counts as failed; after longer, retry at once."""
 
-    def delay_after(self, failures: int) -> float:
-        """Return the seconds to wait after a number of consecutive failures."""
-        if failures <= 0:
-            return 0.0
-        delay = self.initial_reconnect_delay
-        if self.use_exponential_back_off:
-            for _ in range(failures - 1):
-                delay *= self.back_off_multiplier
-                if delay >= self.max_reconnect_delay or delay == 0:
-                    return self.max_reconnect_delay if delay else 0.0
-        return delay
+    def back_off(self) -> BackOff:
+        """Return the waits between attempts."""
+        attempts = self.max_reconnect_attempts - 1 if self.max_reconnect_attempts > 0 else None
+        delay = max(0.0, self.initial_reconnect_delay)
+        if not self.use_exponential_back_off:
+            return FixedBackOff(delay, attempts, jitter=0)
+        longest, factor = max(0.0, self.max_reconnect_delay), max(1.0, self.back_off_multiplier)
+        return ExponentialBackOff(delay, factor, max_interval=longest, max_attempts=attempts)
 
 
 _STATIC: Final[Options] = {
@@ -247,34 +243,24 @@ class BridgeKeeper:
         await end_tasks(task)
 
     async def _run(self) -> None:
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(_is_worth_a_retry),
-            wait=self._delay,
-            stop=self._gives_up,
-            sleep=_clock.sleep,
-            before_sleep=self._log,
-            reraise=True,
-        )
-        try:
-            await retrying(self._live)
-        except JMSException as error:
-            name = self.attributes.name
-            is_own = self.is_found and isinstance(error, LoopBackError)
-            self.failure = None if is_own else error
-            if is_own:
-                logger.debug("Network connector %s has found its own broker", name)
-            elif not self.is_wanted:
-                logger.debug("Network connector %s: %s is gone: %s", name, self.remote, error)
-            else:
-                logger.error("Network connector %s: %s", name, error)
+        waits = self.remote.reconnection.back_off().start()
+        while True:
+            try:
+                await self._live()
+            except JMSException as error:
+                delay: float | None = 0.0
+                if self._failures:
+                    delay = waits.next_back_off()
+                else:
+                    waits = self.remote.reconnection.back_off().start()
+                if delay is None or not self.is_wanted or isinstance(error, LoopBackError):
+                    self._give_up(error)
+                    return
+                self._log(error)
+                await _clock.sleep(delay)
 
     async def _live(self) -> None:
-        """Start a bridge and wait for its end.
-
-        Raises:
-            JMSException: always, with the reason for the failure or the end.
-        """
-        name = self.attributes.name
+        """Start a bridge and wait for its end, which always raises a JMSException."""
         bridge = NetworkBridge(self.host, self.attributes, self.remote)
         began = _clock.now()
         try:
@@ -282,7 +268,7 @@ class BridgeKeeper:
             self.bridge, self.failure = bridge, None
             logger.info(
                 "Network connector %s: bridge to %s at %s established",
-                name,
+                self.attributes.name,
                 bridge.remote_name,
                 bridge.remote_address,
             )
@@ -294,15 +280,7 @@ class BridgeKeeper:
             is_short = _clock.now() - began < self.remote.reconnection.min_connect_time
             self._failures = 0 if lived and not is_short else self._failures + 1
 
-    def _delay(self, _state: RetryCallState) -> float:
-        return self.remote.reconnection.delay_after(self._failures)
-
-    def _gives_up(self, _state: RetryCallState) -> bool:
-        most = self.remote.reconnection.max_reconnect_attempts
-        return not self.is_wanted or 0 < most <= self._failures
-
-    def _log(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
+    def _log(self, error: JMSException) -> None:
         self.failure = error
         if self._failures <= 1 and not self.is_quiet:
             logger.warning(
@@ -314,9 +292,17 @@ class BridgeKeeper:
         else:
             logger.debug("Network connector %s: %s", self.attributes.name, error)
 
-
-def _is_worth_a_retry(error: BaseException) -> bool:
-    return isinstance(error, JMSException) and not isinstance(error, LoopBackError)
+    def _give_up(self, error: JMSException) -> None:
+        name = self.attributes.name
+        if self.is_found and isinstance(error, LoopBackError):
+            self.failure = None
+            logger.debug("Network connector %s has found its own broker", name)
+            return
+        self.failure = error
+        if self.is_wanted:
+            logger.error("Network connector %s: %s", name, error)
+        else:
+            logger.debug("Network connector %s: %s is gone: %s", name, self.remote, error)
 
 
 class NetworkConnector:

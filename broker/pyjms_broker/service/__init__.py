@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms.runtime.forwarding import names_of
+from pyjms.runtime.forwarding import lazily
 from pyjms_broker.api.broker import BrokerPlugin
 from pyjms_broker.connector.vm import registry
 from pyjms_broker.service.configuration import IOExceptionHandler, PersistenceFactory
@@ -28,12 +28,6 @@ __all__ = [
     "vm_transport",
 ]
 
-__getattr__, __dir__ = names_of(
-    globals(),
-    {
-        "peer_transport": "pyjms_broker.service.peers",
-        "vm_transport": "pyjms_broker.connector.vm.client",
-    },
-)
+__getattr__, __dir__ = lazily(globals())
 
 registry.set_factory(BrokerService.start_for_vm, check_options)

@@ -401,7 +401,8 @@ def test_what_a_uri_names() -> None:
     assert str(one) == "tcp://a:1"
     two = read_remotes("static:(tcp://a:1,ssl://b:2)?minConnectTime=1000&backOffMultiplier=3")
     assert [str(each) for each in two] == ["tcp://a:1", "ssl://b:2"]
-    assert [two[0].reconnection.delay_after(n) for n in range(5)] == [0, 1, 3, 9, 27]
+    waits = two[0].reconnection.back_off().start()
+    assert [waits.next_back_off() for _ in range(4)] == [1, 3, 9, 27]
     (pair,) = read_remotes("masterslave:(tcp://a:1,tcp://b:2)")
     assert (str(pair), pair.randomize) == ("tcp://a:1,tcp://b:2", False)
     (shuffled,) = read_remotes("static:(failover:(tcp://a:1,tcp://b:2)?maxReconnectAttempts=0)")
