@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from pyjms.cli.main import app, mount_commands
+from pyjms.cli.main import app, mount_commands, only_named
 
 __all__ = ["Result", "objects", "pyjms"]
 
@@ -22,7 +22,7 @@ def pyjms(*arguments: str, stdin: str | bytes | None = None, **environment: str 
         mount_commands(app)
         _mounted.add("done")
     return CliRunner(env={"PYJMS_PASSWORD": None, "PYJMS_USER": None, "PYJMS_URL": None}).invoke(
-        app, arguments, input=stdin, env=environment, catch_exceptions=False
+        only_named(app, arguments), arguments, input=stdin, env=environment, catch_exceptions=False
     )
 
 
