@@ -36,15 +36,15 @@ if TYPE_CHECKING:
         UnsupportedOperationException as UnsupportedOperationException,
     )
     from pyjms.jms.blob import BlobMessage as BlobMessage
-    from pyjms.jms.bodies import (
-        BytesMessage as BytesMessage, MapMessage as MapMessage, ObjectMessage as ObjectMessage,
-        StreamMessage as StreamMessage, TextMessage as TextMessage,
-    )
     from pyjms.jms.destination import (
         Destination as Destination, Queue as Queue, TemporaryQueue as TemporaryQueue,
         TemporaryTopic as TemporaryTopic, Topic as Topic,
     )
-    from pyjms.jms.message import Message as Message
+    from pyjms.jms.message import (
+        BytesMessage as BytesMessage, MapMessage as MapMessage, Message as Message,
+        ObjectMessage as ObjectMessage, StreamMessage as StreamMessage,
+        TextMessage as TextMessage,
+    )
     from pyjms.listener.annotation import (
         Header as Header, Headers as Headers, Payload as Payload, idempotent as idempotent,
         jms_listener as jms_listener, jms_scheduled as jms_scheduled, send_to as send_to,

@@ -11,20 +11,22 @@ from pyjms.runtime.forwarding import lazily
 if TYPE_CHECKING:
     from pyjms._shared_names import *  # noqa: F403
     from pyjms.client.factory import ConnectionFactory as ConnectionFactory
-    from pyjms.connection.caching import CachingConnectionFactory as CachingConnectionFactory
+    from pyjms.connection.caching import (
+        CachingConnectionFactory as CachingConnectionFactory,
+        SingleConnectionFactory as SingleConnectionFactory,
+    )
     from pyjms.connection.delegating import (
         UserCredentialsConnectionFactoryAdapter as UserCredentialsConnectionFactoryAdapter,
-    )
-    from pyjms.connection.managers import (
-        ChainedTransactionManager as ChainedTransactionManager,
-        ResourceTransactionManager as ResourceTransactionManager,
     )
     from pyjms.connection.pool import (
         JmsPoolConnectionFactory as JmsPoolConnectionFactory,
         PooledConnectionFactory as PooledConnectionFactory,
     )
-    from pyjms.connection.single import SingleConnectionFactory as SingleConnectionFactory
-    from pyjms.connection.transaction import JmsTransactionManager as JmsTransactionManager
+    from pyjms.connection.transaction import (
+        ChainedTransactionManager as ChainedTransactionManager,
+        JmsTransactionManager as JmsTransactionManager,
+        ResourceTransactionManager as ResourceTransactionManager,
+    )
     from pyjms.jms.api import (
         Connection as Connection, JMSConsumer as JMSConsumer, JMSContext as JMSContext,
         JMSProducer as JMSProducer, MessageConsumer as MessageConsumer,

@@ -12,8 +12,10 @@ from pyjms.runtime.forwarding import lazily
 # fmt: off
 # isort: off
 if TYPE_CHECKING:
-    from pyjms.connection.managers import ResourceTransactionStatus as ResourceTransactionStatus
-    from pyjms.connection.transaction import TransactionStatus as TransactionStatus
+    from pyjms.connection.transaction import (
+        ResourceTransactionStatus as ResourceTransactionStatus,
+        TransactionStatus as TransactionStatus,
+    )
     from pyjms.jms.synchronization import (
         LocalTransactionEventListener as LocalTransactionEventListener,
         Synchronization as Synchronization,

@@ -22,10 +22,16 @@ from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConfigurationException, JMSException, MessageEOFException
 from pyjms.jms.api import MessageConsumer
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.runtime.event_loop import spawn
 
 _STANDARD_INPUT: Final = Path("-")

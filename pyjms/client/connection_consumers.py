@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 import anyio
 
-from pyjms.client.acknowledgement import (
+from pyjms.client.consumer import (
     AckDetails,
     AckLedger,
+    ActiveMQMessageConsumer,
     AutoAckLedger,
     DeferredAckLedger,
     IndividualAckLedger,
 )
-from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException

@@ -9,7 +9,7 @@ duplicate, appends to the buffer and wakes a waiting `receive` or the session's 
 
 Delivery. Only `next_dispatch` takes messages from the buffer. It skips expired messages (EXPIRED
 ack) and those that were redelivered too often (POISON ack), so both rules apply to `receive` and
-listener alike. The ledger (`acknowledgement`) then decides when the message is acknowledged, and
+listener alike. The ledger then decides when the message is acknowledged, and
 `redelivery` what happens after a rollback.
 
 Invariants:
@@ -42,25 +42,117 @@ ActiveMQ never signals a timeout for a pull without a timeout. Artemis does so a
 is empty; from then on, the receives of such a consumer repeat pulls with a timeout.
 
 (JMS 1.1, section 4.5; activemq-edges N8 to N10)
+
+Acknowledgement. A ledger knows what a consumer has delivered, and when it is acknowledged. The
+consumer calls its ledger twice per message: `before_delivery` when the message is passed to the
+application, and `after_delivery` when the delivery is over: at once for `receive()`, otherwise when
+the listener has returned. Neither call waits.
+
+Invariants:
+- `delivered` has the messages that were delivered and are not settled, oldest first. A rollback or
+  `recover()` redelivers them, a commit or `acknowledge()` covers them, and they count as failed
+  deliveries when the session ends without either.
+- A message is settled (leaves `delivered`) in the same step that queues its acknowledgement, so
+  it is never redelivered after it was acknowledged.
+- An acknowledgement contains the first and the last message of a range and a count. A range is
+  contiguous in the broker's dispatch order; if the client may deliver in another order (priority
+  sorting, non-blocking redelivery), each message is acknowledged individually instead.
+
+There is one class per rule, chosen once per consumer by `choose_ledger`:
+
+    =============================  =========================================================
+    AutoAckLedger                  AUTO, and DUPS_OK on queues: every message after its delivery;
+                                   a burst of listener calls is acknowledged as one range
+    OptimizedAckLedger             AUTO with optimizeAcknowledge: a range at 65 % of the
+                                   prefetch, or after a time (activemq-broker A7)
+    DupsOkAckLedger                DUPS_OK on topics: a range at half the prefetch
+    DeferredAckLedger              CLIENT and TRANSACTED: one range when the application
+                                   acknowledges or commits; until then DELIVERED at half
+                                   the prefetch
+    IndividualAckLedger            INDIVIDUAL; CLIENT and TRANSACTED if the order may change
+    =============================  =========================================================
+
+A DELIVERED acknowledgement settles nothing. It extends the prefetch window, because otherwise a
+consumer that acknowledges late, or a transaction larger than the prefetch, would stall.
+
+The rule is fixed for the life of a consumer, so it is a class, whereas ActiveMQ evaluates a chain
+of conditions on the mode for every message. (activemq-broker A3 to A8; openwire-encoding 12)
+
+Loss of the broker. The acknowledgement of a message that an AUTO listener is handling is lost with
+the broker, so the next broker dispatches the message again, perhaps before the listener has
+returned. The handling of this copy depends on how the listener ends:
+
+    the listener    the copy
+    --------------  ------------------------------------------------------------
+    is running      waits for the listener's end
+    has returned    is acknowledged: its message was handled
+    has raised      is delivered as the message's redelivery
+
+A transaction's acknowledgements are lost as well. The next broker may dispatch its messages again,
+to this consumer or to another one, or not at all, because the lost broker had committed the
+transaction. The transaction can be committed only if all of them are dispatched again to this
+consumer; until then they are stale. (activemq-edges F5)
+
+Prefetch. The broker dispatches up to `prefetch_size` messages ahead of their acknowledgements; they
+wait in the buffer until the application receives them. The prefetch bounds the buffer.
+
+Announcements (ActiveMQ's MessageAvailableListener) tell of messages that can be received at once.
+Each message that arrives is announced once, by the session's listener dispatcher, so that the
+listener may receive it and never runs at the same time as another listener. Messages that have been
+received in the meantime are not announced. Buffered messages are announced again when delivery
+starts or resumes, and after a rollback.
+
+Duplicates. A broker dispatches a message once to a live connection. After a failover, or when a
+slow store loses a race with a redispatch, it may dispatch the message again, and the application
+would process it twice. ActiveMQ's client therefore audits the messages that it receives, and so
+does this client.
+
+Keys. A message id consists of a producer id and that producer's sequence number. For queues, one
+window of numbers serves all consumers of the connection, since a message goes to only one of them;
+for topics, every consumer has its own window, since each consumer gets a copy. (activemq-edges N13)
+If a consumer has a single queue, the window is that queue's: Artemis dispatches the copies that a
+virtual topic made for several queues with the topic's name, and these are not duplicates.
+
+Windows. `MessageAudit` records which of a producer's latest `audit_depth` (2048) numbers were
+received, for each of `audit_maximum_producer_number` (64) producers. A number older than the window
+counts as new: a false positive would make a valid message a dead letter, whereas a missed duplicate
+is a repetition that at-least-once delivery allows.
+
+Forgetting. A message that the client itself returns may legitimately be dispatched again and is
+removed from the window: at rollback and recover, and all buffered messages when a consumer closes.
+
+Verdicts. The verdict on a duplicate depends on which open transaction has the first copy:
+
+    ======================================  ================================================
+    first copy is held by                   the duplicate is
+    ======================================  ================================================
+    a transaction of the same consumer      ACKNOWLEDGED as DELIVERED: the commit covers it
+    a transaction of another consumer       DELIVERED: that transaction may still roll back
+    no open transaction                     REFUSED with a POISON ack: it was processed
+    ======================================  ================================================
+
+(activemq-broker R8)
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from enum import Enum
 from threading import get_ident
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypedDict, Unpack
 
 from anyio.lowlevel import checkpoint
 
-from pyjms.client.acknowledgement import AckLedger, choose_ledger
-from pyjms.client.duplicates import DuplicateVerdict, judge_duplicate, own_queue
-from pyjms.client.messages import CommandSource, ReroutedSource, from_command
+from pyjms.client.messages import CommandSource, ReroutedSource, from_command, transform_received
 from pyjms.client.policies import RedeliveryPolicy
-from pyjms.client.prefetch import DispatchBuffer, FifoBuffer, MeasuredBuffer, PriorityBuffer
 from pyjms.client.redelivery import Redeliverer, is_poison
-from pyjms.client.transformers import transform_received
+from pyjms.client.tasks import OwnedTasks
+from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
+from pyjms.jms.api import MessageAvailableListener
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Acknowledger, Message
@@ -72,19 +164,753 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.limits import MAX_INFLATED_SIZE
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import (
+    AckType,
     ConsumerId,
     ConsumerInfo,
+    MessageAck,
     MessageDispatch,
+    MessageId,
     MessagePull,
     Throwable,
 )
 
 if TYPE_CHECKING:
-    from pyjms.client.announcements import Announcements
     from pyjms.client.connection import ActiveMQConnection
     from pyjms.client.session import ActiveMQSession
 
+_OPTIMIZED_SHARE = 0.65  # of the prefetch
+_LAZY_SHARE = 0.5
+
+_STANDARD = int(AckType.STANDARD)
+_DELIVERED = int(AckType.DELIVERED)
+_INDIVIDUAL = int(AckType.INDIVIDUAL)
+
+
+class AckDetails(TypedDict, total=False):
+    """The keyword arguments of `send_ack`, for its overrides."""
+
+    in_transaction: bool
+    cause: Throwable | None
+
+
+class AckLedger(ABC):
+    """Base class of all rules: the list of delivered messages, and sending acknowledgements."""
+
+    has_more = False
+    """Whether the listener gets the next message without delay."""
+    redelivers_on_error = True
+    """Whether a message is redelivered if the listener raises; False: the next message follows."""
+
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+        self._session = session
+        self._info = info
+        self.delivered: list[MessageDispatch] = []
+
+    def before_delivery(self, dispatch: MessageDispatch) -> None:
+        """Record that `dispatch` is passed to the application."""
+        self.delivered.append(dispatch)
+
+    @abstractmethod
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
+        """Record that the delivery of `dispatch` is over."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Send deferred acknowledgements, because the consumer or its session is about to close."""
+
+    def start_timer(self, tasks: OwnedTasks) -> None:  # noqa: B027 - only some rules have timers
+        """Start the timer of acknowledgements, if one is configured."""
+
+    def close(self) -> None:  # noqa: B027 - as above
+        """Stop the timer of acknowledgements."""
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether delivered messages await a commit or an acknowledge()."""
+        return False
+
+    @property
+    def stale_count(self) -> int:
+        """The number of messages delivered before an interruption and not delivered again."""
+        return 0
+
+    @property
+    def acknowledger_of_one(self) -> Callable[[MessageDispatch], None] | None:
+        """INDIVIDUAL: the function that acknowledges one message."""
+        return None
+
+    def acknowledge(self) -> None:  # noqa: B027 - only deferred rules wait for it
+        """CLIENT: acknowledge all delivered messages."""
+
+    def acknowledge_in_transaction(self) -> None:  # noqa: B027 - only deferred rules wait for it
+        """Acknowledge the messages that the transaction has consumed, before it ends."""
+
+    def settle(self) -> None:
+        """Forget the delivered messages, because they were committed or acknowledged."""
+        self.delivered.clear()
+
+    def pop_delivered(self) -> list[MessageDispatch]:
+        """Return the delivered messages, oldest first, and forget them."""
+        popped, self.delivered = self.delivered, []
+        return popped
+
+    def on_interruption(self) -> list[MessageDispatch]:
+        """Record the loss of the broker: its dispatches can no longer be acknowledged.
+
+        Returns the messages that are to be delivered again when the next broker dispatches them.
+        Messages that the application has processed stay recorded as received, and duplicates of
+        them are refused.
+        (activemq-edges F2; activemq-broker R8)
+        """
+        self.delivered.clear()
+        return []
+
+    def acknowledge_again(self, dispatch: MessageDispatch) -> None:
+        """Acknowledge a duplicate of a message in an open transaction of this consumer."""
+        self.send_ack(_DELIVERED, [dispatch])
+
+    def takes_copy(self, dispatch: MessageDispatch) -> bool:
+        """Handle the copy of a message whose delivery was interrupted; return whether it is one."""
+        return False
+
+    def pop_stale(self) -> list[MessageDispatch]:
+        """Return and forget the messages that `stale_count` counts."""
+        return []
+
+    def pop_copies(self) -> list[MessageDispatch]:
+        """Return and forget the copies that arrived during the call of a listener that raised."""
+        return []
+
+    def holds(self, message_id: MessageId | None) -> bool:
+        """Return whether this message was delivered and is not settled."""
+        return any(
+            held.message is not None and held.message.message_id == message_id
+            for held in self.delivered
+        )
+
+    def acknowledge_expired(self, dispatch: MessageDispatch) -> None:
+        """Report that a message expired in the client; the broker decides what follows."""
+        self.send_ack(AckType.EXPIRED, [dispatch])
+
+    def acknowledge_redelivered(self, dispatches: list[MessageDispatch]) -> None:
+        """Report that messages are redelivered by the client; the broker changes nothing."""
+        self.send_ack(AckType.REDELIVERED, dispatches)
+
+    def acknowledge_poison(self, dispatches: list[MessageDispatch], cause: Throwable) -> None:
+        """Refuse messages for good: the broker makes them dead letters."""
+        self.send_ack(AckType.POISON, dispatches, cause=cause)
+
+    def send_ack(
+        self,
+        kind: int,
+        dispatches: list[MessageDispatch],
+        *,
+        in_transaction: bool = False,
+        cause: Throwable | None = None,
+    ) -> None:
+        """Acknowledge the range from the first to the last of `dispatches`."""
+        last = dispatches[-1]
+        ack = MessageAck(
+            last.destination,
+            self._session.transaction.id if in_transaction else None,
+            self._info.consumer_id,
+            kind,
+            message_id(dispatches[0]) if kind != _INDIVIDUAL else None,
+            message_id(last),
+            len(dispatches),
+            cause,
+        )
+        self._session.send_ack(ack)
+
+
+class AutoAckLedger(AckLedger):
+    """AUTO, and DUPS_OK on queues: acknowledges every message when its delivery is over.
+
+    The acknowledgements of a burst of listener calls would be sent in one write, so they form one
+    range. The range ends with the burst, when a listener waits for something, and before any other
+    acknowledgement of the consumer.
+    """
+
+    has_ranges: bool = True
+
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+        super().__init__(session, info)
+        self._first: MessageDispatch | None = None
+        self._last: MessageDispatch | None = None
+        self._count = 0
+        self._interrupted: MessageDispatch | None = None  # in delivery when the broker was lost
+        self._copy: MessageDispatch | None = None  # of it
+        self._handled: MessageId | None = None  # interrupted, and then handled
+        self._copies: list[MessageDispatch] = []
+        if session.reorders or not session.connection.options.send_acks_async:
+            self.has_ranges = False
+
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
+        # It may be settled already, by a recover() or close(), or the broker may be lost.
+        if not self.delivered:
+            self._end_interrupted()
+            return
+        self.delivered.clear()
+        if self._last is None and not self.has_more:
+            self._acknowledge(dispatch, dispatch, 1)
+            return
+        if self._last is not None:
+            last = self._last.destination
+            if dispatch.destination is last or dispatch.destination == last:
+                self._last = dispatch
+                self._count += 1
+                return
+            self.send_range()
+        self._first = self._last = dispatch
+        self._count = 1
+        if not self.has_ranges or not self._session.dispatcher.at_end_of_burst(self.send_range):
+            self.send_range()
+
+    def send_range(self) -> None:
+        """Acknowledge the messages delivered in this burst."""
+        first, last = self._first, self._last
+        if first is not None and last is not None:
+            self._first = self._last = None
+            self._acknowledge(first, last, self._count)
+
+    def _acknowledge(self, first: MessageDispatch, last: MessageDispatch, count: int) -> None:
+        self._session.send_ack(
+            MessageAck(
+                last.destination,
+                None,
+                self._info.consumer_id,
+                _STANDARD,
+                message_id(first),
+                message_id(last),
+                count,
+            )
+        )
+
+    def send_ack(
+        self, kind: int, dispatches: list[MessageDispatch], **details: Unpack[AckDetails]
+    ) -> None:
+        self.send_range()
+        super().send_ack(kind, dispatches, **details)
+
+    def on_interruption(self) -> list[MessageDispatch]:
+        self._first = self._last = None
+        if self.delivered:
+            self._interrupted = self.delivered[-1]
+        self._copy = None
+        return super().on_interruption()
+
+    def takes_copy(self, dispatch: MessageDispatch) -> bool:
+        copied = message_id(dispatch)
+        if self._interrupted is not None and copied == message_id(self._interrupted):
+            self._copy = dispatch
+            return True
+        if self._handled is None or copied != self._handled:
+            return False
+        self._handled = None
+        self.send_ack(_STANDARD, [dispatch])
+        return True
+
+    def pop_stale(self) -> list[MessageDispatch]:
+        interrupted, self._interrupted = self._interrupted, None
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            self._copies = [copy]
+            return []
+        self._copies = []
+        return [] if interrupted is None else [interrupted]
+
+    def pop_copies(self) -> list[MessageDispatch]:
+        copies, self._copies = self._copies, []
+        return copies
+
+    def _end_interrupted(self) -> None:
+        interrupted, self._interrupted = self._interrupted, None
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            self.send_ack(_STANDARD, [copy])
+        elif interrupted is not None:
+            self._handled = message_id(interrupted)
+
+    def flush(self) -> None:
+        if self.delivered:
+            self.after_delivery(self.delivered[-1])
+        self.send_range()
+
+
+class OptimizedAckLedger(AutoAckLedger):
+    """AUTO with optimizeAcknowledge: a range at 65 % of the prefetch, or after a time.
+
+    A message that would break the range (redelivered, or sorted by priority) is acknowledged
+    individually. Ranges are no longer used once the broker announces that it shares its store with
+    another one: messages whose acknowledgement is deferred would be duplicates after a failover.
+    (activemq-broker A7)
+    """
+
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+        super().__init__(session, info)
+        self._deferred: list[MessageDispatch] = []
+        self._last_ack = _clock.now()
+        options = session.connection.options
+        self._time_out = options.optimize_acknowledge_time_out
+        self._interval = options.optimized_ack_scheduled_ack_interval
+        self._is_closed = False
+
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
+        if not self.delivered:
+            self._end_interrupted()
+            return
+        if dispatch.redelivery_counter or self._session.reorders:
+            self.send_deferred()
+            super().after_delivery(dispatch)
+            self.send_range()
+            return
+        self.delivered.clear()
+        self._deferred.append(dispatch)
+        now = _clock.now()
+        if (
+            len(self._deferred) >= _OPTIMIZED_SHARE * self._info.prefetch_size
+            or (self._time_out > 0 and now - self._last_ack >= self._time_out)
+            or not self._session.connection.optimizes_acks
+        ):
+            self._last_ack = now
+            self.send_deferred()
+
+    def flush(self) -> None:
+        self.send_deferred()
+        super().flush()
+
+    def pop_delivered(self) -> list[MessageDispatch]:
+        self.send_deferred()
+        return super().pop_delivered()
+
+    def on_interruption(self) -> list[MessageDispatch]:
+        self._deferred.clear()
+        return super().on_interruption()
+
+    def start_timer(self, tasks: OwnedTasks) -> None:
+        if self._interval > 0:
+            tasks.spawn(self._acknowledge_regularly)
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def send_deferred(self) -> None:
+        """Acknowledge the range collected so far."""
+        if self._deferred:
+            deferred, self._deferred = self._deferred, []
+            self.send_ack(_STANDARD, deferred)
+
+    async def _acknowledge_regularly(self) -> None:
+        while not self._is_closed:
+            await _clock.sleep(self._interval)
+            self.send_deferred()
+
+
+class DupsOkAckLedger(AckLedger):
+    """DUPS_OK on topics: a range at half the prefetch. (activemq-broker A4)"""
+
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
+        if len(self.delivered) >= _LAZY_SHARE * self._info.prefetch_size:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.delivered:
+            self.send_ack(_STANDARD, self.pop_delivered())
+
+
+def message_id(dispatch: MessageDispatch) -> MessageId | None:
+    """Return the id of the dispatched message."""
+    assert dispatch.message is not None
+    return dispatch.message.message_id
+
+
+class DeferredAckLedger(AckLedger):
+    """CLIENT and TRANSACTED: one range, when the application acknowledges or commits.
+
+    Until then, DELIVERED acknowledgements at half the prefetch extend the prefetch window.
+    (activemq-broker A5, A6)
+    """
+
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+        super().__init__(session, info)
+        self.redelivers_on_error = False
+        self._delivered_acks = 0  # the length of the prefix of `delivered` with a DELIVERED ack
+        self._stale: set[MessageId | None] = set()
+        self._was_interrupted = False
+
+    def before_delivery(self, dispatch: MessageDispatch) -> None:
+        if self._session.transacted:
+            self._session.transaction.begin()
+        self.delivered.append(dispatch)
+
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
+        prefetch = self._info.prefetch_size
+        if prefetch and len(self.delivered) - self._delivered_acks >= _LAZY_SHARE * prefetch:
+            fresh = self.delivered[self._delivered_acks :]
+            self._delivered_acks = len(self.delivered)
+            self.send_ack(_DELIVERED, fresh, in_transaction=True)
+
+    def flush(self) -> None:
+        """Do nothing: messages that the application has not acknowledged are redelivered."""
+
+    def acknowledge_in_transaction(self) -> None:
+        if self._was_interrupted:  # the new broker's order may differ
+            for dispatch in self.delivered:
+                if message_id(dispatch) not in self._stale:
+                    self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
+        elif self.delivered:
+            self.send_ack(_STANDARD, self.delivered, in_transaction=True)
+
+    def acknowledge(self) -> None:
+        if self.delivered:
+            self.send_ack(_STANDARD, self.pop_delivered())
+
+    def settle(self) -> None:
+        self.delivered = []
+        self._delivered_acks = 0
+        self._stale.clear()
+        self._was_interrupted = False
+
+    def pop_delivered(self) -> list[MessageDispatch]:
+        delivered = self.delivered
+        self.settle()
+        return delivered
+
+    def on_interruption(self) -> list[MessageDispatch]:
+        """Record the loss of the broker.
+
+        Messages that were delivered in a transaction stay part of it and must be dispatched again
+        before the commit. Otherwise they are delivered again: the application has not acknowledged
+        them.
+        (activemq-edges F2, F5)
+        """
+        if not self._session.transacted:
+            return self.pop_delivered()
+        self._delivered_acks = len(self.delivered)
+        self._stale.update(map(message_id, self.delivered))
+        self._was_interrupted = bool(self._stale)
+        return []
+
+    @property
+    def has_unsettled(self) -> bool:
+        return bool(self.delivered)
+
+    @property
+    def stale_count(self) -> int:
+        return len(self._stale)
+
+    def acknowledge_again(self, dispatch: MessageDispatch) -> None:
+        super().acknowledge_again(dispatch)
+        self._note_redelivery(dispatch)
+
+    def pop_stale(self) -> list[MessageDispatch]:
+        ids, self._stale = self._stale, set()
+        stale = [dispatch for dispatch in self.delivered if message_id(dispatch) in ids]
+        self.delivered[:] = [d for d in self.delivered if message_id(d) not in ids]
+        return stale
+
+    def _note_redelivery(self, dispatch: MessageDispatch) -> None:
+        redelivered = message_id(dispatch)
+        if redelivered in self._stale:
+            self._stale.discard(redelivered)
+            self._session.transaction.on_redelivery()
+
+
+class IndividualAckLedger(DeferredAckLedger):
+    """INDIVIDUAL; also CLIENT and TRANSACTED if messages may be delivered out of order.
+
+    Each message has a separate acknowledgement, which is sent at once within a transaction.
+    (activemq-broker A5, A6)
+    """
+
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+        super().__init__(session, info)
+        self.redelivers_on_error: bool = session.acknowledge_mode == AcknowledgeMode.INDIVIDUAL
+
+    def before_delivery(self, dispatch: MessageDispatch) -> None:
+        super().before_delivery(dispatch)
+        if self._session.transacted:  # at once: a listener may commit before it returns
+            self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
+
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
+        if not self._session.transacted:
+            super().after_delivery(dispatch)
+
+    def acknowledge_in_transaction(self) -> None:
+        """Do nothing: every message was acknowledged when it was delivered."""
+
+    def acknowledge(self) -> None:
+        for dispatch in self.pop_delivered():
+            self.send_ack(_INDIVIDUAL, [dispatch])
+
+    def acknowledge_again(self, dispatch: MessageDispatch) -> None:
+        if self._session.transacted:
+            self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
+        self._note_redelivery(dispatch)
+
+    @property
+    def acknowledger_of_one(self) -> Callable[[MessageDispatch], None]:
+        return self._acknowledge_one
+
+    def _acknowledge_one(self, dispatch: MessageDispatch) -> None:
+        """INDIVIDUAL: acknowledge this message, unless it is already settled."""
+        for index, delivered in enumerate(self.delivered):
+            if delivered is dispatch:
+                del self.delivered[index]
+                self._delivered_acks -= index < self._delivered_acks
+                self.send_ack(_INDIVIDUAL, [dispatch])
+                return
+
+
+def choose_ledger(session: ActiveMQSession, info: ConsumerInfo) -> AckLedger:
+    """Return the ledger of a new consumer; see the table of this module."""
+    if info.browser:
+        return AutoAckLedger(session, info)
+    mode = session.acknowledge_mode
+    options = session.connection.options
+    if mode == AcknowledgeMode.INDIVIDUAL:
+        return IndividualAckLedger(session, info)
+    if mode == AcknowledgeMode.TRANSACTED:
+        individual = options.transacted_individual_ack or session.reorders
+        return (IndividualAckLedger if individual else DeferredAckLedger)(session, info)
+    if mode == AcknowledgeMode.CLIENT:
+        return (IndividualAckLedger if session.reorders else DeferredAckLedger)(session, info)
+    assert info.destination is not None
+    if mode == AcknowledgeMode.DUPS_OK and info.destination.is_topic and not session.reorders:
+        return DupsOkAckLedger(session, info)
+    return (OptimizedAckLedger if info.optimized_acknowledge else AutoAckLedger)(session, info)
+
+
+class DispatchBuffer(Protocol):
+    """A prefetch buffer."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[MessageDispatch]: ...
+    def append(self, dispatch: MessageDispatch, /) -> None:
+        """Add a message."""
+
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        """Put `dispatches`, oldest first, before all others (of their priority)."""
+
+    def popleft(self) -> MessageDispatch:
+        """Remove and return the next message; raise IndexError if there is none."""
+
+    def clear(self) -> None:
+        """Drop all messages."""
+
+
+class FifoBuffer(deque[MessageDispatch]):
+    """Messages in the order of arrival."""
+
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        self.extendleft(reversed(dispatches))
+
+
+class PriorityBuffer:
+    """Messages by priority, highest first, and in order of arrival within one.
+
+    (activemq-broker Q20)
+    """
+
+    def __init__(self) -> None:
+        self._queues = [FifoBuffer() for _ in range(10)]
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[MessageDispatch]:
+        for queue in reversed(self._queues):
+            yield from queue
+
+    def append(self, dispatch: MessageDispatch) -> None:
+        self._queue_of(dispatch).append(dispatch)
+        self._count += 1
+
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        for dispatch in reversed(dispatches):
+            self._queue_of(dispatch).appendleft(dispatch)
+        self._count += len(dispatches)
+
+    def popleft(self) -> MessageDispatch:
+        for queue in reversed(self._queues):
+            if queue:
+                self._count -= 1
+                return queue.popleft()
+        raise IndexError("the buffer is empty")
+
+    def clear(self) -> None:
+        for queue in self._queues:
+            queue.clear()
+        self._count = 0
+
+    def _queue_of(self, dispatch: MessageDispatch) -> FifoBuffer:
+        assert dispatch.message is not None
+        return self._queues[min(max(dispatch.message.priority, 0), 9)]
+
+
+class MeasuredBuffer:
+    """A buffer that measures how many messages wait in it, and for how long."""
+
+    def __init__(self, buffer: DispatchBuffer, stats: JMSConsumerStats) -> None:
+        self._buffer = buffer
+        self._stats = stats
+        self._arrivals: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def __iter__(self) -> Iterator[MessageDispatch]:
+        return iter(self._buffer)
+
+    def append(self, dispatch: MessageDispatch) -> None:
+        self._buffer.append(dispatch)
+        self._note_arrival(dispatch)
+
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        self._buffer.requeue(dispatches)
+        for dispatch in dispatches:
+            self._note_arrival(dispatch)
+
+    def popleft(self) -> MessageDispatch:
+        dispatch = self._buffer.popleft()
+        self._stats.pending_message_count.decrement()
+        self._stats.message_wait_time.add_time(_clock.now() - self._arrivals.pop(id(dispatch)))
+        return dispatch
+
+    def clear(self) -> None:
+        self._stats.pending_message_count.decrement(len(self._buffer))
+        self._buffer.clear()
+        self._arrivals.clear()
+
+    def _note_arrival(self, dispatch: MessageDispatch) -> None:
+        self._arrivals[id(dispatch)] = _clock.now()
+        self._stats.pending_message_count.increment()
+
+
 logger: Final = get_logger(__name__)
+
+
+class Announcements:
+    """The announcements of one consumer's messages to one listener."""
+
+    is_queued = False
+    takes_turns = False
+
+    def __init__(
+        self, consumer: ActiveMQMessageConsumer, listener: MessageAvailableListener
+    ) -> None:
+        """Keep `listener`, which is called with `consumer`.
+
+        Raises:
+            IllegalStateException: the session has a message listener, so `receive` is refused.
+            JMSException: there is no prefetch, so messages arrive only during a `receive`.
+        """
+        if consumer.session.has_listener:
+            raise IllegalStateException(
+                "Cannot announce messages when a MessageListener is set",
+                hint="set_message_listener(None) first, or use another session",
+            )
+        if consumer.info.prefetch_size == 0:
+            raise JMSException(
+                "Messages cannot be announced with a prefetch size of zero: they arrive only during"
+                " a receive()",
+                hint="set a prefetch of at least 1",
+            )
+        self.listener = listener
+        self.listener_name: str = (
+            f"the message available listener of consumer {consumer.consumer_id}"
+        )
+        self._consumer = consumer
+        self._dispatcher = consumer.session.dispatcher
+        self._due = 0
+
+    def announce(self) -> None:
+        """Announce a message that arrived."""
+        if self._consumer.available:
+            self._due += 1
+            self._dispatcher.wake(self)
+
+    def announce_all(self) -> None:
+        """Announce every buffered message."""
+        self._due = self._consumer.available
+        self._dispatcher.wake(self)
+
+    async def end(self) -> None:
+        """Stop announcing, and wait until the listener is not running."""
+        self._due = 0
+        await self._dispatcher.wait_idle(self)
+
+    async def deliver_one(self) -> bool:
+        """Make one announcement if its message is still buffered; return whether more are due."""
+        self._due = min(self._due, self._consumer.available)
+        if not self._due:
+            return False
+        self._due -= 1
+        try:
+            result = self.listener(self._consumer)
+            if result is not None:
+                await result
+        except Exception:
+            logger.exception(
+                "%s: the message available listener failed", self._consumer.consumer_id
+            )
+        return self._due > 0
+
+
+_MAX_AUDITS = 1000  # destinations and topic consumers; the oldest are dropped
+
+
+class DuplicateVerdict(Enum):
+    """How a duplicate is handled; see the table above."""
+
+    ACKNOWLEDGED = "acknowledged"
+    DELIVERED = "delivered"
+    REFUSED = "refused"
+
+
+def judge_duplicate(consumer: ConsumerId, holders: Collection[ConsumerId]) -> DuplicateVerdict:
+    """Return how `consumer` handles a duplicate.
+
+    `holders` are the consumers whose open transactions have received the message.
+    """
+    if consumer in holders:
+        return DuplicateVerdict.ACKNOWLEDGED
+    return DuplicateVerdict.DELIVERED if holders else DuplicateVerdict.REFUSED
+
+
+class ConnectionAudit:
+    """The audits of one connection."""
+
+    def __init__(self, depth: int, maximum_producers: int) -> None:
+        self._depth = depth
+        self._maximum_producers = maximum_producers
+        self._audits: dict[Destination | ConsumerId, MessageAudit] = {}
+
+    def __len__(self) -> int:
+        return len(self._audits)
+
+    def audit_for(self, destination: Destination, consumer_id: ConsumerId) -> MessageAudit:
+        """Return the audit that applies to dispatches from `destination` to this consumer."""
+        key = destination if destination.is_queue else consumer_id
+        audit = self._audits.get(key)
+        if audit is None:
+            if len(self._audits) >= _MAX_AUDITS:
+                del self._audits[next(iter(self._audits))]
+            audit = self._audits[key] = MessageAudit(self._depth, self._maximum_producers)
+        return audit
+
+    def remove(self, consumer_id: ConsumerId) -> None:
+        """Drop the audit of a topic consumer."""
+        self._audits.pop(consumer_id, None)
+
+
+def own_queue(destination: Destination | None) -> Destination | None:
+    """Return the queue of a consumer that has a single queue, as its name says; otherwise None."""
+    if destination is None or not destination.is_queue:
+        return None
+    return None if destination.is_pattern or destination.is_composite else destination
+
 
 _YIELD_MASK = 0xFF  # every 256th receive lets other tasks run
 _SECONDS_OF_REPEATED_PULLS = 30.0
@@ -224,8 +1050,6 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._check_open()
         announcements = None
         if listener is not None:
-            from pyjms.client.announcements import Announcements  # noqa: PLC0415 - rare
-
             announcements = Announcements(self, listener)
         previous, self._announcements = self._announcements, announcements
         if previous is not None:
@@ -321,7 +1145,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         return audits.audit_for(self._own_queue or dispatch.destination, self.consumer_id)
 
     def _takes_duplicate(self, dispatch: MessageDispatch) -> bool:
-        """Apply the verdict of `pyjms.client.duplicates`; return whether it is delivered."""
+        """Apply the verdict of `pyjms.client.consumer`; return whether it is delivered."""
         assert dispatch.message is not None
         if self.ledger.takes_copy(dispatch):
             return False

@@ -10,20 +10,23 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, ProtocolViolation
+from pyjms.jms.api import MessageTransformer
 from pyjms.jms.blob import BlobBody, BlobMessage
-from pyjms.jms.bodies import (
+from pyjms.jms.message import (
+    JMS_DELIVERY_TIME,
+    ORIGINAL_EXPIRATION,
+    Acknowledger,
     BytesMessage,
     MapMessage,
+    Message,
     ObjectMessage,
     StreamMessage,
     TextMessage,
 )
-from pyjms.jms.message import JMS_DELIVERY_TIME, Acknowledger, Message
-from pyjms.jms.properties import ORIGINAL_EXPIRATION
 from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
 from pyjms.jms.types import Long
 from pyjms.wire.limits import MAX_INFLATED_SIZE, inflate, inflate_sized
@@ -37,15 +40,9 @@ from pyjms.wire.openwire.primitives import (
     encode_values,
 )
 
-__all__ = [
-    "CommandSource",
-    "ReroutedSource",
-    "command_of",
-    "delay_delivery",
-    "from_command",
-    "parse_message_id",
-    "to_command",
-]
+if TYPE_CHECKING:
+    from pyjms.client.consumer import ActiveMQMessageConsumer
+    from pyjms.client.producer import ActiveMQMessageProducer
 
 _PERSISTENT: Final = DeliveryMode.PERSISTENT
 _NON_PERSISTENT: Final = DeliveryMode.NON_PERSISTENT
@@ -380,3 +377,46 @@ _PROVIDER_PROPERTIES: Final[dict[str, Callable[[commands.ActiveMQMessage], objec
         None if c.broker_path is None else ",".join(str(broker) for broker in c.broker_path)
     ),
 }
+
+
+def transform_sent(
+    transformer: MessageTransformer, producer: ActiveMQMessageProducer, message: Message
+) -> Message:
+    """Return the message to send: `message` itself if the transformer returns None.
+
+    Raises:
+        TypeError: the transformer returned anything else than a message.
+    """
+    result = transformer.producer_transform(producer.session, producer, message)
+    return message if result is None else _check(transformer, "producer_transform", result)
+
+
+def transform_received(
+    transformer: MessageTransformer, consumer: ActiveMQMessageConsumer, message: Message
+) -> Message:
+    """Return the message to deliver: `message` itself if the transformer returns None.
+
+    A message that is delivered instead is acknowledged like the original.
+
+    Raises:
+        TypeError: the transformer returned anything else than a message.
+    """
+    result = transformer.consumer_transform(consumer.session, consumer, message)
+    if result is None or result is message:
+        return message
+    replacement = _check(transformer, "consumer_transform", result)
+    replacement.acknowledger = message.acknowledger
+    replacement.provider_delivery = message.provider_delivery
+    return replacement
+
+
+def _check(transformer: MessageTransformer, method: str, result: object) -> Message:
+    if isinstance(result, Message):
+        return result
+    close = getattr(result, "close", None)  # a coroutine that is never awaited warns otherwise
+    if close is not None:
+        close()
+    raise TypeError(
+        f"{method} of {type(transformer).__name__} returned a {type(result).__name__}: it must be"
+        " a plain function that returns a Message, or None for no change"
+    )

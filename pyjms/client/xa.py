@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
 
 import anyio
 
-from pyjms.client.acknowledgement import AckLedger
 from pyjms.client.connection import ActiveMQConnection
-from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.consumer import AckLedger, ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import read_option
 from pyjms.client.session import ActiveMQSession

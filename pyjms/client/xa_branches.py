@@ -45,19 +45,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import anyio
 from anyio.lowlevel import RunVar
 
-from pyjms.client.acknowledgement import (
-    AckLedger,
-    DeferredAckLedger,
-    IndividualAckLedger,
-    choose_ledger,
-)
+from pyjms.client.consumer import AckLedger, DeferredAckLedger, IndividualAckLedger, choose_ledger
+from pyjms.client.session import SessionTransaction, Synchronizations, after_commit, after_rollback
 from pyjms.client.tasks import OwnedTasks
-from pyjms.client.transaction import (
-    SessionTransaction,
-    Synchronizations,
-    after_commit,
-    after_rollback,
-)
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,

@@ -1,44 +1,681 @@
 """A shared connection whose sessions, producers and consumers are reused. (spring-jms 3.2)
 
-Handles on cached sessions, producers and consumers: closing a handle keeps its target open.
-
 A `CachedSession` is one use of a session, from `create_session` to `close`. Closing it closes its
 handles on producers and consumers, rolls back an open transaction, closes durable subscribers and
 returns the session to the cache. A session that cannot be cleaned up is closed.
+
+A handle is one use of a connection, session or producer that is shared, cached or pooled. Closing
+it returns what it refers to, which stays open for the next use.
+
+The shared connection (spring-jms 3.1):
+
+    SingleConnectionFactory --creates--> SharedConnection (one per caller, a handle)
+              |                                |
+              +-------- the sharing <----------+
+                             |
+                  the physical connection
+
+The physical connection is opened when first needed, given up when it fails or is reset, and opened
+again on the next use. Handles have no reference to it, so they survive its replacement. It is
+started while one of them is.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeVar, Unpack
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack
 
 import anyio
 
-from pyjms.connection.handles import Forget, ProducerHandle, SessionHandle
-from pyjms.connection.single import SingleConnectionFactory
-from pyjms.enums import AcknowledgeMode, SessionMode
-from pyjms.errors import IllegalStateException
+from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
+from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
 from pyjms.jms.api import (
+    AsyncCallback,
     Closeable,
     CompletionListener,
     Connection,
+    ConnectionConsumer,
     ConnectionFactory,
     ExceptionListener,
     MessageAvailableListener,
     MessageConsumer,
     MessageListener,
     MessageProducer,
+    MessageTransformer,
     Session,
+    check_factory,
 )
 from pyjms.jms.api.connection import check_least
-from pyjms.jms.api.delegating import DelegatingConsumer
+from pyjms.jms.api.delegating import DelegatingConsumer, DelegatingSession
+from pyjms.jms.api.endpoints import destination_first
 from pyjms.jms.api.session import PullOptions
 from pyjms.jms.destination import Destination, Topic
+from pyjms.jms.domain import (
+    Domain,
+    QueueConnection,
+    QueueConnectionFactory,
+    TopicConnection,
+    TopicConnectionFactory,
+    open_connection,
+)
 from pyjms.jms.message import Message
+from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.jms.synchronization import LocalTransactionEventListener
+from pyjms.runtime.event_loop import BackgroundTask, spawn
+from pyjms.runtime.fork import inherits
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
-from pyjms.template.closing import quietly
+from pyjms.runtime.logging import get_logger
+from pyjms.template.closing import called_back, quietly
+from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
+
+
+class _Kept(Protocol):
+    @property
+    def session(self) -> Session: ...
+
+
+_K = TypeVar("_K", bound=_Kept)
+
+
+class SessionHandle(DelegatingSession, Generic[_K]):
+    """Uses the session of `kept` until `close`, which cleans it up and returns it."""
+
+    def __init__(self, kept: _K) -> None:
+        self._kept: _K | None = kept
+        self._listening = False
+        self._observing = False
+
+    def _use(self) -> _K:
+        """Return the entry in use.
+
+        Raises:
+            IllegalStateException: the handle is closed.
+        """
+        if self._kept is None:
+            raise IllegalStateException("The session is closed")
+        return self._kept
+
+    def _use_for_work(self) -> _K:
+        """Return the entry in use, for a call after which a cleanup may be needed."""
+        return self._use()
+
+    def _target(self) -> Session:
+        return self._use().session
+
+    async def set_message_listener(self, listener: MessageListener | None) -> None:
+        """Set the session's listener; `close` removes it."""
+        await self._use_for_work().session.set_message_listener(listener)
+        self._listening = listener is not None
+
+    def set_local_transaction_event_listener(
+        self, listener: LocalTransactionEventListener | None
+    ) -> None:
+        """Set the session's transaction listener; `close` removes it."""
+        self._use_for_work().session.set_local_transaction_event_listener(listener)
+        self._observing = listener is not None
+
+    async def close(self) -> None:
+        """Clean the session up and return it; close it if that fails.
+
+        Raises:
+            IllegalStateException: called by a completion listener, for which it would wait.
+        """
+        if self._kept is None:
+            return
+        try:
+            await called_back(self._kept.session)
+        except IllegalStateException:
+            raise
+        except BaseException as error:  # cancelled, or the broker does not respond
+            await self._discard(self._take(), error)
+            return
+        kept = self._take()
+        if kept is None:
+            return  # another task has closed it
+        try:
+            await self._clean(kept)
+        except BaseException as error:
+            await self._discard(kept, error)
+        else:
+            await self._put_back(kept)
+
+    def _take(self) -> _K | None:
+        """Take over the entry in use; return None if another call has taken it."""
+        kept, self._kept = self._kept, None
+        return kept
+
+    @abstractmethod
+    async def _clean(self, kept: _K) -> None:
+        """Close the objects that this use has left open; roll back."""
+
+    @abstractmethod
+    async def _put_back(self, kept: _K) -> None:
+        """Return a clean session."""
+
+    @abstractmethod
+    async def _discard(self, kept: _K | None, error: BaseException) -> None:
+        """Close a session that could not be cleaned up; raise `error` if the caller needs it."""
+
+
+Forget = Callable[[Closeable], None]
+"""Called with a handle that is closed."""
+
+
+class ProducerHandle(MessageProducer):
+    """Sends through `target` with the handle's quality of service; `close` calls `forget`."""
+
+    def __init__(self, target: MessageProducer, forget: Forget) -> None:
+        self.target = target
+        self._forget = forget
+        self._closed = False
+        self.delivery_mode: DeliveryMode = target.delivery_mode
+        self.priority: int = target.priority
+        self.time_to_live: float = target.time_to_live
+
+    # extensions of ActiveMQ, if the target has them
+    stats: DelegatedAttribute[Any] = DelegatedAttribute(attrgetter("target"), read_only=True)
+    transformer: DelegatedAttribute[Any] = DelegatedAttribute(attrgetter("target"), read_only=True)
+    send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute(
+        attrgetter("target"), read_only=True
+    )
+
+    async def send(
+        self,
+        message: Message | Destination,
+        to_send: Message | None = None,
+        callback: AsyncCallback | None = None,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None:
+        """Send through the target, by default with the settings of this handle."""
+        if self._closed:
+            raise IllegalStateException("The producer is closed")
+        if to_send is not None or not isinstance(message, Message):
+            message, destination = destination_first(message, to_send, destination)
+        only_of_activemq: dict[str, Any] = {} if callback is None else {"callback": callback}
+        await self.target.send(
+            message,
+            destination=self._admit(destination, delivery_delay, completion_listener),
+            delivery_mode=self.delivery_mode if delivery_mode is None else delivery_mode,
+            priority=self.priority if priority is None else priority,
+            time_to_live=self.time_to_live if time_to_live is None else time_to_live,
+            # a JMS 1.1 pool refuses even 0
+            delivery_delay=(self.delivery_delay if delivery_delay is None else delivery_delay)
+            or None,
+            completion_listener=completion_listener,
+            **only_of_activemq,
+        )
+
+    @abstractmethod
+    def _admit(
+        self,
+        destination: Destination | None,
+        delivery_delay: float | None,
+        completion_listener: CompletionListener | None,
+        /,
+    ) -> Destination | None:
+        """Check a send; return the destination to pass to the target.
+
+        Raises:
+            IllegalStateException: the handle, or its session, is closed.
+            UnsupportedOperationException: this handle does not support the arguments.
+        """
+
+    async def close(self) -> None:
+        """Close the handle, not the target. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._forget(self)
+            await self._release()
+
+    @abstractmethod
+    async def _release(self) -> None:
+        """Restore the target's settings."""
+
+
+class SharedInterruptions(InterruptionListeners):
+    """The transport listeners of all handles on one connection, or on those that replace it."""
+
+    def watch(self, connection: Connection) -> None:
+        """Listen to the interruptions of `connection`, if it reports any."""
+        add = getattr(connection, "add_transport_listener", None)  # JMS has no such method
+        if add is not None:
+            add(self)
+
+
+class TransportListening:
+    """A handle on a shared connection, with transport listeners of its own."""
+
+    def __init__(self, interruptions: SharedInterruptions) -> None:
+        self._interruptions = interruptions
+        self._transport_listeners: list[InterruptionListener] = []
+
+    def add_transport_listener(self, listener: InterruptionListener) -> None:
+        """Register a listener that is called when a failover transport loses or finds a broker.
+
+        The calls are made on the event loop and must not block; they end when this handle is
+        closed. ActiveMQ: addTransportListener.
+        """
+        self._interruptions.add(listener)
+        self._transport_listeners.append(listener)
+
+    def remove_transport_listener(self, listener: InterruptionListener) -> None:
+        """Stop calling `listener`. ActiveMQ: removeTransportListener."""
+        if listener in self._transport_listeners:
+            self._transport_listeners.remove(listener)
+            self._interruptions.remove(listener)
+
+    def _drop_transport_listeners(self) -> None:
+        while self._transport_listeners:
+            self._interruptions.remove(self._transport_listeners.pop())
+
+
+class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
+    """A handle on a connection that has others, with listeners of its own until it is closed."""
+
+    def __init__(
+        self, exception_listeners: list[ExceptionListener], interruptions: SharedInterruptions
+    ) -> None:
+        """Add its listeners to those of all handles."""
+        super().__init__(interruptions)
+        self._exception_listeners = exception_listeners
+        self._listener: ExceptionListener | None = None
+        self._is_closed = False
+
+    @abstractmethod
+    def _provider(self) -> Connection | None:
+        """Return the connection, if there is one; raise if the handle cannot be used."""
+
+    @abstractmethod
+    def _check_listener(self) -> None:
+        """Raise if the handle cannot have an exception listener."""
+
+    @property
+    def exception_listener(self) -> ExceptionListener | None:
+        """The exception listener of this handle, in addition to those of other handles."""
+        return self._listener
+
+    @exception_listener.setter
+    def exception_listener(self, listener: ExceptionListener | None) -> None:
+        self._check_listener()
+        self._drop_exception_listener()
+        self._listener = listener
+        if listener is not None:
+            self._exception_listeners.append(listener)
+
+    @property
+    def transformer(self) -> MessageTransformer | None:
+        """The message transformer of the connection, which its target factory sets."""
+        return getattr(self._provider(), "transformer", None)
+
+    @property
+    def stats(self) -> Any:
+        """The connection's statistics; None unless `jms.statsEnabled` is set."""
+        return getattr(self._provider(), "stats", None)
+
+    def _drop_exception_listener(self) -> None:
+        if self._listener is not None:
+            self._exception_listeners.remove(self._listener)
+            self._listener = None
+
+    def _drop_listeners(self) -> None:
+        """Stop calling the listeners of this handle: it is closed."""
+        self._drop_exception_listener()
+        self._drop_transport_listeners()
+
+
+logger: Final = get_logger(__name__)
+
+
+class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
+    """Shares one connection among all callers. Spring: SingleConnectionFactory.
+
+    The connection is opened when it is first needed. `create_connection` returns handles on it,
+    equal to each other; closing a handle does not close the connection. The connection is started
+    while at least one handle is. `destroy()`, or leaving `async with factory:`, closes it; the
+    next use opens another one. Tasks of one loop may share the factory.
+
+    Args:
+        target_connection_factory: opens the connection.
+        client_id: set on the connection when it is opened.
+        exception_listener: called with the exceptions that the connection reports.
+        reconnect_on_exception: close the connection when it reports an exception, so that the
+            next use opens another one. Only then may handles have exception listeners.
+    """
+
+    def __init__(
+        self,
+        target_connection_factory: ConnectionFactory,
+        *,
+        client_id: str | None = None,
+        exception_listener: ExceptionListener | None = None,
+        reconnect_on_exception: bool = False,
+    ) -> None:
+        check_factory(target_connection_factory, type(self).__name__)
+        self.target_connection_factory = target_connection_factory
+        self.client_id = client_id
+        self.exception_listener = exception_listener
+        self.reconnect_on_exception = reconnect_on_exception
+        self._domain: Domain | None = None
+        self._sharing = _Sharing(self._open, self._close_physically)
+
+    @property
+    def shares_connection(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is an open connection."""
+        return self._sharing.connection is not None
+
+    async def create_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> Connection:
+        """Return a handle on the shared connection; opens it if there is none.
+
+        Raises:
+            IllegalStateException: credentials are given, but the connection is shared.
+            JMSException: the connection could not be opened.
+        """
+        if user_name is not None or password is not None:
+            raise IllegalStateException(
+                f"{type(self).__name__} does not support custom username and password",
+                hint="set them on the target factory",
+            )
+        await self._sharing.current()
+        return SharedConnection(self, self._sharing, self._open_session)
+
+    async def open_in(
+        self, domain: Domain | None, user_name: str | None, password: str | None
+    ) -> Connection:
+        """Return a handle on the shared connection, like `create_connection`.
+
+        From then on the factory opens its connection with the target's method for `domain`. Handles
+        for both domains may be mixed.
+        """
+        self._domain = domain
+        return await super().open_in(domain, user_name, password)
+
+    async def start(self) -> None:
+        """Open the connection now; a failure is only logged, because the first use tries again."""
+        try:
+            await self._sharing.current()
+        except JMSException as error:
+            logger.info("Could not connect eagerly: %s", error)
+
+    async def stop(self) -> None:
+        """Close the connection; the next use opens another one."""
+        await self.reset_connection()
+
+    async def reset_connection(self) -> None:
+        """Close the connection, stopped first if it is started; the next use opens another one."""
+        await self._sharing.reset()
+
+    async def destroy(self) -> None:
+        """Close the connection, and wait until connections given up earlier are closed."""
+        await self.reset_connection()
+        await self._sharing.wait_closed()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.destroy()
+
+    async def _open(self, start: bool) -> Connection:
+        connection = await open_connection(self.target_connection_factory, self._domain)
+        try:
+            if self.client_id is not None:
+                await connection.set_client_id(self.client_id)
+            if self.reconnect_on_exception or self.exception_listener is not None:
+                connection.exception_listener = partial(self._on_exception, connection)
+            if start:
+                await connection.start()
+        except BaseException:
+            await quietly(connection.close, "close a connection that could not be prepared")
+            raise
+        return connection
+
+    async def _open_session(
+        self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
+    ) -> Session:
+        """Create a session on the physical connection; a caching factory may reuse one."""
+        return await connection.create_session(transacted, acknowledge_mode)
+
+    async def _close_physically(self, connection: Connection, started: bool) -> None:
+        async def close() -> None:
+            try:
+                if started:
+                    await connection.stop()
+            finally:
+                await connection.close()
+
+        await quietly(close, "close the shared connection")
+
+    def _on_exception(self, connection: Connection, error: JMSException) -> None:
+        """Handle an exception that `connection` reports; called on its loop."""
+        if self.reconnect_on_exception and self._sharing.give_up_soon(connection):
+            logger.info(
+                "Encountered a JMSException - resetting the underlying JMS Connection: %s", error
+            )
+        for listener in [self.exception_listener, *self._sharing.exception_listeners]:
+            if listener is not None:
+                listener(error)
+
+
+class _Sharing:
+    """The physical connection behind the handles of one factory: opened when needed, replaced."""
+
+    def __init__(
+        self,
+        open_connection: Callable[[bool], Awaitable[Connection]],
+        close_connection: Callable[[Connection, bool], Awaitable[None]],
+    ) -> None:
+        """Keep the functions that open and close it; both are told whether it is started."""
+        self._open_connection = open_connection
+        self._close_connection = close_connection
+        self.exception_listeners: list[ExceptionListener] = []
+        """The exception listeners of the handles."""
+        self.interruptions: SharedInterruptions = SharedInterruptions()
+        self.on_fork()
+        inherits(self)
+
+    def on_fork(self) -> None:
+        """Start without a connection, also in a forked child process, which opens its own."""
+        self._opening = anyio.Lock()
+        self._started_handles = 0
+        self._is_started = False
+        self._closing: set[BackgroundTask] = set()
+        self.connection: Connection | None = None
+        """The physical connection; None before the first use, and after a failure or reset."""
+
+    async def current(self) -> Connection:
+        """Return the physical connection; open it if there is none."""
+        connection = self.connection
+        if connection is None:
+            async with self._opening:
+                connection = self.connection
+                if connection is None:
+                    connection = await self._open_connection(self._started_handles > 0)
+                    self.interruptions.watch(connection)
+                    self._is_started = self._started_handles > 0
+                    self.connection = connection
+                    logger.debug("Established the shared connection %r", connection)
+        return connection
+
+    async def start_handle(self) -> None:
+        """Add one started handle; start the connection if it is the first."""
+        connection = await self.current()
+        if not self._is_started:
+            await connection.start()
+            self._is_started = True
+        self._started_handles += 1
+
+    async def stop_handle(self) -> None:
+        """Remove one started handle; stop the connection if it was the last."""
+        self._started_handles -= 1
+        connection = self.connection
+        if self._started_handles == 0 and connection is not None and self._is_started:
+            self._is_started = False
+            await connection.stop()
+
+    async def reset(self) -> None:
+        """Close the connection; the next use opens another one."""
+        async with self._opening:
+            connection, started = self._give_up()
+        if connection is not None:
+            await self._close_connection(connection, started)
+
+    def give_up_soon(self, connection: Connection) -> bool:
+        """Close `connection` in the background if it is the current one; return whether it was."""
+        if connection is not self.connection:
+            return False
+        _, started = self._give_up()
+        task = spawn(self._close_connection, connection, started, name="close a failed connection")
+        self._closing = {t for t in self._closing if not t.done} | {task}
+        return True
+
+    async def wait_closed(self) -> None:
+        """Wait until the connections that were given up have been closed."""
+        for task in list(self._closing):
+            await task.wait()
+
+    def _give_up(self) -> tuple[Connection | None, bool]:
+        connection, started = self.connection, self._is_started
+        self.connection, self._is_started = None, False
+        return connection, started
+
+
+class SharedConnection(ConnectionHandle):
+    """A handle on the shared connection, equal to all other handles of its factory.
+
+    Calls are made on the current physical connection, which is opened if there is none.
+    """
+
+    def __init__(
+        self,
+        factory: SingleConnectionFactory,
+        sharing: _Sharing,
+        open_session: Callable[[Connection, bool, SessionMode], Awaitable[Session]],
+    ) -> None:
+        super().__init__(sharing.exception_listeners, sharing.interruptions)
+        self.factory = factory
+        self._sharing = sharing
+        self._open_session = open_session
+        self._started = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SharedConnection) and self.factory is other.factory
+
+    def __hash__(self) -> int:
+        return hash(self.factory)
+
+    def __repr__(self) -> str:
+        return f"<shared {self._sharing.connection!r}>"
+
+    def _provider(self) -> Connection | None:
+        return self._sharing.connection
+
+    @property
+    def client_id(self) -> str | None:
+        """The connection's client id; the factory's if there is no connection."""
+        connection = self._sharing.connection
+        return self.factory.client_id if connection is None else connection.client_id
+
+    async def set_client_id(self, client_id: str) -> None:
+        """Accept the client id that the connection already has.
+
+        Raises:
+            IllegalStateException: it is a different client id.
+        """
+        self._check_open()
+        if client_id != self.client_id:
+            raise IllegalStateException(
+                "set_client_id is not supported on a shared connection",
+                hint="set the property 'client_id' on the factory",
+            )
+
+    def _check_listener(self) -> None:
+        """Refuse exception listeners if the factory's `reconnect_on_exception` is off."""
+        self._check_open()
+        if not self.factory.reconnect_on_exception:
+            raise IllegalStateException(
+                "exception_listener is not supported on a shared connection",
+                hint="set the property 'exception_listener' on the factory, or turn on its "
+                "'reconnect_on_exception', which allows any number of listeners",
+            )
+
+    @property
+    def metadata(self) -> ConnectionMetaData:
+        """The connection's metadata; the provider's defaults if there is no connection."""
+        connection = self._sharing.connection
+        return ConnectionMetaData() if connection is None else connection.metadata
+
+    async def create_session(
+        self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
+    ) -> Session:
+        """Create a session, or reuse a cached one."""
+        connection = await self._shared_connection()
+        return await self._open_session(connection, transacted, acknowledge_mode)
+
+    async def create_connection_consumer(
+        self, *arguments: Any, **options: Any
+    ) -> ConnectionConsumer:
+        """Create it on the shared connection, where it exists until the consumer is closed."""
+        connection = await self._shared_connection()
+        return await connection.create_connection_consumer(*arguments, **options)
+
+    async def create_durable_connection_consumer(
+        self, *arguments: Any, **options: Any
+    ) -> ConnectionConsumer:
+        """Create it on the shared connection, where it exists until the consumer is closed."""
+        connection = await self._shared_connection()
+        return await connection.create_durable_connection_consumer(*arguments, **options)
+
+    async def start(self) -> None:
+        """Keep the connection started until this handle is stopped or closed."""
+        self._check_open()
+        if not self._started:
+            await self._sharing.start_handle()
+            self._started = True
+
+    async def stop(self) -> None:
+        """Stop this handle; the connection stays started while another handle is started."""
+        self._check_open()
+        await self._stop_own()
+
+    async def close(self) -> None:
+        """Undo this handle's start and exception listener; the connection stays open."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._drop_listeners()
+            await self._stop_own()
+
+    async def _stop_own(self) -> None:
+        if self._started:
+            self._started = False
+            await self._sharing.stop_handle()
+
+    async def _shared_connection(self) -> Connection:
+        """Return the connection, which is opened if need be."""
+        self._check_open()
+        return await self._sharing.current()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConnectionClosedException
+
 
 Touch = Callable[[], object]
 """Records that the session may have work to roll back."""

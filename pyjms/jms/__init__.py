@@ -22,10 +22,6 @@ if TYPE_CHECKING:
         QueueBrowser as QueueBrowser, ServerSession as ServerSession,
         ServerSessionPool as ServerSessionPool, Session as Session,
     )
-    from pyjms.jms.bodies import (
-        BytesMessage as BytesMessage, MapMessage as MapMessage, ObjectMessage as ObjectMessage,
-        StreamMessage as StreamMessage, TextMessage as TextMessage,
-    )
     from pyjms.jms.destination import (
         Destination as Destination, Queue as Queue, TemporaryQueue as TemporaryQueue,
         TemporaryTopic as TemporaryTopic, Topic as Topic, parse_destination as parse_destination,
@@ -38,9 +34,12 @@ if TYPE_CHECKING:
         TopicPublisher as TopicPublisher, TopicRequestor as TopicRequestor,
         TopicSession as TopicSession, TopicSubscriber as TopicSubscriber,
     )
-    from pyjms.jms.message import Message as Message
+    from pyjms.jms.message import (
+        BytesMessage as BytesMessage, MapMessage as MapMessage, Message as Message,
+        MessageProperties as MessageProperties, ObjectMessage as ObjectMessage,
+        StreamMessage as StreamMessage, TextMessage as TextMessage,
+    )
     from pyjms.jms.metadata import ConnectionMetaData as ConnectionMetaData
-    from pyjms.jms.properties import MessageProperties as MessageProperties
     from pyjms.jms.xa import (
         XAConnection as XAConnection, XAResource as XAResource, XASession as XASession,
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Unpack
 
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.connection.single import SingleConnectionFactory
+from pyjms.connection.caching import SingleConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import ConnectionFactory, check_factory
 from pyjms.listener.annotation import Schedule

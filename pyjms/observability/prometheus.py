@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pyjms.connection.pool_statistics import PoolStats, pool_statistics
+from pyjms.connection.pool import PoolStats, pool_statistics
 from pyjms.jms.destination import Destination
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.observability.health import Health

@@ -37,8 +37,8 @@ from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection as ApiConnection
 from pyjms.jms.api import MessageProducer, Session
-from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.destination import parse_destination
+from pyjms.jms.message import BytesMessage, TextMessage
 from pyjms.outbox.inbox import OUTBOX_ID
 from pyjms.outbox.sending import DEFAULT_OUTBOX
 from pyjms.outbox.tables import OUTBOX, RELAYS

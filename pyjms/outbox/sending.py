@@ -11,9 +11,15 @@ from sqlalchemy.orm import Session
 
 from pyjms.errors import JMSException, MessageConversionException
 from pyjms.jms.api import Session as JmsSession
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, named_kind, parse_destination
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.outbox.tables import OUTBOX
 from pyjms.runtime import clock as _clock
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter

@@ -76,9 +76,8 @@ from pyjms.errors import (
     JMSSecurityException,
     RequestTimeoutException,
 )
-from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, Message, TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger

@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyjms.client.messages import CommandSource
 from pyjms.enums import DeliveryMode
 from pyjms.errors import ConfigurationException, MessageFormatException
-from pyjms.jms.bodies import BytesMessage, MapMessage, TextMessage
 from pyjms.jms.conversions import value_text
 from pyjms.jms.destination import Destination, parse_destination
-from pyjms.jms.message import Message
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.message import DUPLICATE_ID_PROPERTY, BytesMessage, MapMessage, Message, TextMessage
 from pyjms.jms.types import Long
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger

@@ -66,10 +66,8 @@ from pyjms.errors import (
     ResourceAllocationException,
     TransactionRolledBackException,
 )
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, parse_destination
-from pyjms.jms.message import Message
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.message import DUPLICATE_ID_PROPERTY, Message, TextMessage
 from pyjms.runtime.logging import get_logger
 from pyjms.spark.connections import (
     discard_connection,

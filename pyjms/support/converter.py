@@ -31,8 +31,7 @@ from pyjms.errors import (
     MessageFormatException,
 )
 from pyjms.jms.api import Session
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage
 from pyjms.runtime.distribution import entry_points
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ import pydantic_core
 
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
-from pyjms.jms.bodies import BytesMessage, TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, Message, TextMessage
 from pyjms.support.converter import (
     TYPE_ID_PROPERTY,
     SimpleMessageConverter,

@@ -11,8 +11,7 @@ from typing import Any, Literal, Protocol
 
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
-from pyjms.jms.bodies import BytesMessage, TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, Message, TextMessage
 from pyjms.runtime.distribution import optional
 from pyjms.support.converter import is_open
 from pyjms.support.json_converter import MessageType, type_name

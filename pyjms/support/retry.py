@@ -28,8 +28,7 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import MessageFormatException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import Message
-from pyjms.jms.properties import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE
+from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, Message
 from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.logging import error_text, one_line, shortened
 

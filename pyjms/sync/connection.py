@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast
 
-from pyjms.client.completions import completion_listener_of
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
 from pyjms.client.options import ClientOptions
 from pyjms.client.policies import (
@@ -16,7 +15,8 @@ from pyjms.client.policies import (
     RedeliveryPolicy,
     RedeliveryPolicyMap,
 )
-from pyjms.connection.handles import TransportListening
+from pyjms.client.producer import completion_listener_of
+from pyjms.connection.caching import TransportListening
 from pyjms.enums import DeliveryMode, SessionMode
 from pyjms.jms import api, domain
 from pyjms.jms.destination import Destination, Topic

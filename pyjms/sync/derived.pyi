@@ -17,13 +17,6 @@ from pyjms.jms.api.endpoints import (
     SendSettings as SendSettings,
 )
 from pyjms.jms.blob import BlobMessage as BlobMessage
-from pyjms.jms.bodies import (
-    BytesMessage as BytesMessage,
-    MapMessage as MapMessage,
-    ObjectMessage as ObjectMessage,
-    StreamMessage as StreamMessage,
-    TextMessage as TextMessage,
-)
 from pyjms.jms.destination import (
     AnyDestination as AnyDestination,
     Destination as Destination,
@@ -33,9 +26,16 @@ from pyjms.jms.destination import (
     Topic as Topic,
 )
 from pyjms.jms.domain import Domain as Domain
-from pyjms.jms.message import Message as Message
+from pyjms.jms.message import (
+    BytesMessage as BytesMessage,
+    MapMessage as MapMessage,
+    Message as Message,
+    MessageProperties as MessageProperties,
+    ObjectMessage as ObjectMessage,
+    StreamMessage as StreamMessage,
+    TextMessage as TextMessage,
+)
 from pyjms.jms.metadata import ConnectionMetaData as ConnectionMetaData
-from pyjms.jms.properties import MessageProperties as MessageProperties
 from pyjms.jms.synchronization import LocalTransactionEventListener as LocalTransactionEventListener
 from pyjms.jms.xa import Xid as Xid
 from pyjms.listener.life_cycle import ContainerState as ContainerState

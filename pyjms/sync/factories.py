@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from pyjms.connection.caching import CachingConnectionFactory as CoreCaching
+from pyjms.connection.caching import SingleConnectionFactory as CoreSingle
 from pyjms.connection.delegating import DelegatingConnectionFactory as CoreDelegating
 from pyjms.connection.delegating import (
     TransactionAwareConnectionFactoryProxy as CoreTransactionAware,
@@ -13,9 +14,7 @@ from pyjms.connection.delegating import (
 from pyjms.connection.delegating import UserCredentialsConnectionFactoryAdapter as CoreCredentials
 from pyjms.connection.pool import JmsPoolConnectionFactory as CoreJmsPool
 from pyjms.connection.pool import PooledConnectionFactory as CorePooled
-from pyjms.connection.pool_options import PoolKeywords, PoolOptions
-from pyjms.connection.pool_statistics import PoolStats
-from pyjms.connection.single import SingleConnectionFactory as CoreSingle
+from pyjms.connection.pool import PoolKeywords, PoolOptions, PoolStats
 from pyjms.jms import domain
 from pyjms.jms.api import ExceptionListener
 from pyjms.sync.connection import CreatingFactory, WrappingFactory

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from anyio import to_thread
 
-from pyjms.client.completions import completion_listener_of
+from pyjms.client.producer import completion_listener_of
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms import api

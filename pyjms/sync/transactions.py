@@ -29,11 +29,15 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from pyjms.connection.managers import ChainedStatus, ResourceTransactionStatus
-from pyjms.connection.managers import ChainedTransactionManager as CoreChain
-from pyjms.connection.managers import ResourceTransactionManager as CoreResource
+from pyjms.connection.transaction import (
+    ChainedStatus,
+    Propagation,
+    ResourceTransactionStatus,
+    TransactionStatus,
+)
+from pyjms.connection.transaction import ChainedTransactionManager as CoreChain
 from pyjms.connection.transaction import JmsTransactionManager as CoreManager
-from pyjms.connection.transaction import Propagation, TransactionStatus
+from pyjms.connection.transaction import ResourceTransactionManager as CoreResource
 from pyjms.errors import IllegalStateException
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.sync.facade import Attribute, Facade, GivenFactory, ReusableFacade, core_of, loop_of

@@ -62,8 +62,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import Message
-from pyjms.jms.properties import MessageProperties
+from pyjms.jms.message import Message, MessageProperties
 from pyjms.runtime.forwarding import Computed, TypedProperty
 from pyjms.template.workers import Worker, current_worker
 

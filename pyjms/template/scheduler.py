@@ -34,10 +34,9 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.cron import normalize_cron
 from pyjms.jms.destination import AnyDestination, Destination, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_CRON,
     AMQ_SCHEDULED_DELAY,

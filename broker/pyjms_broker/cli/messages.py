@@ -265,7 +265,7 @@ class _Production:
 
     def message(self, number: int) -> Message:
         """Return message `number`, counted from 0."""
-        from pyjms.jms.bodies import BytesMessage, TextMessage
+        from pyjms.jms.message import BytesMessage, TextMessage
 
         message: Message
         if self.text is not None:
@@ -509,7 +509,7 @@ def _properties(message: Message) -> Iterator[tuple[str, object]]:
 
 def _body(message: Message) -> Iterator[tuple[str, object]]:
     from pyjms.cli.messages import as_json
-    from pyjms.jms.bodies import BytesMessage, MapMessage, TextMessage
+    from pyjms.jms.message import BytesMessage, MapMessage, TextMessage
 
     shown = as_json(message)
     if "error" in shown:

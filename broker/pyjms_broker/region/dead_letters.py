@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
-from pyjms.jms.properties import (
+from pyjms.jms.message import (
     DUPLICATE_ID_PROPERTY,
     FAILURE_CAUSE,
     FAILURE_TEXT,

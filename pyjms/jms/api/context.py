@@ -18,11 +18,17 @@ from pyjms.jms.api.endpoints import (
     QueueBrowser,
 )
 from pyjms.jms.api.session import Session, SessionOperations
-from pyjms.jms.bodies import BytesMessage, MapMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.jms.message import DEFAULT_PRIORITY, Message
+from pyjms.jms.message import (
+    DEFAULT_PRIORITY,
+    BytesMessage,
+    MapMessage,
+    Message,
+    MessageProperties,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.jms.properties import MessageProperties
 from pyjms.runtime.forwarding import Computed, DelegatedAttribute
 
 

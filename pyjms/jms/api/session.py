@@ -16,9 +16,15 @@ from pyjms.jms.api.endpoints import (
     QueueBrowser,
 )
 from pyjms.jms.blob import BlobMessage
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
 
 

@@ -36,7 +36,7 @@ from pyspark.sql.types import MapType
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import parse_destination
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
+from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
 from pyjms.spark.files import write_atomically
 from pyjms.spark.gateway import explained_plan, jvm_plan
 from pyjms.spark.options import read_options

@@ -15,8 +15,7 @@ import pytest
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
-from pyjms.jms.bodies import BytesMessage, TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, Message, TextMessage
 from pyjms.support.converter import MessageConverter
 
 __all__ = ["ConverterSamples", "MessageConverterContract"]

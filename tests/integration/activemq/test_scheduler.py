@@ -15,8 +15,8 @@ import pytest
 from pyjms.aio import JmsScheduler
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import JMSException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import TextMessage
 from pyjms.template.template import JmsTemplate
 from tests.kit.brokers.destination_names import destination_name
 

@@ -20,7 +20,7 @@ from pyjms import (
 )
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import PoisonMessageException
-from pyjms.jms.bodies import MapMessage
+from pyjms.jms.message import MapMessage
 from pyjms.testing.app import JmsTestApp
 
 

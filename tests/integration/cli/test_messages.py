@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.jms.bodies import MapMessage, StreamMessage
 from pyjms.jms.destination import Queue
+from pyjms.jms.message import MapMessage, StreamMessage
 from tests.kit.processes.command_line import objects, pyjms
 
 MAIN = [sys.executable, "-c", "from pyjms.cli.main import main; main()"]

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from pyjms.client.xa import XAConnectionFactory
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
+from pyjms.jms.message import TextMessage
 from pyjms.jms.xa import Xid
 from tests.kit.clients.embedded import Client
 from tests.kit.waiting import until

@@ -10,9 +10,8 @@ import pytest
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, MessageConversionException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.support.converter import SimpleMessageConverter
 from pyjms.support.messaging import GenericMessage, JmsHeaders, MessagingMessageConverter
 from pyjms.template.messaging import JmsClient, JmsMessagingTemplate

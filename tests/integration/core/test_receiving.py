@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.single import SingleConnectionFactory
+from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate

@@ -11,13 +11,11 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.single import SingleConnectionFactory
+from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.errors import ConnectionFailedException, JMSException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock

@@ -13,8 +13,11 @@ from pyjms import ConnectionFactory as BlockingFactory
 from pyjms import JmsTemplate as BlockingTemplate
 from pyjms import JmsTransactionManager as BlockingManager
 from pyjms.client.factory import ConnectionFactory
-from pyjms.connection.managers import ChainedTransactionManager, ResourceTransactionManager
-from pyjms.connection.transaction import JmsTransactionManager
+from pyjms.connection.transaction import (
+    ChainedTransactionManager,
+    JmsTransactionManager,
+    ResourceTransactionManager,
+)
 from pyjms.errors import (
     HeuristicCompletionException,
     IllegalStateException,

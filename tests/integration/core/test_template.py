@@ -9,13 +9,18 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.single import SingleConnectionFactory
+from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, InvalidSelectorException
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
 

@@ -11,7 +11,7 @@ from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager, Propagation
 from pyjms.errors import TransactionRolledBackException
-from pyjms.jms.bodies import TextMessage
+from pyjms.jms.message import TextMessage
 from pyjms.template.template import JmsTemplate
 
 

@@ -16,9 +16,8 @@ import pytest
 
 import pyjms
 from pyjms.client.factory import ConnectionFactory
-from pyjms.connection.caching import CachingConnectionFactory
+from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.connection.pool import PooledConnectionFactory
-from pyjms.connection.single import SingleConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.message import Message

@@ -12,8 +12,7 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.connection.managers import ResourceTransactionManager
-from pyjms.connection.transaction import JmsTransactionManager
+from pyjms.connection.transaction import JmsTransactionManager, ResourceTransactionManager
 from pyjms.errors import InvalidClientIDException
 from pyjms.jms.destination import Topic
 from pyjms.runtime import clock as _clock

@@ -14,9 +14,15 @@ from pyjms.errors import (
     InvalidSelectorException,
     JMSException,
 )
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from tests.kit.servers.peers import Peer
 

@@ -9,8 +9,8 @@ import pytest
 
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.enums import DeliveryMode
-from pyjms.jms.bodies import MapMessage
 from pyjms.jms.destination import Queue
+from pyjms.jms.message import MapMessage
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.template import JmsTemplate
 

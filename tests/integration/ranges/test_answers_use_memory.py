@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyjms.errors import JMSException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.message import TextMessage
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from tests.kit.stores.ranges import Broker, MakeBroker, RangesClient
 from tests.kit.waiting import until

@@ -10,8 +10,8 @@ import pytest
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
+from pyjms.jms.message import TextMessage
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.policy.entry import PolicyMap

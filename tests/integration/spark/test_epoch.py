@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Row
 
 from pyjms.errors import IllegalStateException, ResourceAllocationException
-from pyjms.jms.bodies import TextMessage
+from pyjms.jms.message import TextMessage
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.options import JmsOptions
 from pyjms.spark.sink import discard, publish, stage_rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue
+from pyjms.jms.message import BytesMessage, TextMessage
 from tests.kit.stomp.client import StompBroker
 
 ORDERS = "/queue/orders"

@@ -12,9 +12,8 @@ import pytest
 
 from pyjms.aio import ConnectionFactory
 from pyjms.client.connection import ActiveMQConnection
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ActiveMQMessage

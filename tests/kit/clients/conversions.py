@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyjms.errors import MessageFormatException
-from pyjms.jms.properties import MessageProperties
+from pyjms.jms.message import MessageProperties
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 
 VALUES: dict[str, object] = {

@@ -17,9 +17,8 @@ from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.api import MessageConsumer
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.data import spring_oracle

@@ -25,9 +25,15 @@ from pyjms.errors import (
 )
 from pyjms.jms import api
 from pyjms.jms.api.endpoints import destination_first
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, spawn

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyjms.aio import JmsTemplate
-from pyjms.jms.bodies import TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 
 __all__ = ["messages_in", "texts_in"]
 

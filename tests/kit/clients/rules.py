@@ -12,7 +12,7 @@ import pytest
 
 from pyjms import errors
 from pyjms.enums import AcknowledgeMode
-from pyjms.jms.bodies import TextMessage
+from pyjms.jms.message import TextMessage
 
 __all__ = ["NOT_HERE", "RULES", "check_rule"]
 

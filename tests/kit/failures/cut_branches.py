@@ -13,7 +13,7 @@ import anyio
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.xa import ActiveMQXAConnection, ActiveMQXASession, XAConnectionFactory
 from pyjms.errors import JMSException, XAException
-from pyjms.jms.bodies import TextMessage
+from pyjms.jms.message import TextMessage
 from pyjms.jms.xa import Xid
 from tests.kit.failures.cut_transfers import (
     BRANCH_POINTS,

@@ -19,7 +19,7 @@ import anyio
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import TransactionRolledBackException
-from pyjms.jms.bodies import TextMessage
+from pyjms.jms.message import TextMessage
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     ConnectionInfo,

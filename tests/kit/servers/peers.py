@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from tests.kit.servers.java_brokers import ARTEMIS_SETTINGS, MAVEN_PROGRAMS, JavaBroker
 from tests.kit.servers.java_programs import JavaProgram
 

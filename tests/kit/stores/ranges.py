@@ -14,9 +14,8 @@ import pytest
 
 from pyjms.aio import ConnectionFactory
 from pyjms.client.connection import ActiveMQConnection
-from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, Message, TextMessage
 from pyjms.wire.kahadb.frames import decode_message
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap

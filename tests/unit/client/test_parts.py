@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyjms.client.duplicates import ConnectionAudit
+from pyjms.client.consumer import ConnectionAudit
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.client.producer import ProducerWindow

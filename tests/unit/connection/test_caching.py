@@ -9,8 +9,8 @@ import pytest
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import TextMessage
 from pyjms.template.template import JmsTemplate
 from tests.kit.clients.jms_provider import JmsProvider
 

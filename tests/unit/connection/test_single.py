@@ -8,12 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.connection.caching import CachingConnectionFactory
+from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.connection.delegating import (
     DelegatingConnectionFactory,
     UserCredentialsConnectionFactoryAdapter,
 )
-from pyjms.connection.single import SingleConnectionFactory
 from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
 from pyjms.template.template import JmsTemplate
@@ -178,7 +177,7 @@ async def test_reconnect_on_exception(
     connection = await factory.create_connection()
     await connection.start()
     first = provider.connections[0]
-    with caplog.at_level(logging.INFO, "pyjms.connection.single"):
+    with caplog.at_level(logging.INFO, "pyjms.connection.caching"):
         first.exception_listener(JMSException("gone"))
         first.exception_listener(JMSException("gone again"))
     assert [r.levelname for r in caplog.records] == ["INFO"]
@@ -225,7 +224,7 @@ async def test_eager_start_failures_are_only_logged(
 ) -> None:
     provider.failures["ConnectionFactory.createConnection"] = JMSException("no broker")
     factory = SingleConnectionFactory(provider)
-    with caplog.at_level(logging.INFO, "pyjms.connection.single"):
+    with caplog.at_level(logging.INFO, "pyjms.connection.caching"):
         await factory.start()
     assert [(r.levelname, "no broker" in r.getMessage()) for r in caplog.records] == [
         ("INFO", True)

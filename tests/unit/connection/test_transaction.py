@@ -14,7 +14,7 @@ from pyjms.errors import (
     TransactionRolledBackException,
     UnsupportedOperationException,
 )
-from pyjms.jms.bodies import TextMessage
+from pyjms.jms.message import TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.template import JmsTemplate

@@ -17,9 +17,8 @@ from pyjms.errors import (
     JMSException,
     MessageConversionException,
 )
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.support.converter import DefaultMessageConverter, SimpleMessageConverter
 from pyjms.support.qos import QosSettings
 from pyjms.template import resources

@@ -13,8 +13,14 @@ from pyjms.errors import (
     MessageNotReadableException,
     MessageNotWriteableException,
 )
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from tests.kit.clients.conversions import KINDS, VALUES, as_recorded, outcome
 

@@ -11,9 +11,15 @@ from pyjms.client.messages import CommandSource, from_command, parse_message_id,
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
 from pyjms.jms.blob import BlobMessage
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.openwire.commands import (
     ActiveMQBlobMessage,

@@ -10,9 +10,8 @@ import pytest
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from tests.kit.clients.conversions import READ, WRITTEN, outcome
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pyjms.errors import MessageFormatException
-from pyjms.jms.bodies import MapMessage, StreamMessage, TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import MapMessage, Message, StreamMessage, TextMessage
 
 
 class Order:

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark.sql.datasource")
 
 from pyspark.sql import Row
 
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.message import DUPLICATE_ID_PROPERTY
 from pyjms.spark import sink as writers
 from pyjms.spark.options import read_options
 from pyjms.spark.rows import MESSAGE_COLUMNS

@@ -12,9 +12,15 @@ import pytest
 
 from pyjms.client.messages import to_command
 from pyjms.errors import ConfigurationException
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.spark.journal import (
     RECORDS,
     PendingMessages,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pyjms.errors import ConfigurationException, MessageConversionException
-from pyjms.jms.bodies import TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.support import converter as installed
 from pyjms.support.converter import (
     ContentTypeDelegatingMessageConverter,

@@ -13,8 +13,14 @@ import pytest
 
 from pyjms.errors import MessageConversionException, MessageFormatException
 from pyjms.jms.api import Session
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
-from pyjms.jms.message import Message
+from pyjms.jms.message import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.support.converter import (
     DefaultMessageConverter,
     MessageConverter,

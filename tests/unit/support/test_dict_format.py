@@ -13,7 +13,7 @@ import pytest
 from pyjms.app.container import ApplicationContainer
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import MessageConversionException, MessageFormatException
-from pyjms.jms.bodies import MapMessage, TextMessage
+from pyjms.jms.message import MapMessage, TextMessage
 from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter, SimpleMessageConverter
 from pyjms.template.template import JmsTemplate

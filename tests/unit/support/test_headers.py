@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.jms.types import Byte, Float, Long, Short
 from pyjms.support.messaging import JmsHeaders, SimpleJmsHeaderMapper
 

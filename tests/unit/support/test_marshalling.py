@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pyjms.errors import ConfigurationException, MessageConversionException
-from pyjms.jms.bodies import BytesMessage, StreamMessage, TextMessage
+from pyjms.jms.message import BytesMessage, StreamMessage, TextMessage
 from pyjms.support.json_converter import MessageType
 from pyjms.support.marshalling import MarshallingMessageConverter, MsgspecMarshaller
 

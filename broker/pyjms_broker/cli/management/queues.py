@@ -343,7 +343,7 @@ def _print_dead_letters(
 
 
 def _cause(message: Mapping[str, object]) -> str:
-    from pyjms.jms.properties import FAILURE_CAUSE
+    from pyjms.jms.message import FAILURE_CAUSE
 
     texts = message.get("StringProperties")
     return str(texts.get(FAILURE_CAUSE, "-")) if isinstance(texts, Mapping) else "-"

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
-from pyjms.jms.properties import FAILURE_CAUSE
+from pyjms.jms.message import FAILURE_CAUSE
 from pyjms.runtime import clock as _clock
 from pyjms.selector import selector_or_none
 from pyjms.wire.limits import MAX_PROPERTY_VALUES

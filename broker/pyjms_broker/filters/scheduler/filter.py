@@ -13,7 +13,7 @@ from typing import Final
 
 from pyjms.errors import IllegalStateException, JMSException, MessageFormatException
 from pyjms.jms.destination import Destination
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.message import DUPLICATE_ID_PROPERTY
 from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_ID,
     AMQ_SCHEDULER_ACTION,

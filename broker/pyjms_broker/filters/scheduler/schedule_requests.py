@@ -25,7 +25,7 @@ from typing import Final
 
 from pyjms.errors import JMSException, LocalProtocolError, MessageFormatException
 from pyjms.jms.destination import Destination
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
+from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
 from pyjms.jms.types import Long
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
-from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.jms.message import DUPLICATE_ID_PROPERTY
 from pyjms.wire.kahadb.frames import encode_message
 from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, TransactionId, XATransactionId

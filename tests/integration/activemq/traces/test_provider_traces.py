@@ -14,17 +14,15 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.single import SingleConnectionFactory
+from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.errors import (
     IllegalStateException,
     MessageConversionException,
     MessageFormatException,
 )
-from pyjms.jms.bodies import MapMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import MapMessage, Message, StreamMessage, TextMessage
 from pyjms.support.converter import SimpleMessageConverter
 from pyjms.support.destination import DynamicDestinationResolver
 from pyjms.support.json_converter import JsonMessageConverter, MessageType

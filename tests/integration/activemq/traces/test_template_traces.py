@@ -10,17 +10,19 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.connection.managers import ResourceTransactionManager
-from pyjms.connection.transaction import JmsTransactionManager, Propagation
+from pyjms.connection.transaction import (
+    JmsTransactionManager,
+    Propagation,
+    ResourceTransactionManager,
+)
 from pyjms.enums import DeliveryMode
 from pyjms.errors import (
     IllegalStateException,
     InvalidSelectorException,
     TransactionRolledBackException,
 )
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.template.template import JmsTemplate
 from tests.kit.clients.remote import RemoteClient, client
 from tests.kit.data import spring_oracle

@@ -8,8 +8,8 @@ import pytest
 
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms_broker.service import BrokerService
 

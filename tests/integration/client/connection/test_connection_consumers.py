@@ -9,9 +9,8 @@ import anyio
 import pytest
 
 from pyjms.client.connection import ActiveMQConnection
-from pyjms.connection.caching import CachingConnectionFactory
+from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.connection.server_sessions import SimpleServerSessionPool
-from pyjms.connection.single import SingleConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,

@@ -14,9 +14,8 @@ from pyjms.errors import (
     MessageNotReadableException,
     MessageNotWriteableException,
 )
-from pyjms.jms.bodies import BytesMessage
 from pyjms.jms.destination import Queue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, Message
 from tests.kit.clients.embedded import Client
 
 

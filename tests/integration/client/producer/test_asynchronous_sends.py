@@ -22,9 +22,8 @@ from pyjms.errors import (
     MessageNotWriteableException,
     RequestTimeoutException,
 )
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms_broker.api import Broker
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion

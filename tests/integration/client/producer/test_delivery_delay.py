@@ -9,8 +9,8 @@ import pytest
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
+from pyjms.jms.message import TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
 from pyjms_broker.service import BrokerService

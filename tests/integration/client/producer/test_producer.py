@@ -19,8 +19,8 @@ from pyjms.errors import (
     ResourceAllocationException,
     UnsupportedOperationException,
 )
-from pyjms.jms.bodies import MapMessage, TextMessage
 from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import MapMessage, TextMessage
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client

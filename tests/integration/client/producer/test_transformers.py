@@ -12,9 +12,8 @@ from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.pool import JmsPoolConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
-from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.template import JmsTemplate
 from tests.kit.clients.embedded import Client
