@@ -65,7 +65,7 @@ from pyjms.sync.session import (
 from pyjms.sync.xa import XAResource as XAResource, XASession as XASession
 from pyjms.template.messaging import GenericMessagePostProcessor as GenericMessagePostProcessor
 from pyjms.template.scheduler import ScheduledJob as ScheduledJob
-from pyjms.template.settings import (
+from pyjms.template.template import (
     MessageCreator as MessageCreator,
     MessageOptions as MessageOptions,
     MessagePostProcessor as MessagePostProcessor,

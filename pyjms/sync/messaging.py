@@ -25,7 +25,7 @@ from pyjms.template.messaging import JmsMessagingTemplate as CoreMessagingTempla
 from pyjms.template.redrive import Redriven
 from pyjms.template.redrive import redrive as redrive_on_loop
 from pyjms.template.scheduler import JmsScheduler as CoreScheduler
-from pyjms.template.settings import Variants as CoreVariants
+from pyjms.template.template import Variants as CoreVariants
 
 if TYPE_CHECKING:
     from pyjms.sync.derived import (

@@ -23,9 +23,9 @@ from pyjms.sync.facade import (
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
 from pyjms.template import resources
-from pyjms.template.settings import TemplateOptions, TemplateSettings
-from pyjms.template.settings import Variants as CoreVariants
 from pyjms.template.template import JmsTemplate as CoreTemplate
+from pyjms.template.template import TemplateOptions, TemplateSettings
+from pyjms.template.template import Variants as CoreVariants
 
 R = TypeVar("R")
 Q_co = TypeVar("Q_co", bound=CoreVariants, covariant=True)

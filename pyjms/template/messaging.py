@@ -27,8 +27,7 @@ from pyjms.runtime.clock import check_seconds
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import GenericMessage, MessagingMessageConverter
 from pyjms.template.closing import call
-from pyjms.template.settings import UNSET, Timeout, Variants
-from pyjms.template.template import JmsTemplate
+from pyjms.template.template import UNSET, JmsTemplate, Timeout, Variants
 
 __all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "template_of"]
 

@@ -55,8 +55,7 @@ from pyjms.runtime.clock import check_seconds
 from pyjms.template.closing import using
 from pyjms.template.messaging import template_of
 from pyjms.template.resources import BoundResource, bind
-from pyjms.template.settings import SendOptions
-from pyjms.template.template import JmsTemplate
+from pyjms.template.template import JmsTemplate, SendOptions
 
 __all__ = ["NAME", "VERSION", "JmsScheduler", "Jobs", "ScheduledJob"]
 

@@ -17,7 +17,7 @@ import pytest
 import pyjms
 from pyjms import ApplicationContainer, JmsApplication, PyjmsSettings, load_settings, outbox
 from pyjms.listener.annotation import listener_marks
-from pyjms.template.settings import MessageOptions, SendOptions
+from pyjms.template.template import MessageOptions, SendOptions
 from tests.kit.processes.children import environment
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "coming-from"

@@ -22,8 +22,7 @@ from pyjms.jms.message import Message, TextMessage
 from pyjms.support.converter import DefaultMessageConverter, SimpleMessageConverter
 from pyjms.support.qos import QosSettings
 from pyjms.template import resources
-from pyjms.template.settings import TemplateOptions
-from pyjms.template.template import JmsTemplate
+from pyjms.template.template import JmsTemplate, TemplateOptions
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",
