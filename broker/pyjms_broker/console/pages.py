@@ -47,7 +47,7 @@ from pyjms_broker.console.model.messages import (
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, problems, search
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
-from pyjms_broker.management.views.counters import totals
+from pyjms_broker.management.host import totals
 from pyjms_broker.web.errors import WebError
 
 _LONGEST = 16_384

@@ -19,6 +19,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.destination import NO_MINIMUM, DestinationStatistics
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.subscription import Subscription
@@ -254,3 +255,26 @@ class Managed(Generic[T]):
 
     tree: ManagementContext
     it: T
+
+
+def minimum(value: int) -> int:
+    """Return a minimum of statistics as in ActiveMQ: 0 before the first value."""
+    return 0 if value == NO_MINIMUM else value
+
+
+def totals(host: ManagedBroker) -> DestinationStatistics:
+    """Return the sums over all destinations, including removed ones."""
+    total = DestinationStatistics()
+    region = host.region_broker
+    total.add_counters(region.removed_statistics)
+    for destination in region.destinations().values():
+        total.add(destination.statistics)
+    return total
+
+
+def reset_statistics(host: ManagedBroker) -> None:
+    """Reset the counters of all destinations."""
+    region = host.region_broker
+    region.removed_statistics.reset()
+    for destination in region.destinations().values():
+        destination.statistics.reset()

@@ -18,6 +18,8 @@ from pyjms_broker.management.views.broker import BROKER, RUNTIME_CONFIGURATION
 from pyjms_broker.management.views.clients import (
     CONNECTION,
     CONNECTOR,
+    NETWORK_BRIDGE,
+    NETWORK_CONNECTOR,
     PRODUCER,
     clients,
     producer_name,
@@ -25,7 +27,6 @@ from pyjms_broker.management.views.clients import (
 )
 from pyjms_broker.management.views.destinations import QUEUE, TOPIC
 from pyjms_broker.management.views.health import HEALTH
-from pyjms_broker.management.views.networks import NETWORK_BRIDGE, NETWORK_CONNECTOR
 from pyjms_broker.management.views.stores import (
     JOB_SCHEDULER,
     PERSISTENCE_ADAPTER,

@@ -1,19 +1,36 @@
 """Views: the attributes and operations of the broker's objects.
 
-A kind of view consists of two tables, attributes and operations, with ActiveMQ's names and Java's
-types. A view applies the tables of its kind to one object. Nothing is copied: an attribute is read
-from the object on access.
+A kind of view consists of two tables, attributes (`attributes`) and operations, with ActiveMQ's
+names and Java's types. A view applies the tables of its kind to one object. Nothing is copied: an
+attribute is read from the object on access.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.management.attributes import (
+    BOOLEAN,
+    BYTE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    MAP,
+    OBJECT_NAME,
+    OBJECT_NAMES,
+    ROWS,
+    STRING,
+    Attribute,
+    Table,
+)
 from pyjms_broker.management.errors import (
     AttributeNotFoundException,
     InvalidArgumentException,
@@ -21,15 +38,6 @@ from pyjms_broker.management.errors import (
 )
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.security.audit import audit_action
-
-STRING: Final = "java.lang.String"
-BOOLEAN: Final = "boolean"
-BYTE: Final = "byte"
-INT: Final = "int"
-LONG: Final = "long"
-FLOAT: Final = "float"
-DOUBLE: Final = "double"
-MAP: Final = "java.util.Map"
 
 
 def convert(value: object, java_type: str, where: str) -> object:
@@ -109,18 +117,6 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
 
 
 T = TypeVar("T")
-N = TypeVar("N", bound="Attribute[Any] | Operation[Any]")
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute(Generic[T]):
-    """A value of a view; without `set` it is read-only."""
-
-    name: str
-    type: str
-    description: str
-    get: Callable[[T], object]
-    set: Callable[[T, Any], None] | None = None
 
 
 class Parameter(NamedTuple):
@@ -148,36 +144,85 @@ class Operation(Generic[T]):
         return f"{self.name}({','.join(p.type for p in self.parameters)})"
 
 
-def _table(members: Iterable[N]) -> dict[str, list[N]]:
-    named: dict[str, list[N]] = {}
-    for member in members:
-        named.setdefault(member.name, []).append(member)
-    return named
+_JAVA: Final = {
+    "String": STRING,
+    "Map": MAP,
+    "List": "java.util.List",
+    "ObjectName": OBJECT_NAME,
+    "ObjectName[]": OBJECT_NAMES,
+    "TabularData": ROWS,
+    "CompositeData": "javax.management.openmbean.CompositeData",
+    "CompositeData[]": "[Ljavax.management.openmbean.CompositeData;",
+}
+
+
+def operation(signature: str, description: str, call: Callable[..., object]) -> Operation[Any]:
+    """Return the operation with this signature: `boolean move(String id, String? selector)`.
+
+    The question mark is for a parameter that may be null.
+    """
+    java_type, _, rest = signature.partition(" ")
+    name, _, listed = rest.removesuffix(")").partition("(")
+    parameters = tuple(_parameter(each) for each in listed.split(", ") if each)
+    return Operation(name, _JAVA.get(java_type, java_type), description, call, parameters)
+
+
+def _parameter(text: str) -> Parameter:
+    java_type, _, name = text.partition(" ")
+    bare = java_type.removesuffix("?")
+    return Parameter(name, _JAVA.get(bare, bare), is_optional=bare != java_type)
+
+
+Readers: TypeAlias = Mapping[str, Callable[[T], object]]
+"""Functions that return attributes, by name."""
+Writers: TypeAlias = Mapping[str, Callable[[T, Any], None]]
+"""Functions that set attributes, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewKind(Generic[T]):
-    """A kind of view: the Java class that ActiveMQ registers, and the two tables."""
+    """A kind of view: the Java class that ActiveMQ registers, its attributes and operations."""
 
     java_class: str
     description: str
-    attributes: Mapping[str, Sequence[Attribute[T]]]
-    operations: Mapping[str, Sequence[Operation[T]]] = field(default_factory=dict)
+    attributes: Table
+    readers: Readers[T]
+    writers: Writers[T]
+    operations: Mapping[str, Sequence[Operation[T]]]
 
 
 def view_kind(
     java_class: str,
     description: str,
-    attributes: Iterable[Attribute[T]],
+    attributes: Table,
+    readers: Readers[T],
     operations: Iterable[Operation[T]] = (),
+    writers: Writers[T] = MappingProxyType({}),
 ) -> ViewKind[T]:
-    """Return a kind of view; operations may be overloaded.
+    """Return a kind of view.
 
-    A `java_class` without a package is in that of ActiveMQ's views.
+    Args:
+        java_class: without a package, it is in that of ActiveMQ's views.
+        description: what such a view shows.
+        attributes: the attributes.
+        readers: the functions for the attributes that have no path.
+        operations: the operations, which may be overloaded.
+        writers: the functions for the attributes that can be set.
     """
     if "." not in java_class:
         java_class = f"org.apache.activemq.broker.jmx.{java_class}"
-    return ViewKind(java_class, description, _table(attributes), _table(operations))
+    by_name: dict[str, list[Operation[T]]] = {}
+    for operation in operations:
+        by_name.setdefault(operation.name, []).append(operation)
+    found = {name: readers.get(name) or _reader(each) for name, each in attributes.items()}
+    return ViewKind(java_class, description, attributes, found, writers, by_name)
+
+
+def _reader(attribute: Attribute) -> Callable[[Any], object]:
+    if attribute.always is not None:
+        return lambda _: attribute.always
+    assert attribute.path, "an attribute without a path has a function"
+    return attrgetter(f"it.{attribute.path}")
 
 
 class View(Generic[T]):
@@ -196,12 +241,14 @@ class View(Generic[T]):
         Raises:
             AttributeNotFoundException: there is no attribute of that name.
         """
-        return self._attribute(attribute).get(self.target)
+        return self._reader(attribute)(self.target)
+
+    __getitem__ = get
 
     def get_all(self) -> dict[str, object]:
         """Return the values of all attributes by name."""
         target = self.target
-        return {name: each[0].get(target) for name, each in self.kind.attributes.items()}
+        return {name: read(target) for name, read in self.kind.readers.items()}
 
     def set(self, attribute: str, value: object) -> object:
         """Set an attribute and return its previous value.
@@ -210,16 +257,16 @@ class View(Generic[T]):
             AttributeNotFoundException: there is no attribute of that name, or it is read-only.
             InvalidArgumentException: the value has the wrong type.
         """
-        found = self._attribute(attribute)
-        if found.set is None:
-            writable = [name for name, each in self.kind.attributes.items() if each[0].set]
+        read, write = self._reader(attribute), self.kind.writers.get(attribute)
+        if write is None:
             raise AttributeNotFoundException(
                 f"Attribute {attribute} of {self.name} cannot be written",
-                hint=f"writable are: {', '.join(writable) or 'none'}",
+                hint=f"writable are: {', '.join(self.kind.writers) or 'none'}",
             )
-        with audit_action(f"set {found.name} of {self.name}"):
-            former = found.get(self.target)
-            found.set(self.target, convert(value, found.type, f"Attribute {attribute}"))
+        with audit_action(f"set {attribute} of {self.name}"):
+            former = read(self.target)
+            java_type = self.kind.attributes[attribute].type
+            write(self.target, convert(value, java_type, f"Attribute {attribute}"))
         return former
 
     async def invoke(self, operation: str, *arguments: object) -> object:
@@ -246,14 +293,14 @@ class View(Generic[T]):
                 return None
             return await _wait_for(result) if isawaitable(result) else result
 
-    def _attribute(self, name: str) -> Attribute[T]:
-        found = self.kind.attributes.get(name)
+    def _reader(self, name: str) -> Callable[[T], object]:
+        found = self.kind.readers.get(name)
         if found is None:
             raise AttributeNotFoundException(
                 f"{self.name} has no attribute {name[:100]!r}",
                 hint=f"attributes are: {', '.join(self.kind.attributes)}",
             )
-        return found[0]
+        return found
 
     def _operation(self, operation: str, count: int) -> Operation[T]:
         name, has_types, _ = operation.partition("(")

@@ -25,7 +25,7 @@ from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.management.views.counters import minimum, reset_statistics, totals
+from pyjms_broker.management.host import minimum, reset_statistics, totals
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.queue import Queue as BrokerQueue

@@ -32,7 +32,7 @@ from pyjms_broker.management.errors import (
 )
 from pyjms_broker.management.host import DOMAIN
 from pyjms_broker.management.management import Management
-from pyjms_broker.management.model import Attribute, Operation, View, ViewKind
+from pyjms_broker.management.model import Operation, View, ViewKind
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.web.context import WebContext, client_address
 from pyjms_broker.web.gate import check_origin
@@ -371,15 +371,14 @@ def _of_kind(kind: ViewKind[Any]) -> dict[str, object]:
         described = [_operation(each) for each in overloads]
         operations[name] = described[0] if len(described) == 1 else described
     return {
-        "attr": {name: _attribute(each[0]) for name, each in kind.attributes.items()},
+        "attr": {
+            name: {"rw": name in kind.writers, "type": each.type, "desc": each.help}
+            for name, each in kind.attributes.items()
+        },
         "op": operations,
         "class": kind.java_class,
         "desc": kind.description,
     }
-
-
-def _attribute(attribute: Attribute[Any]) -> dict[str, object]:
-    return {"rw": attribute.set is not None, "type": attribute.type, "desc": attribute.description}
 
 
 def _operation(operation: Operation[Any]) -> dict[str, object]:
@@ -462,7 +461,7 @@ async def _read(management: Management, request: JolokiaRequest) -> object:
     view = management.view(wanted)
     if len(request.attributes) == 1 and not request.is_list:
         name = request.attributes[0]
-        return _value(request, as_typed(view.get(name), view.kind.attributes[name][0].type))
+        return _value(request, as_typed(view.get(name), view.kind.attributes[name].type))
     names = request.attributes or list(view.kind.attributes)
     ignore = request.flag("ignoreErrors")
     return _value(request, {each: _handlers_attribute(view, each, ignore=ignore) for each in names})
@@ -470,7 +469,7 @@ async def _read(management: Management, request: JolokiaRequest) -> object:
 
 def _handlers_attribute(view: View[Any], name: str, *, ignore: bool) -> object:
     try:
-        return as_typed(view.get(name), view.kind.attributes[name][0].type)
+        return as_typed(view.get(name), view.kind.attributes[name].type)
     except JMSException as error:
         if not ignore:
             raise

@@ -135,9 +135,9 @@ def our_beans(service: BrokerService) -> dict[str, tuple[set[str], set[str]]]:
     for view in service.management.find("*:*"):
         keys, members = found.setdefault(view.kind.java_class.removeprefix(PREFIX), (set(), set()))
         keys.add(",".join(sorted(view.name.keys)))
-        for (attribute,) in view.kind.attributes.values():
-            star = "*" if attribute.set else ""
-            members.add(f"A {attribute.name}{star} {attribute.type}")
+        for name, attribute in view.kind.attributes.items():
+            star = "*" if name in view.kind.writers else ""
+            members.add(f"A {name}{star} {attribute.type}")
         for overloads in view.kind.operations.values():
             members.update(f"O {each.signature} {each.type}" for each in overloads)
     return found

@@ -93,10 +93,9 @@ class JolokiaRequests:
         if kind == "read":
             made["attribute"] = chance.choice([chance.choice(attributes), attributes[:3], None])
         elif kind == "write":
-            known = view.kind.attributes
-            writable = [name for name in attributes if known[name][0].set] or attributes
+            writable = [name for name in attributes if name in view.kind.writers] or attributes
             name = chance.choice(writable)
-            made |= {"attribute": name, "value": self._value(known[name][0].type)}
+            made |= {"attribute": name, "value": self._value(view.kind.attributes[name].type)}
         elif kind == "exec":
             self._operation(view, made)
         elif kind == "list":

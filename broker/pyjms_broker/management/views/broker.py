@@ -6,8 +6,9 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -18,33 +19,36 @@ from pyjms.runtime.distribution import DISTRIBUTION
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
+from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.names import check_access
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.api.usage import MemoryUsage
+from pyjms_broker.management import attributes
 from pyjms_broker.management.errors import InvalidArgumentException
-from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext, RuntimeUpdates
+from pyjms_broker.management.host import (
+    Managed,
+    ManagedBroker,
+    RuntimeUpdates,
+    reset_statistics,
+    totals,
+)
 from pyjms_broker.management.messages import browse
 from pyjms_broker.management.model import (
-    BOOLEAN,
-    INT,
-    LONG,
-    STRING,
-    Attribute,
     Operation,
-    Parameter,
+    Readers,
     View,
     ViewKind,
+    Writers,
+    operation,
     view_kind,
 )
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.management.views.clients import clients, producer_name, producers
-from pyjms_broker.management.views.counters import reset_statistics, size_attributes, totals
-from pyjms_broker.management.views.destinations import QUEUE, TOPIC
+from pyjms_broker.management.views.destinations import QUEUE, TOPIC, size_readers
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
-from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER
+
+_Broker: TypeAlias = Managed[ManagedBroker]
 
 # Pages of destinations as JSON. (ActiveMQ DestinationsViewFilter; activemq-edges 7)
 
@@ -65,25 +69,17 @@ _SORT_KEYS: Final[dict[str, Callable[[BrokerDestination], Any]]] = {
 _DEFAULTS: Final = {"name": "", "filter": "", "sortColumn": "name", "sortOrder": "asc"}
 
 
-def query_destinations(
-    tree: ManagementContext,
-    kind: ViewKind[Any],
-    destinations: Mapping[Destination, BrokerDestination],
-    query: str,
-    page: int,
-    size: int,
-) -> str:
-    """Return a page of the destinations selected by a query, with all their attributes.
+def _query_destinations(b: _Broker, query: str, page: int, size: int, *, topics: bool) -> str:
+    """Return a page of the destinations selected by a query, with all their attributes, as JSON.
 
     Args:
-        tree: the context of the views.
-        kind: the kind of the views.
-        destinations: the candidates.
+        b: the broker.
         query: JSON with `name` (part of the name), `filter` (empty, nonEmpty, noConsumer or
             nonAdvisory), `sortColumn` (name, queueSize, consumerCount, enqueueCount or
             dequeueCount) and `sortOrder` (asc or desc); all are optional.
         page: the number of the page, from 1.
         size: the number of destinations per page.
+        topics: topics instead of queues.
 
     Raises:
         InvalidArgumentException: the query is invalid.
@@ -92,16 +88,20 @@ def query_destinations(
     is_one = _FILTERS.get(wanted["filter"], _FILTERS[""])
     found = [
         (destination, each)
-        for destination, each in destinations.items()
-        if wanted["name"] in destination.physical_name and is_one(each)
+        for destination, each in b.tree.destinations().items()
+        if not destination.is_temporary
+        and destination.is_topic == topics
+        and wanted["name"] in destination.physical_name
+        and is_one(each)
     ]
     key = _SORT_KEYS.get(wanted["sortColumn"], _SORT_KEYS["name"])
     found.sort(key=lambda each: key(each[1]), reverse=wanted["sortOrder"].lower() == "desc")
     first = max(0, page - 1) * max(0, size)
     data = {}
     for destination, each in found[first : first + max(0, size)]:
-        name = tree.names.destination(destination)
-        data[str(name)] = _values(View(name, kind, Managed(tree, each.base)))
+        name = b.tree.names.destination(destination)
+        view = View(name, TOPIC if topics else QUEUE, Managed(b.tree, each.base))
+        data[str(name)] = _values(view)
     return json.dumps({"data": data, "count": len(found)})
 
 
@@ -121,7 +121,7 @@ def _read(query: str) -> dict[str, str]:
 def _values(view: View[Any]) -> dict[str, object]:
     values: dict[str, object] = {}
     for name, value in view.get_all().items():
-        kind = view.kind.attributes[name][0].type
+        kind = view.kind.attributes[name].type
         values["dlq" if name == "DLQ" else name[:1].lower() + name[1:]] = _simplify(kind, value)
     return values
 
@@ -147,8 +147,6 @@ def _object_name(text: str) -> dict[str, object]:
 
 
 # Operations of the broker's view. (ActiveMQ BrokerView; activemq-edges 7)
-
-_Broker: TypeAlias = Managed[ManagedBroker]
 
 _FORCED: Final = 1.0
 """Seconds: removals by an operator are forced (activemq-broker D9)."""
@@ -274,163 +272,108 @@ async def _stop_gracefully(
     b.it.stop_soon()
 
 
-def _refuse(
-    name: str, reason: str, hint: str, *parameters: Parameter, kind: str = "void"
-) -> Operation[Any]:
+def _refuse(signature: str, reason: str, hint: str) -> Operation[Any]:
     """Return an operation of ActiveMQ that this broker always refuses."""
 
     def refuse(_b: _Broker, *_arguments: object) -> NoReturn:
-        raise IllegalStateException(f"{name} is refused: {reason}", hint=hint)
+        raise IllegalStateException(f"{refused.name} is refused: {reason}", hint=hint)
 
-    return Operation(name, kind, f"Refused: {reason}.", refuse, parameters)
-
-
-def _query(kind: str) -> Callable[..., object]:
-    def query(b: _Broker, text: str, page: int, size: int) -> str:
-        found = [each for each in b.tree.destinations().items() if not each[0].is_temporary]
-        chosen = [each for each in found if each[0].is_topic == (kind == "queryTopics")]
-        view_kind = TOPIC if kind == "queryTopics" else QUEUE
-        return query_destinations(b.tree, view_kind, dict(chosen), text, page, size)
-
-    return query
+    refused = operation(f"void {signature}", f"Refused: {reason}.", refuse)
+    return refused
 
 
-_NAME: Final = Parameter("name", STRING)
-_URI: Final = Parameter("discoveryAddress", STRING)
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    Operation(
-        "resetStatistics",
-        "void",
+    operation(
+        "void resetStatistics()",
         "Reset the counters of all destinations.",
         lambda b: reset_statistics(b.it),
     ),
-    Operation("addQueue", "void", "Create a queue.", _add(Queue), (_NAME,)),
-    Operation("addTopic", "void", "Create a topic.", _add(Topic), (_NAME,)),
-    Operation("removeQueue", "void", "Remove a queue and its messages.", _remove(Queue), (_NAME,)),
-    Operation("removeTopic", "void", "Remove a topic.", _remove(Topic), (_NAME,)),
-    Operation(
-        "browseQueue",
-        "[Ljavax.management.openmbean.CompositeData;",
-        "Return the first messages of a queue.",
-        _browse,
-        (_NAME,),
+    operation("void addQueue(String name)", "Create a queue.", _add(Queue)),
+    operation("void addTopic(String name)", "Create a topic.", _add(Topic)),
+    operation("void removeQueue(String name)", "Remove a queue and its messages.", _remove(Queue)),
+    operation("void removeTopic(String name)", "Remove a topic.", _remove(Topic)),
+    operation(
+        "CompositeData[] browseQueue(String name)", "Return the first messages of a queue.", _browse
     ),
-    Operation(
-        "destroyDurableSubscriber",
-        "void",
+    operation(
+        "void destroyDurableSubscriber(String clientId, String subscriberName)",
         "Delete an inactive durable subscription.",
         _destroy_durable,
-        (Parameter("clientId", STRING), Parameter("subscriberName", STRING)),
     ),
-    Operation("stop", "void", "Stop the broker in the background.", lambda b: b.it.stop_soon()),
-    Operation(
-        "start", "void", "Start the broker; no effect while it is running.", lambda b: b.it.start()
+    operation("void stop()", "Stop the broker in the background.", lambda b: b.it.stop_soon()),
+    operation(
+        "void start()", "Start the broker; no effect while it is running.", lambda b: b.it.start()
     ),
-    Operation("restart", "void", "Stop the broker, and start it again.", _restart),
-    Operation(
-        "stopGracefully",
-        "void",
+    operation("void restart()", "Stop the broker, and start it again.", _restart),
+    operation(
+        "void stopGracefully("
+        "String connectorName, String queueName, long timeout, long pollInterval)",
         "Stop connectors, wait until queues are empty, and stop; names are regular expressions.",
         _stop_gracefully,
-        (
-            Parameter("connectorName", STRING),
-            Parameter("queueName", STRING),
-            Parameter("timeout", LONG),
-            Parameter("pollInterval", LONG),
-        ),
     ),
-    Operation(
-        "gc",
-        "void",
+    operation(
+        "void gc()",
         "Bring the store's index up to date and release its disk space.",
         lambda b: b.it.region_broker.store.checkpoint(),
     ),
-    Operation(
-        "addConnector",
-        STRING,
+    operation(
+        "String addConnector(String discoveryAddress)",
         "Add a connector for clients; return its name.",
         _add_connector,
-        (_URI,),
     ),
-    Operation(
-        "removeConnector",
-        BOOLEAN,
+    operation(
+        "boolean removeConnector(String connectorName)",
         "Remove a connector; return whether one of that name existed.",
         _remove_connector,
-        (Parameter("connectorName", STRING),),
     ),
-    Operation(
-        "getTransportConnectorByType",
-        STRING,
+    operation(
+        "String getTransportConnectorByType(String type)",
         "Return the URI of the first connector with a scheme, such as tcp; null: none.",
         _connector_by_type,
-        (Parameter("type", STRING),),
     ),
-    Operation(
-        "createDurableSubscriber",
-        "javax.management.ObjectName",
+    operation(
+        "ObjectName createDurableSubscriber("
+        "String clientId, String subscriberName, String topicName, String? selector)",
         "Create a durable subscription without a consumer; return its object name.",
         _create_durable,
-        (
-            Parameter("clientId", STRING),
-            Parameter("subscriberName", STRING),
-            Parameter("topicName", STRING),
-            Parameter("selector", STRING, is_optional=True),
-        ),
     ),
     *(
-        Operation(
-            name,
-            STRING,
+        operation(
+            f"String query{kind}(String? filter, int page, int pageSize)",
             "Return a page of destinations and their attributes, as JSON.",
-            _query(name),
-            (
-                Parameter("filter", STRING, is_optional=True),
-                Parameter("page", INT),
-                Parameter("pageSize", INT),
-            ),
+            partial(_query_destinations, topics=kind == "Topics"),
         )
-        for name in ("queryQueues", "queryTopics")
+        for kind in ("Queues", "Topics")
     ),
-    Operation(
-        "enableStatistics", "void", "No effect: statistics are always enabled.", lambda _: None
+    operation(
+        "void enableStatistics()", "No effect: statistics are always enabled.", lambda _: None
     ),
-    _refuse("disableStatistics", "statistics are always enabled", "call resetStatistics instead"),
+    _refuse("disableStatistics()", "statistics are always enabled", "call resetStatistics instead"),
     _refuse(
-        "terminateJVM",
+        "terminateJVM(int exitCode)",
         "the process may run other code, and its clients would lose their connections",
         "call stop",
-        Parameter("exitCode", INT),
     ),
-    _refuse("reloadLog4jProperties", "the broker does not log with Log4j", "set log levels"),
-    Operation(
-        "addNetworkConnector",
-        STRING,
+    _refuse("reloadLog4jProperties()", "the broker does not log with Log4j", "set log levels"),
+    operation(
+        "String addNetworkConnector(String discoveryAddress)",
         "Add a network connector to other brokers; return its name.",
         _add_network_connector,
-        (_URI,),
     ),
-    Operation(
-        "removeNetworkConnector",
-        BOOLEAN,
+    operation(
+        "boolean removeNetworkConnector(String connectorName)",
         "Stop and remove a network connector.",
         lambda b, name: b.it.networks.remove(name),
-        (Parameter("connectorName", STRING),),
     ),
 )
 
 
-_NAMES: Final = "[Ljavax.management.ObjectName;"
 _VERSION: Final = version(DISTRIBUTION)
 """The version of this process: an upgrade on disk takes effect after a restart."""
 
 
-def _totals(b: _Broker) -> DestinationStatistics:
-    return totals(b.it)
-
-
-def _total(name: str, field: str, description: str) -> Attribute[_Broker]:
-    return Attribute(name, LONG, description, lambda b: getattr(totals(b.it), field))
+def _total(field: str) -> Callable[[_Broker], object]:
+    return lambda b: getattr(totals(b.it), field)
 
 
 def _uptime_text(b: _Broker) -> str:
@@ -448,55 +391,20 @@ def _uptime_text(b: _Broker) -> str:
     return f"{days} day{'' if days == 1 else 's'} {hours} hours"
 
 
-def _usage(
-    kind: str, of: Callable[[ManagedBroker], MemoryUsage | DiskUsage], of_what: str
-) -> tuple[Attribute[_Broker], ...]:
-    return (
-        Attribute(
-            f"{kind}PercentUsage",
-            INT,
-            f"Percentage of the limit of {of_what} in use.",
-            lambda b: of(b.it).percent,
-        ),
-        Attribute(
-            f"{kind}Limit",
-            LONG,
-            f"Limit of {of_what}, in bytes; 0: no limit.",
-            lambda b: of(b.it).limit,
-            lambda b, limit: of(b.it).change_limit(limit),
-        ),
-    )
+def _destinations(*, topic: bool, temporary: bool) -> Callable[[_Broker], list[str]]:
+    return lambda b: [
+        str(b.tree.names.destination(each))
+        for each in b.tree.destinations()
+        if each.is_topic == topic and each.is_temporary == temporary
+    ]
 
 
-def _object_names(
-    name: str, what: str, names: Callable[[_Broker], Iterable[object]]
-) -> Attribute[_Broker]:
-    return Attribute(
-        name, _NAMES, f"Object names of {what}.", lambda b: [str(each) for each in names(b)]
-    )
-
-
-def _destinations(name: str, *, topic: bool, temporary: bool) -> Attribute[_Broker]:
-    kind = f"{'temporary ' if temporary else ''}{'topics' if topic else 'queues'}"
-    return _object_names(
-        name,
-        f"all {kind}",
-        lambda b: (
-            b.tree.names.destination(each)
-            for each in b.tree.destinations()
-            if each.is_topic == topic and each.is_temporary == temporary
-        ),
-    )
-
-
-def _subscribers(
-    name: str, is_one: Callable[[Subscription], bool], what: str
-) -> Attribute[_Broker]:
-    def names(b: _Broker) -> Iterable[object]:
-        found = filter(is_one, b.it.region_broker.subscriptions.all())
-        return map(b.tree.names.consumer, found)
-
-    return _object_names(name, what, names)
+def _subscribers(is_one: Callable[[Subscription], bool]) -> Callable[[_Broker], list[str]]:
+    return lambda b: [
+        str(b.tree.names.consumer(each))
+        for each in b.it.region_broker.subscriptions.all()
+        if is_one(each)
+    ]
 
 
 def _plain(*, topic: bool, temporary: bool) -> Callable[[Subscription], bool]:
@@ -511,124 +419,66 @@ def _durable(*, active: bool) -> Callable[[Subscription], bool]:
     return lambda s: isinstance(s, DurableTopicSubscription) and s.is_active == active
 
 
-def _connectors(b: _Broker) -> dict[str, str]:
-    return {each.name: each.connect_uri for each in b.it.connectors}
+def _producers(is_one: Callable[[Destination | None], bool]) -> Callable[[_Broker], list[str]]:
+    return lambda b: [
+        str(producer_name(b.tree, each))
+        for client in clients(b.tree)
+        for each in producers(client)
+        if each.info is not None and is_one(each.info.destination)
+    ]
 
 
-def _producers(
-    name: str, what: str, *, topic: bool = False, temporary: bool = False, dynamic: bool = False
-) -> Attribute[_Broker]:
-    def is_one(destination: Destination | None) -> bool:
-        if destination is None:
-            return dynamic
-        return not dynamic and (destination.is_topic, destination.is_temporary) == (
-            topic,
-            temporary,
-        )
-
-    return Attribute(
-        name,
-        _NAMES,
-        f"Object names of {what}.",
-        lambda b: [
-            str(producer_name(b.tree, each))
-            for client in clients(b.tree)
-            for each in producers(client)
-            if each.info is not None and is_one(each.info.destination)
-        ],
-    )
+def _sent_to(*, topic: bool, temporary: bool) -> Callable[[Destination | None], bool]:
+    return lambda d: d is not None and (d.is_topic, d.is_temporary) == (topic, temporary)
 
 
-_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
-    Attribute(
-        "BrokerId", STRING, "The broker's id, new at each start.", lambda b: str(b.it.broker_id)
-    ),
-    Attribute("BrokerName", STRING, "The broker's name.", lambda b: b.it.broker_name),
-    Attribute("BrokerVersion", STRING, "The version of pyjms.", lambda _: _VERSION),
-    Attribute("Uptime", STRING, "Time since the start.", _uptime_text),
-    Attribute(
-        "UptimeMillis", LONG, "Time since the start, in ms.", lambda b: int(b.it.uptime * 1000)
-    ),
-    Attribute(
-        "CurrentConnectionsCount",
-        INT,
-        "Number of connections.",
-        lambda b: len(b.it.connections.by_id),
-    ),
-    Attribute(
-        "TotalConnectionsCount",
-        LONG,
-        "Connections opened since the start.",
-        lambda b: b.it.connections.total,
-    ),
-    _total("TotalEnqueueCount", "enqueues", "Messages enqueued."),
-    _total("TotalDequeueCount", "dequeues", "Messages acknowledged, expired or removed."),
-    _total("TotalConsumerCount", "consumers", "Number of subscriptions."),
-    _total("TotalProducerCount", "producers", "Producers with a destination."),
-    _total("TotalMessageCount", "messages", "Messages in all queues."),
-    *size_attributes(_totals),
-    *_usage("Memory", lambda h: h.system_usage.memory, "the memory for messages"),
-    *_usage("Store", lambda h: h.system_usage.store, "the message store"),
-    *_usage("Temp", lambda h: h.system_usage.temp, "the temp store"),
-    *_usage("JobSchedulerStore", lambda h: h.system_usage.job_scheduler, "the job store"),
-    Attribute(
-        "Persistent",
-        BOOLEAN,
-        "Whether the broker has a persistent store.",
-        lambda b: b.it.persistent,
-    ),
-    Attribute(
-        "Slave",
-        BOOLEAN,
-        "Whether the broker is a slave, which waits for the store lock.",
-        lambda b: b.it.slave,
-    ),
-    Attribute("StatisticsEnabled", BOOLEAN, "Always true.", lambda _: True),
-    Attribute("DataDirectory", STRING, "The data directory.", lambda b: os.fspath(b.it.data_path)),
-    Attribute(
-        "VMURL", STRING, "vm:// URI for clients in the broker's process.", lambda b: b.it.vm_uri
-    ),
-    Attribute(
-        "JMSJobScheduler",
-        "javax.management.ObjectName",
-        "Object name of the job scheduler's view; null: no scheduler.",
-        lambda b: (
-            None
-            if b.it.job_store is None
-            else str(b.tree.names.service("JobScheduler", name=DEFAULT_SCHEDULER))
-        ),
-    ),
-    Attribute("TransportConnectors", "java.util.Map", "URIs by connector name.", _connectors),
-    _destinations("Queues", topic=False, temporary=False),
-    _destinations("Topics", topic=True, temporary=False),
-    _destinations("TemporaryQueues", topic=False, temporary=True),
-    _destinations("TemporaryTopics", topic=True, temporary=True),
-    _subscribers("QueueSubscribers", _plain(topic=False, temporary=False), "queue consumers"),
-    _subscribers("TopicSubscribers", _plain(topic=True, temporary=False), "topic consumers"),
-    _subscribers("DurableTopicSubscribers", _durable(active=True), "active durable subscriptions"),
-    _subscribers(
-        "InactiveDurableTopicSubscribers", _durable(active=False), "inactive durable subscriptions"
-    ),
-    _subscribers(
-        "TemporaryQueueSubscribers",
-        _plain(topic=False, temporary=True),
-        "consumers of temporary queues",
-    ),
-    _subscribers(
-        "TemporaryTopicSubscribers",
-        _plain(topic=True, temporary=True),
-        "consumers of temporary topics",
-    ),
-    _producers("QueueProducers", "producers of queues"),
-    _producers("TopicProducers", "producers of topics", topic=True),
-    _producers("TemporaryQueueProducers", "producers of temporary queues", temporary=True),
-    _producers(
-        "TemporaryTopicProducers", "producers of temporary topics", topic=True, temporary=True
-    ),
-    _producers("DynamicDestinationProducers", "producers without a destination", dynamic=True),
+def _job_scheduler(b: _Broker) -> str | None:
+    if b.it.job_store is None:
+        return None
+    return str(b.tree.names.service("JobScheduler", name=DEFAULT_SCHEDULER))
+
+
+_READERS: Final[Readers[_Broker]] = {
+    "BrokerId": lambda b: str(b.it.broker_id),
+    "BrokerVersion": lambda _: _VERSION,
+    "Uptime": _uptime_text,
+    "UptimeMillis": lambda b: int(b.it.uptime * 1000),
+    "CurrentConnectionsCount": lambda b: len(b.it.connections.by_id),
+    "TotalEnqueueCount": _total("enqueues"),
+    "TotalDequeueCount": _total("dequeues"),
+    "TotalConsumerCount": _total("consumers"),
+    "TotalProducerCount": _total("producers"),
+    "TotalMessageCount": _total("messages"),
+    **size_readers(lambda b: totals(b.it)),
+    "DataDirectory": lambda b: os.fspath(b.it.data_path),
+    "JMSJobScheduler": _job_scheduler,
+    "TransportConnectors": lambda b: {each.name: each.connect_uri for each in b.it.connectors},
+    "Queues": _destinations(topic=False, temporary=False),
+    "Topics": _destinations(topic=True, temporary=False),
+    "TemporaryQueues": _destinations(topic=False, temporary=True),
+    "TemporaryTopics": _destinations(topic=True, temporary=True),
+    "QueueSubscribers": _subscribers(_plain(topic=False, temporary=False)),
+    "TopicSubscribers": _subscribers(_plain(topic=True, temporary=False)),
+    "DurableTopicSubscribers": _subscribers(_durable(active=True)),
+    "InactiveDurableTopicSubscribers": _subscribers(_durable(active=False)),
+    "TemporaryQueueSubscribers": _subscribers(_plain(topic=False, temporary=True)),
+    "TemporaryTopicSubscribers": _subscribers(_plain(topic=True, temporary=True)),
+    "QueueProducers": _producers(_sent_to(topic=False, temporary=False)),
+    "TopicProducers": _producers(_sent_to(topic=True, temporary=False)),
+    "TemporaryQueueProducers": _producers(_sent_to(topic=False, temporary=True)),
+    "TemporaryTopicProducers": _producers(_sent_to(topic=True, temporary=True)),
+    "DynamicDestinationProducers": _producers(lambda d: d is None),
+}
+_WRITERS: Final[Writers[_Broker]] = {
+    "MemoryLimit": lambda b, limit: b.it.system_usage.memory.change_limit(limit),
+    "StoreLimit": lambda b, limit: b.it.system_usage.store.change_limit(limit),
+    "TempLimit": lambda b, limit: b.it.system_usage.temp.change_limit(limit),
+    "JobSchedulerStoreLimit": lambda b, limit: b.it.system_usage.job_scheduler.change_limit(limit),
+}
+
+BROKER: Final[ViewKind[Any]] = view_kind(
+    "BrokerView", "The broker.", attributes.BROKER, _READERS, OPERATIONS, _WRITERS
 )
-
-BROKER: Final[ViewKind[Any]] = view_kind("BrokerView", "The broker.", _ATTRIBUTES, OPERATIONS)
 
 
 # The view of the configuration file. (ActiveMQ RuntimeConfigurationView)
@@ -649,23 +499,10 @@ async def _update(u: _Updates) -> str:
 RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = view_kind(
     "org.apache.activemq.plugin.jmx.RuntimeConfigurationView",
     "The configuration file, which is reloaded while the broker is running.",
-    [
-        Attribute("Url", STRING, "The configuration file.", lambda u: u.it.origin),
-        Attribute(
-            "Modified", STRING, "The time of the last applied changes; null: never.", _modified_time
-        ),
-        Attribute(
-            "CheckPeriod",
-            LONG,
-            "Milliseconds between two checks of the file; 0: no checks.",
-            lambda u: round(u.it.check_period * 1000),
-        ),
-        Attribute(
-            "Status",
-            STRING,
-            "The changes that the last update could not apply, or its error; empty: none.",
-            lambda u: u.it.status,
-        ),
-    ],
-    [Operation("updateNow", STRING, "Reload the file; return Status.", _update)],
+    attributes.RUNTIME_CONFIGURATION,
+    {
+        "Modified": _modified_time,
+        "CheckPeriod": lambda u: round(u.it.check_period * 1000),
+    },
+    [operation("String updateNow()", "Reload the file; return Status.", _update)],
 )

@@ -1,7 +1,8 @@
-"""Views of connectors, connections with their sessions, and producers.
+"""Views of connectors, connections with their sessions, producers, and of networks of brokers.
 
 A session has no view in ActiveMQ, and no counters: its numbers are the sums over its current
-producers and consumers. (ActiveMQ ConnectorView, ConnectionView, ProducerView; activemq-edges 7)
+producers and consumers. (ActiveMQ ConnectorView, ConnectionView, ProducerView,
+NetworkConnectorView, NetworkBridgeView; activemq-edges 7, 9)
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.openwire.client_resources import ConnectionState, SessionState
 from pyjms_broker.connector.openwire.connection import BrokerConnection
+from pyjms_broker.management import attributes
 from pyjms_broker.management.host import Managed, ManagementContext
-from pyjms_broker.management.model import (
-    BOOLEAN,
-    INT,
-    LONG,
-    STRING,
-    Attribute,
-    Operation,
-    ViewKind,
-    view_kind,
-)
+from pyjms_broker.management.model import ViewKind, operation, view_kind
 from pyjms_broker.management.object_name import ObjectName
+from pyjms_broker.network import NetworkBridge, NetworkConnector
 
-_Connection: TypeAlias = Managed[Any]
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A JMS connection and its transport connection."""
+
+    transport: BrokerConnection
+    state: ConnectionState
+
+
+_Connection: TypeAlias = Managed[Client]
+_Producer: TypeAlias = Managed[ProducerExchange]
 
 
 def _sessions(c: _Connection) -> Iterator[tuple[int, SessionState]]:
@@ -39,7 +43,7 @@ def _sessions(c: _Connection) -> Iterator[tuple[int, SessionState]]:
             yield session_id.value, session
 
 
-def _items(c: _Connection) -> list[dict[str, object]]:
+def _session_rows(c: _Connection) -> list[dict[str, object]]:
     state, transport = c.it.state, c.it.transport
     subscriptions = {
         each.consumer_id: each
@@ -47,7 +51,7 @@ def _items(c: _Connection) -> list[dict[str, object]]:
         if each.context is state.context
     }
     return [
-        _item(
+        _session_row(
             number,
             [subscriptions[each] for each in session.consumers if each in subscriptions],
             [
@@ -60,7 +64,7 @@ def _items(c: _Connection) -> list[dict[str, object]]:
     ]
 
 
-def _item(
+def _session_row(
     number: int, consumers: list[Subscription], producers: list[ProducerExchange]
 ) -> dict[str, object]:
     return {
@@ -73,28 +77,6 @@ def _item(
         "DequeueCounter": sum(each.dequeue_count for each in consumers),
         "DispatchedQueueSize": sum(each.in_flight for each in consumers),
     }
-
-
-SESSION_ATTRIBUTE: Final[Attribute[Any]] = Attribute(
-    "SessionCount", INT, "Number of sessions.", lambda c: sum(1 for _ in _sessions(c))
-)
-SESSION_OPERATION: Final[Operation[Any]] = Operation(
-    "sessions",
-    "[Ljavax.management.openmbean.CompositeData;",
-    "Return the sessions, with their producers, consumers, and the sums of their counters.",
-    _items,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """A JMS connection and its transport connection."""
-
-    transport: BrokerConnection
-    state: ConnectionState
-
-
-_ClientsConnection: TypeAlias = Managed[Client]
 
 
 def clients(tree: ManagementContext) -> Iterator[Client]:
@@ -121,11 +103,11 @@ def producer_name(tree: ManagementContext, exchange: ProducerExchange) -> Object
     return tree.names.producer(info.destination, client_id, str(info.producer_id))
 
 
-def _producer_names(c: _ClientsConnection) -> list[str]:
+def _producer_names(c: _Connection) -> list[str]:
     return [str(producer_name(c.tree, each)) for each in producers(c.it)]
 
 
-def _consumer_names(c: _ClientsConnection) -> list[str]:
+def _consumer_names(c: _Connection) -> list[str]:
     return [
         str(c.tree.names.consumer(each))
         for each in c.tree.region.subscriptions.all()
@@ -133,35 +115,30 @@ def _consumer_names(c: _ClientsConnection) -> list[str]:
     ]
 
 
-_NAMES: Final = "[Ljavax.management.ObjectName;"
-
-
-def _kind(
-    name: str, what: str, is_one: Callable[[Destination], bool]
-) -> Attribute[Managed[ProducerExchange]]:
-    def get(p: Managed[ProducerExchange]) -> bool:
+def _sends_to(is_one: Callable[[Destination], bool]) -> Callable[[_Producer], bool]:
+    def get(p: _Producer) -> bool:
         destination = None if p.it.info is None else p.it.info.destination
         return destination is not None and is_one(destination)
 
-    return Attribute(name, BOOLEAN, f"Whether it sends to {what}.", get)
+    return get
 
 
-def _is_blocked(p: Managed[ProducerExchange]) -> bool:
+def _is_blocked(p: _Producer) -> bool:
     own = None if p.it.info is None else p.it.info.producer_id
     return any(each.message.producer_id == own for each in p.it.context.blocked_sends)
 
 
-def _reset_blocked(p: Managed[ProducerExchange]) -> None:
+def _reset_blocked(p: _Producer) -> None:
     p.it.blocked_sends = 0
     p.it.blocked_time = 0.0
 
 
-def _reset_producer(p: Managed[ProducerExchange]) -> None:
+def _reset_producer(p: _Producer) -> None:
     p.it.sent_count = 0
     _reset_blocked(p)
 
 
-def _oldest_transaction(c: _ClientsConnection) -> int | None:
+def _oldest_transaction(c: _Connection) -> int | None:
     began = [each.began for each in c.it.state.context.transactions.values()]
     return int((_clock.now() - min(began)) * 1000) if began else None
 
@@ -169,173 +146,78 @@ def _oldest_transaction(c: _ClientsConnection) -> int | None:
 CONNECTOR: Final[ViewKind[Any]] = view_kind(
     "ConnectorView",
     "A connector.",
+    attributes.CONNECTOR,
+    {"Started": lambda c: not c.it.stopping},
     [
-        Attribute(
-            "Started",
-            BOOLEAN,
-            "Whether the connector accepts clients.",
-            lambda c: not c.it.stopping,
-        ),
-        Attribute("StatisticsEnabled", BOOLEAN, "Always true.", lambda _: True),
-        Attribute(
-            "RebalanceClusterClients",
-            BOOLEAN,
-            "Whether failover clients are rebalanced across the brokers of the network.",
-            lambda c: c.it.cluster.attributes.rebalance_cluster_clients,
-        ),
-        Attribute(
-            "UpdateClusterClients",
-            BOOLEAN,
-            "Whether failover clients are notified of brokers that join the network.",
-            lambda c: c.it.cluster.attributes.update_cluster_clients,
-        ),
-        Attribute(
-            "UpdateClusterClientsOnRemove",
-            BOOLEAN,
-            "Whether failover clients are notified of brokers that leave the network.",
-            lambda c: c.it.cluster.attributes.update_cluster_clients_on_remove,
-        ),
-        Attribute(
-            "UpdateClusterFilter",
-            STRING,
-            "Filter of the broker names announced to failover clients.",
-            lambda c: c.it.cluster.attributes.update_cluster_filter,
-        ),
-        Attribute(
-            "AllowLinkStealingEnabled",
-            BOOLEAN,
-            "Whether a new connection may take over a client id in use.",
-            lambda c: c.it.allow_link_stealing,
-        ),
-    ],
-    [
-        Operation("start", "void", "Accept connections.", lambda c: c.it.start()),
-        Operation("stop", "void", "Close all connections.", lambda c: c.it.stop()),
-        Operation(
-            "connectionCount", INT, "Number of connections.", lambda c: len(c.it.connections)
+        operation("void start()", "Accept connections.", lambda c: c.it.start()),
+        operation("void stop()", "Close all connections.", lambda c: c.it.stop()),
+        operation(
+            "int connectionCount()", "Number of connections.", lambda c: len(c.it.connections)
         ),
     ],
 )
-
 CONNECTION: Final[ViewKind[Any]] = view_kind(
     "ConnectionView",
     "A JMS connection.",
+    attributes.CONNECTION,
+    {
+        "Blocked": lambda c: bool(c.it.state.context.blocked_sends),
+        "ActiveTransactionCount": lambda c: len(c.it.state.context.transactions),
+        "OldestActiveTransactionDuration": _oldest_transaction,
+        "SessionCount": lambda c: sum(1 for _ in _sessions(c)),
+        "Consumers": _consumer_names,
+        "Producers": _producer_names,
+    },
     [
-        Attribute(
-            "RemoteAddress",
-            STRING,
-            "The client's address.",
-            lambda c: c.it.transport.remote_address,
+        operation("void stop()", "Close the connection.", lambda c: c.it.transport.stop_soon()),
+        operation(
+            "CompositeData[] sessions()",
+            "Return the sessions, with their producers, consumers, and the sums of their counters.",
+            _session_rows,
         ),
-        Attribute("ClientId", STRING, "The client id.", lambda c: c.it.state.context.client_id),
-        Attribute("UserName", STRING, "The login name.", lambda c: c.it.state.context.user_name),
-        Attribute("Active", BOOLEAN, "Always true.", lambda _: True),
-        Attribute("Connected", BOOLEAN, "Always true.", lambda _: True),
-        Attribute(
-            "Slow",
-            BOOLEAN,
-            "Whether the client reads more slowly than the broker sends.",
-            lambda c: c.it.transport.congested,
-        ),
-        Attribute(
-            "Blocked",
-            BOOLEAN,
-            "Whether a send waits for space.",
-            lambda c: bool(c.it.state.context.blocked_sends),
-        ),
-        Attribute(
-            "NetworkConnection",
-            BOOLEAN,
-            "Whether the connection is a network bridge.",
-            lambda c: c.it.state.context.network_connection,
-        ),
-        Attribute(
-            "FaultTolerantConnection",
-            BOOLEAN,
-            "Whether the client uses failover.",
-            lambda c: c.it.state.context.fault_tolerant,
-        ),
-        Attribute(
-            "ActiveTransactionCount",
-            INT,
-            "Open local transactions.",
-            lambda c: len(c.it.state.context.transactions),
-        ),
-        Attribute(
-            "OldestActiveTransactionDuration",
-            "java.lang.Long",
-            "Age of the oldest open transaction, in ms; null: none.",
-            _oldest_transaction,
-        ),
-        SESSION_ATTRIBUTE,
-        Attribute("Consumers", _NAMES, "Object names of the consumers.", _consumer_names),
-        Attribute("Producers", _NAMES, "Object names of the producers.", _producer_names),
-    ],
-    [
-        Operation("stop", "void", "Close the connection.", lambda c: c.it.transport.stop_soon()),
-        SESSION_OPERATION,
     ],
 )
-
 PRODUCER: Final[ViewKind[Any]] = view_kind(
     "ProducerView",
     "A producer.",
+    attributes.PRODUCER,
+    {
+        "ProducerId": lambda p: str(p.it.info.producer_id),
+        "DestinationName": lambda p: p.it.info.destination and p.it.info.destination.physical_name,
+        "DestinationQueue": _sends_to(lambda d: not d.is_topic),
+        "DestinationTopic": _sends_to(lambda d: d.is_topic),
+        "DestinationTemporary": _sends_to(lambda d: d.is_temporary),
+        "ProducerBlocked": _is_blocked,
+        "TotalTimeBlocked": lambda p: int(p.it.blocked_time),
+        "PercentageBlocked": lambda p: (
+            p.it.blocked_sends * 100 // p.it.sent_count if p.it.sent_count else 0
+        ),
+    },
     [
-        Attribute("ProducerId", STRING, "The producer's id.", lambda p: str(p.it.info.producer_id)),
-        Attribute("ClientId", STRING, "The client id.", lambda p: p.it.context.client_id),
-        Attribute(
-            "ConnectionId",
-            STRING,
-            "The connection's id.",
-            lambda p: p.it.info.producer_id.connection_id,
+        operation(
+            "void resetFlowControlStats()", "Reset the flow-control counters.", _reset_blocked
         ),
-        Attribute(
-            "SessionId", LONG, "The session's number.", lambda p: p.it.info.producer_id.session_id
-        ),
-        Attribute(
-            "DestinationName",
-            STRING,
-            "The destination; null: any destination.",
-            lambda p: p.it.info.destination and p.it.info.destination.physical_name,
-        ),
-        _kind("DestinationQueue", "a queue", lambda d: not d.is_topic),
-        _kind("DestinationTopic", "a topic", lambda d: d.is_topic),
-        _kind("DestinationTemporary", "a temporary destination", lambda d: d.is_temporary),
-        Attribute(
-            "DispatchAsync",
-            BOOLEAN,
-            "Whether the client requested asynchronous dispatch.",
-            lambda p: p.it.info.dispatch_async,
-        ),
-        Attribute("ProducerBlocked", BOOLEAN, "Whether a send waits for space.", _is_blocked),
-        Attribute(
-            "TotalTimeBlocked",
-            LONG,
-            "Total time that sends have waited for space, in ms.",
-            lambda p: int(p.it.blocked_time),
-        ),
-        Attribute(
-            "PercentageBlocked",
-            INT,
-            "Percentage of sends that had to wait for space.",
-            lambda p: p.it.blocked_sends * 100 // p.it.sent_count if p.it.sent_count else 0,
-        ),
-        Attribute("SentCount", LONG, "Messages sent.", lambda p: p.it.sent_count),
-        Attribute(
-            "ProducerWindowSize",
-            INT,
-            "Producer window in bytes; 0: no window.",
-            lambda p: p.it.info.window_size,
-        ),
-        Attribute("UserName", STRING, "The login name.", lambda p: p.it.context.user_name),
+        operation("void resetStatistics()", "Reset all counters.", _reset_producer),
     ],
+)
+
+NETWORK_CONNECTOR: Final[ViewKind[Managed[NetworkConnector]]] = view_kind(
+    "NetworkConnectorView",
+    "A network connector.",
+    attributes.NETWORK_CONNECTOR,
+    {},
     [
-        Operation(
-            "resetFlowControlStats",
-            "void",
-            "Reset the flow-control counters.",
-            _reset_blocked,
-        ),
-        Operation("resetStatistics", "void", "Reset all counters.", _reset_producer),
+        operation("void start()", "Connect to the remote brokers.", lambda c: c.it.start()),
+        operation("void stop()", "Close all bridges.", lambda c: c.it.stop()),
     ],
+)
+NETWORK_BRIDGE: Final[ViewKind[Managed[NetworkBridge]]] = view_kind(
+    "NetworkBridgeView",
+    "A bridge to another broker.",
+    attributes.NETWORK_BRIDGE,
+    {
+        "LocalBrokerName": lambda b: b.tree.host.broker_name,
+        "RemoteBrokerId": lambda b: str(b.it.remote_id),
+    },
+    [operation("void resetStats()", "Reset the counters.", lambda b: b.it.reset_counts())],
 )

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pyjms.errors import InvalidDestinationException, JMSException, MessageFormatException
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
+from pyjms_broker.management import attributes
 from pyjms_broker.management.errors import InvalidArgumentException
-from pyjms_broker.management.host import Managed
+from pyjms_broker.management.host import Managed, minimum
 from pyjms_broker.management.messages import (
     UNLIMITED,
     as_item,
@@ -30,55 +31,22 @@ from pyjms_broker.management.messages import (
     text_message,
 )
 from pyjms_broker.management.model import (
-    BOOLEAN,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    MAP,
-    STRING,
-    Attribute,
     Operation,
-    Parameter,
+    Readers,
     ViewKind,
+    Writers,
+    operation,
     view_kind,
 )
-from pyjms_broker.management.views.counters import cursor_attributes, minimum, size_attributes
 from pyjms_broker.policy.slow_consumers import AbortSlowConsumerAttributes
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.prefetch_subscription import PrefetchSubscription
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.topic import Topic
 
+T = TypeVar("T")
 _Destination: TypeAlias = Managed[BaseDestination]
 _Properties: TypeAlias = dict[str, object]
-
-_TABLE: Final = "javax.management.openmbean.TabularData"
-_ITEMS: Final = "[Ljavax.management.openmbean.CompositeData;"
-_NAMES: Final = "[Ljavax.management.ObjectName;"
-_NAME: Final = "javax.management.ObjectName"
-VOID: Final = "void"
-
-
-def _statistics(d: _Destination) -> DestinationStatistics:
-    return d.it.statistics
-
-
-def _counter(name: str, field: str, description: str) -> Attribute[_Destination]:
-    return Attribute(name, LONG, description, lambda d: getattr(d.it.statistics, field))
-
-
-def policy_attribute(
-    name: str, field: str, kind: str, description: str, *, writable: bool = False
-) -> Attribute[_Destination]:
-    """Return a writable attribute for `field` of the destination's policy."""
-
-    def write(d: _Destination, value: object) -> None:
-        d.it.policy = replace(d.it.policy, **{field: value})  # type: ignore[arg-type]
-
-    return Attribute(
-        name, kind, description, lambda d: getattr(d.it.policy, field), write if writable else None
-    )
 
 
 def _average_blocked_time(d: _Destination) -> float:
@@ -106,8 +74,8 @@ def _strategy(d: _Destination) -> str | None:
     return next(names, None)
 
 
-def _set_warning_interval(d: _Destination, milliseconds: int) -> None:
-    d.it.policy = replace(d.it.policy, blocked_producer_warning_interval=milliseconds / 1000)
+def _set_policy(d: _Destination, **values: Any) -> None:
+    d.it.policy = replace(d.it.policy, **values)
 
 
 def _set_dead_letters(d: _Destination, value: bool) -> None:
@@ -139,228 +107,104 @@ async def _send_properties(d: _Destination, text: str, delimiter: str = ",") -> 
     return await _send(d, properties, None if body is None else str(body))
 
 
-SELECTOR: Final = Parameter("selector", STRING, is_optional=True)
-_BODY: Final = Parameter("body", STRING, is_optional=True)
-_HEADERS: Final = Parameter("headers", MAP)
-_LOGIN: Final = (
-    Parameter("user", STRING, is_optional=True),
-    Parameter("password", STRING, is_optional=True),
-)
+def _browse(d: _Destination, selector: str | None = None) -> list[dict[str, object]]:
+    return browse(d.it, d.tree, selector)
 
 
-def _browse_operations() -> tuple[Operation[_Destination], ...]:
-    def browse_first(d: _Destination, selector: str | None = None) -> list[dict[str, object]]:
-        return browse(d.it, d.tree, selector)
-
-    about = "Return the first messages, at most max_browse_page_size of the policy."
-    return tuple(
-        Operation(name, kind, about, browse_first, parameters)
-        for name, kind in (
-            ("browse", _ITEMS),
-            ("browseAsTable", _TABLE),
-            ("browseMessages", "java.util.List"),
-        )
-        for parameters in ((), (SELECTOR,))
-    )
+def size_readers(statistics: Callable[[T], DestinationStatistics]) -> Readers[T]:
+    """Return the functions for the attributes about the sizes of messages."""
+    return {
+        "AverageMessageSize": lambda t: int(statistics(t).average_size),
+        "MaxMessageSize": lambda t: statistics(t).max_size,
+        "MinMessageSize": lambda t: minimum(statistics(t).min_size),
+    }
 
 
-ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
-    Attribute("Name", STRING, "The destination's name.", lambda d: d.it.destination.physical_name),
-    _counter(
-        "QueueSize", "messages", "Messages in the queue, including those in flight; topics: 0."
-    ),
-    _counter("EnqueueCount", "enqueues", "Messages enqueued."),
-    _counter("DequeueCount", "dequeues", "Messages acknowledged, expired or removed."),
-    _counter("DispatchCount", "dispatched", "Messages dispatched to consumers."),
-    _counter("InFlightCount", "inflight", "Messages that are dispatched but not acknowledged."),
-    _counter("ExpiredCount", "expired", "Expired messages."),
-    Attribute("ForwardCount", LONG, "Always 0.", lambda _: 0),
-    _counter("ConsumerCount", "consumers", "Number of subscriptions."),
-    _counter("ProducerCount", "producers", "Number of producers."),
-    Attribute("DuplicateFromStoreCount", LONG, "Always 0.", lambda _: 0),
-    Attribute(
-        "StoreMessageSize", LONG, "Total size of the messages in the store, in bytes.", _store_size
-    ),
-    Attribute(
-        "AverageEnqueueTime",
-        DOUBLE,
-        "Average time from arrival to first dispatch, in ms.",
-        lambda d: d.it.statistics.average_time,
-    ),
-    _counter("MaxEnqueueTime", "max_time", "Longest time from arrival to first dispatch, in ms."),
-    Attribute(
-        "MinEnqueueTime",
-        LONG,
-        "Shortest time from arrival to first dispatch, in ms.",
-        lambda d: minimum(d.it.statistics.min_time),
-    ),
-    *size_attributes(_statistics),
-    Attribute(
-        "MemoryPercentUsage",
-        INT,
-        "Percentage of MemoryLimit in use.",
-        lambda d: d.it.memory.percent,
-    ),
-    Attribute(
-        "MemoryUsageByteCount",
-        LONG,
-        "Total size of the messages in memory, in bytes.",
-        lambda d: d.it.memory.used,
-    ),
-    Attribute(
-        "MemoryLimit",
-        LONG,
-        "Memory limit in bytes; 0: only the broker's limit.",
-        lambda d: d.it.memory.limit,
-        lambda d, limit: d.it.memory.change_limit(limit),
-    ),
-    Attribute("MemoryUsagePortion", FLOAT, "Always 1.", lambda _: 1.0),
-    Attribute(
-        "TempUsageLimit",
-        LONG,
-        "Limit of the temp store, in bytes.",
-        lambda d: d.it.temp_usage.limit,
-        lambda d, limit: d.it.temp_usage.change_limit(limit),
-    ),
-    Attribute(
-        "TempUsagePercentUsage",
-        INT,
-        "Percentage of the temp store's limit in use.",
-        lambda d: d.it.temp_usage.percent,
-    ),
-    _counter("BlockedSends", "blocked_sends", "Sends that had to wait for space."),
-    Attribute(
-        "AverageBlockedTime",
-        DOUBLE,
-        "Average time that blocked sends have waited for space, in ms.",
-        _average_blocked_time,
-    ),
-    Attribute(
-        "TotalBlockedTime",
-        LONG,
-        "Total time that sends have waited for space, in ms.",
-        lambda d: int(d.it.statistics.blocked_time),
-    ),
-    Attribute(
-        "ProducerFlowControl",
-        BOOLEAN,
-        "Whether producers are held back when memory, store or temp space is full.",
-        lambda d: d.it.policy.producer_flow_control,
-        lambda d, enabled: d.it.control_flow(enabled=enabled),
-    ),
-    policy_attribute(
-        "AlwaysRetroactive",
-        "always_retroactive",
-        BOOLEAN,
-        "Whether every topic consumer is retroactive.",
-        writable=True,
-    ),
-    Attribute(
-        "BlockedProducerWarningInterval",
-        LONG,
-        "Minimum time between two warnings about blocked producers, in ms.",
-        lambda d: int(d.it.policy.blocked_producer_warning_interval * 1000),
-        _set_warning_interval,
-    ),
-    policy_attribute(
-        "MaxProducersToAudit",
-        "max_producers_to_audit",
-        INT,
-        "Number of producers in the duplicate audit.",
-    ),
-    policy_attribute(
-        "MaxAuditDepth",
-        "max_audit_depth",
-        INT,
-        "Number of message ids per producer in the duplicate audit.",
-    ),
-    policy_attribute(
-        "MaxPageSize", "max_page_size", INT, "Maximum number of messages paged in at a time."
-    ),
-    policy_attribute(
-        "UseCache",
-        "use_cache",
-        BOOLEAN,
-        "Whether stored messages are cached in memory.",
-        writable=True,
-    ),
-    policy_attribute(
-        "PrioritizedMessages",
-        "prioritized_messages",
-        BOOLEAN,
-        "Whether messages are ordered by priority.",
-    ),
-    Attribute("Options", STRING, "Always empty.", lambda _: ""),
-    Attribute(
-        "DLQ",
-        BOOLEAN,
-        "Whether the destination is a dead-letter queue.",
-        lambda d: d.it.is_dead_letter_queue,
-        _set_dead_letters,
-    ),
-    Attribute("SendDuplicateFromStoreToDLQ", BOOLEAN, "Always false.", lambda _: False),
-    Attribute("Subscriptions", _NAMES, "Object names of the consumers.", _subscriptions),
-    Attribute(
-        "SlowConsumerStrategy",
-        _NAME,
-        "Object name of the slow consumer strategy; null: none.",
-        _strategy,
-    ),
-)
+def cursor_readers(
+    is_full: Callable[[T], bool], size: Callable[[T], int], limit: Callable[[T], int]
+) -> Readers[T]:
+    """Return the functions for the attributes about waiting messages; limit 0: unlimited."""
+    return {
+        "CursorFull": is_full,
+        "CursorMemoryUsage": size,
+        "CursorPercentUsage": lambda t: size(t) * 100 // limit(t) if limit(t) else 0,
+    }
 
+
+_READERS: Final[Readers[Managed[Any]]] = {
+    **size_readers(lambda d: d.it.statistics),
+    "StoreMessageSize": _store_size,
+    "MinEnqueueTime": lambda d: minimum(d.it.statistics.min_time),
+    "AverageBlockedTime": _average_blocked_time,
+    "TotalBlockedTime": lambda d: int(d.it.statistics.blocked_time),
+    "BlockedProducerWarningInterval": lambda d: int(
+        d.it.policy.blocked_producer_warning_interval * 1000
+    ),
+    "Subscriptions": _subscriptions,
+    "SlowConsumerStrategy": _strategy,
+}
+_WRITERS: Final[Writers[Managed[Any]]] = {
+    "MemoryLimit": lambda d, limit: d.it.memory.change_limit(limit),
+    "TempUsageLimit": lambda d, limit: d.it.temp_usage.change_limit(limit),
+    "ProducerFlowControl": lambda d, enabled: d.it.control_flow(enabled=enabled),
+    "AlwaysRetroactive": lambda d, value: _set_policy(d, always_retroactive=value),
+    "BlockedProducerWarningInterval": lambda d, milliseconds: _set_policy(
+        d, blocked_producer_warning_interval=milliseconds / 1000
+    ),
+    "UseCache": lambda d, value: _set_policy(d, use_cache=value),
+    "DLQ": _set_dead_letters,
+}
+
+_BROWSED: Final = "Return the first messages, at most max_browse_page_size of the policy."
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    Operation("resetStatistics", VOID, "Reset the counters.", lambda d: d.it.statistics.reset()),
-    *_browse_operations(),
-    Operation(
-        "sendTextMessage",
-        STRING,
+    operation("void resetStatistics()", "Reset the counters.", lambda d: d.it.statistics.reset()),
+    *(
+        operation(f"{kind} {name}({parameters})", _BROWSED, _browse)
+        for kind, name in (
+            ("CompositeData[]", "browse"),
+            ("TabularData", "browseAsTable"),
+            ("List", "browseMessages"),
+        )
+        for parameters in ("", "String? selector")
+    ),
+    operation(
+        "String sendTextMessage(String? body)",
         "Send a persistent text message; return its id.",
         lambda d, body: _send(d, {}, body),
-        (_BODY,),
     ),
-    Operation(
-        "sendTextMessage",
-        STRING,
+    operation(
+        "String sendTextMessage(Map headers, String? body)",
         "Send a text message with headers and properties; return its id.",
         _send,
-        (_HEADERS, _BODY),
     ),
-    Operation(
-        "sendTextMessage",
-        STRING,
+    operation(
+        "String sendTextMessage(String? body, String? user, String? password)",
         "Send a text message; user and password are ignored.",
         lambda d, body, _user, _password: _send(d, {}, body),
-        (_BODY, *_LOGIN),
     ),
-    Operation(
-        "sendTextMessage",
-        STRING,
+    operation(
+        "String sendTextMessage(Map headers, String? body, String? user, String? password)",
         "Send a text message with headers; user and password are ignored.",
         lambda d, headers, body, _user, _password: _send(d, headers, body),
-        (_HEADERS, _BODY, *_LOGIN),
     ),
-    Operation(
-        "sendTextMessageWithProperties",
-        STRING,
+    operation(
+        "String sendTextMessageWithProperties(String properties)",
         "Send a message given as name=value,...,body=...; return its id.",
         _send_properties,
-        (Parameter("properties", STRING),),
     ),
-    Operation(
-        "sendTextMessageWithProperties",
-        STRING,
+    operation(
+        "String sendTextMessageWithProperties(String properties, String delimiter)",
         "Send a message given as name=value pairs with another delimiter; return its id.",
         _send_properties,
-        (Parameter("properties", STRING), Parameter("delimiter", STRING)),
     ),
 )
 
-TOPIC: Final[ViewKind[Any]] = view_kind("TopicView", "A topic.", ATTRIBUTES, OPERATIONS)
+TOPIC: Final[ViewKind[Any]] = view_kind(
+    "TopicView", "A topic.", attributes.DESTINATION, _READERS, OPERATIONS, _WRITERS
+)
 
 
 _Queue: TypeAlias = Managed[Queue]
-
-_ITEM: Final = "javax.management.openmbean.CompositeData"
 
 
 def _get_message(d: _Queue, message_id: str) -> dict[str, object] | None:
@@ -442,118 +286,98 @@ def _cursor_bytes(d: _Queue) -> int:
     return max(0, d.it.memory.used - in_flight)
 
 
-_MESSAGE_ID: Final = Parameter("messageId", STRING)
-_TARGET: Final = Parameter("destinationName", STRING)
-_MAXIMUM: Final = Parameter("maximumMessages", INT)
-
-
 def _matching(
-    name: str, description: str, call: Callable[..., object], *parameters: Parameter
-) -> tuple[Operation[Any], ...]:
-    return (
-        Operation(name, INT, description, call, parameters),
-        Operation(name, INT, description, call, (*parameters, _MAXIMUM)),
-    )
+    signature: str, description: str, call: Callable[..., object]
+) -> Iterator[Operation[Any]]:
+    """Return the operation without and with a maximum number of messages."""
+    for more in ("", ", int maximumMessages"):
+        yield operation(f"int {signature}{more})", description, call)
 
 
-_QUEUE_ATTRIBUTES: Final[tuple[Attribute[Any], ...]] = (
-    *cursor_attributes(
+_QUEUE_READERS: Final[Readers[_Queue]] = {
+    **_READERS,
+    **cursor_readers(
         lambda d: d.it.memory.is_above(d.it.policy.cursor_memory_high_water_mark),
         _cursor_bytes,
         lambda d: d.it.memory.limit or d.tree.host.system_usage.memory.limit,
     ),
-    Attribute(
-        "CacheEnabled",
-        BOOLEAN,
-        "Whether all waiting messages are in memory.",
-        lambda d: d.it.contents.paged_out_count == 0,
-    ),
-    Attribute("MessageGroups", MAP, "The consumer of each message group.", _groups),
-    policy_attribute(
-        "MessageGroupType",
-        "message_group_map_factory_type",
-        STRING,
-        "The type of the message group map.",
-    ),
-    Attribute(
-        "Paused", BOOLEAN, "Whether dispatching is paused.", lambda d: d.it.dispatcher.is_paused
-    ),
-)
+    "CacheEnabled": lambda d: d.it.contents.paged_out_count == 0,
+    "MessageGroups": _groups,
+}
 
 _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    Operation("getMessage", _ITEM, "Return a message.", _get_message, (_MESSAGE_ID,)),
-    Operation(
-        "removeMessage",
-        BOOLEAN,
+    operation("CompositeData getMessage(String messageId)", "Return a message.", _get_message),
+    operation(
+        "boolean removeMessage(String messageId)",
         "Remove a message that is not in flight; return whether it was removed.",
         _remove_message,
-        (_MESSAGE_ID,),
     ),
     *_matching(
-        "removeMatchingMessages",
+        "removeMatchingMessages(String? selector",
         "Remove matching messages; return their number.",
         _remove_matching,
-        SELECTOR,
     ),
-    Operation("purge", VOID, "Remove all messages that are not in flight.", _purge),
-    Operation("copyMessageTo", BOOLEAN, "Copy a message.", _copy_message, (_MESSAGE_ID, _TARGET)),
+    operation("void purge()", "Remove all messages that are not in flight.", _purge),
+    operation(
+        "boolean copyMessageTo(String messageId, String destinationName)",
+        "Copy a message.",
+        _copy_message,
+    ),
     *_matching(
-        "copyMatchingMessagesTo",
+        "copyMatchingMessagesTo(String? selector, String destinationName",
         "Copy matching messages; return their number.",
         _copy_matching,
-        SELECTOR,
-        _TARGET,
     ),
-    Operation("moveMessageTo", BOOLEAN, "Move a message.", _move_message, (_MESSAGE_ID, _TARGET)),
+    operation(
+        "boolean moveMessageTo(String messageId, String destinationName)",
+        "Move a message.",
+        _move_message,
+    ),
     *_matching(
-        "moveMatchingMessagesTo",
+        "moveMatchingMessagesTo(String? selector, String destinationName",
         "Move matching messages; return their number.",
         _move_matching,
-        SELECTOR,
-        _TARGET,
     ),
-    Operation(
-        "retryMessage",
-        BOOLEAN,
+    operation(
+        "boolean retryMessage(String messageId)",
         "Move a message to its original destination.",
         _retry_message,
-        (_MESSAGE_ID,),
     ),
-    Operation(
-        "retryMessages", INT, "Move all messages to their original destinations.", _retry_messages
+    operation(
+        "int retryMessages()", "Move all messages to their original destinations.", _retry_messages
     ),
-    Operation("pause", VOID, "Stop dispatching.", lambda d: d.it.pause()),
-    Operation("resume", VOID, "Resume dispatching.", lambda d: d.it.resume()),
-    Operation(
-        "cursorSize", INT, "Number of waiting messages.", lambda d: d.it.dispatcher.pending_count
+    operation("void pause()", "Stop dispatching.", lambda d: d.it.pause()),
+    operation("void resume()", "Resume dispatching.", lambda d: d.it.resume()),
+    operation(
+        "int cursorSize()", "Number of waiting messages.", lambda d: d.it.dispatcher.pending_count
     ),
-    Operation(
-        "doesCursorHaveSpace",
-        BOOLEAN,
+    operation(
+        "boolean doesCursorHaveSpace()",
         "Whether memory has space for more pending messages.",
         lambda d: not d.it.memory.is_above(d.it.policy.cursor_memory_high_water_mark),
     ),
-    Operation(
-        "doesCursorHaveMessagesBuffered",
-        BOOLEAN,
+    operation(
+        "boolean doesCursorHaveMessagesBuffered()",
         "Whether messages wait for dispatch.",
         lambda d: d.it.dispatcher.pending_count > 0,
     ),
-    Operation(
-        "removeMessageGroup",
-        VOID,
+    operation(
+        "void removeMessageGroup(String groupName)",
         "Release a message group from its consumer.",
         lambda d, group: d.it.dispatcher.groups.release(group),
-        (Parameter("groupName", STRING),),
     ),
-    Operation(
-        "removeAllMessageGroups",
-        VOID,
+    operation(
+        "void removeAllMessageGroups()",
         "Release all message groups from their consumers.",
         lambda d: d.it.dispatcher.groups.release_all(),
     ),
 )
 
 QUEUE: Final[ViewKind[Any]] = view_kind(
-    "QueueView", "A queue.", [*ATTRIBUTES, *_QUEUE_ATTRIBUTES], [*OPERATIONS, *_QUEUE_OPERATIONS]
+    "QueueView",
+    "A queue.",
+    attributes.QUEUE,
+    _QUEUE_READERS,
+    [*OPERATIONS, *_QUEUE_OPERATIONS],
+    _WRITERS,
 )

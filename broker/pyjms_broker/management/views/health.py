@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from pyjms_broker.management import attributes
 from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
-from pyjms_broker.management.model import STRING, Attribute, Operation, ViewKind, view_kind
+from pyjms_broker.management.model import ViewKind, operation, view_kind
 from pyjms_broker.region.system_usage import STORE_LIMIT, DiskUsage
 
 _Health: TypeAlias = Managed[ManagedBroker]
@@ -100,12 +101,11 @@ def _rows(h: _Health) -> list[dict[str, object]]:
 HEALTH: Final[ViewKind[_Health]] = view_kind(
     "HealthView",
     "Warnings about conditions that need an operator's attention.",
-    [Attribute("CurrentStatus", STRING, '"Good", or all warnings as one text.', _status)],
+    attributes.HEALTH,
+    {"CurrentStatus": _status},
     [
-        Operation(
-            "health", "javax.management.openmbean.TabularData", "Return the warnings.", _rows
-        ),
-        Operation("healthList", "java.util.List", "Return the warnings.", _rows),
-        Operation("healthStatus", STRING, "Return CurrentStatus.", _status),
+        operation("TabularData health()", "Return the warnings.", _rows),
+        operation("List healthList()", "Return the warnings.", _rows),
+        operation("String healthStatus()", "Return CurrentStatus.", _status),
     ],
 )

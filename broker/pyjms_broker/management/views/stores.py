@@ -13,18 +13,10 @@ from typing import Final, TypeAlias
 
 from pyjms.wire.openwire.commands import XATransactionId
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.management import attributes
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import (
-    INT,
-    LONG,
-    STRING,
-    Attribute,
-    Operation,
-    Parameter,
-    ViewKind,
-    view_kind,
-)
+from pyjms_broker.management.model import ViewKind, operation, view_kind
 from pyjms_broker.store.api import PersistenceAdapter
 from pyjms_broker.store.jobs.api import ScheduledJob
 from pyjms_broker.store.jobs.scheduler import JobScheduler
@@ -58,21 +50,16 @@ def _transactions(s: _Store) -> str:
 PERSISTENCE_ADAPTER: Final[ViewKind[_Store]] = view_kind(
     "PersistenceAdapterView",
     "The message store.",
-    [
-        Attribute(
-            "Name", STRING, "The kind and directory of the store.", lambda s: store_name(s.it)
-        ),
-        Attribute("Size", LONG, "Size on disk, in bytes.", lambda s: s.it.size),
-        Attribute("Data", STRING, "The numbers of the journal's files.", _segments),
-        Attribute("Transactions", STRING, "The prepared transactions.", _transactions),
-        Attribute("Statistics", STRING, "Always empty.", lambda _: "{}"),
-    ],
+    attributes.PERSISTENCE_ADAPTER,
+    {
+        "Name": lambda s: store_name(s.it),
+        "Data": _segments,
+        "Transactions": _transactions,
+    },
 )
 
 
 _Branch: TypeAlias = Managed[XATransactionId]
-
-_BYTES: Final = "[B"
 
 
 def _bytes(data: bytes | None) -> list[int]:
@@ -83,31 +70,19 @@ def _bytes(data: bytes | None) -> list[int]:
 XA_TRANSACTION: Final[ViewKind[_Branch]] = view_kind(
     "RecoveredXATransactionView",
     "A prepared XA transaction that waits for its transaction manager.",
+    attributes.XA_TRANSACTION,
+    {
+        "GlobalTransactionId": lambda t: _bytes(t.it.global_transaction_id),
+        "BranchQualifier": lambda t: _bytes(t.it.branch_qualifier),
+    },
     [
-        Attribute("FormatId", INT, "The format id of the Xid.", lambda t: t.it.format_id),
-        Attribute(
-            "GlobalTransactionId",
-            _BYTES,
-            "The global transaction id of the Xid.",
-            lambda t: _bytes(t.it.global_transaction_id),
-        ),
-        Attribute(
-            "BranchQualifier",
-            _BYTES,
-            "The branch qualifier of the Xid.",
-            lambda t: _bytes(t.it.branch_qualifier),
-        ),
-    ],
-    [
-        Operation(
-            "heuristicCommit",
-            "void",
+        operation(
+            "void heuristicCommit()",
             "Commit the branch without its transaction manager.",
             lambda t: t.tree.host.broker.commit_transaction(t.tree.client, t.it, one_phase=False),
         ),
-        Operation(
-            "heuristicRollback",
-            "void",
+        operation(
+            "void heuristicRollback()",
             "Roll back the branch without its transaction manager.",
             lambda t: t.tree.host.broker.rollback_transaction(t.tree.client, t.it),
         ),
@@ -118,8 +93,6 @@ XA_TRANSACTION: Final[ViewKind[_Branch]] = view_kind(
 _Jobs: TypeAlias = Managed[JobScheduler]
 
 _FORMAT: Final = "%Y-%m-%d %H:%M:%S"
-_TABLE: Final = "javax.management.openmbean.TabularData"
-_VOID: Final = "void"
 
 
 def _time(milliseconds: int) -> str:
@@ -175,65 +148,43 @@ def _remove_at(s: _Jobs, time: str) -> Completion:
     return s.it.remove_range(*_range(time, time))
 
 
-_RANGE: Final = (Parameter("start", STRING), Parameter("finish", STRING))
-_JOB_ID: Final = Parameter("jobId", STRING)
-
 JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
     "JobSchedulerView",
     "The scheduler's jobs.",
+    attributes.JOB_SCHEDULER,
+    {
+        "AllJobs": lambda s: _rows(s.it.jobs()),
+        "NextScheduleJobs": _next_jobs,
+        "NextScheduleTime": _next_time,
+        "DelayedMessageCount": lambda s: sum(job.delay > 0 for job in s.it.jobs()),
+        "ScheduledMessageCount": lambda s: len(s.it),
+    },
     [
-        Attribute("AllJobs", _TABLE, "All jobs, ordered by time.", lambda s: _rows(s.it.jobs())),
-        Attribute("NextScheduleJobs", _TABLE, "The jobs with the earliest due time.", _next_jobs),
-        Attribute(
-            "NextScheduleTime",
-            STRING,
-            "The time at which the next job is due; empty: no jobs.",
-            _next_time,
-        ),
-        Attribute(
-            "DelayedMessageCount",
-            INT,
-            "Number of jobs with a delay.",
-            lambda s: sum(job.delay > 0 for job in s.it.jobs()),
-        ),
-        Attribute("ScheduledMessageCount", INT, "Number of jobs.", lambda s: len(s.it)),
-    ],
-    [
-        Operation(
-            "getAllJobs",
-            _TABLE,
+        operation(
+            "TabularData getAllJobs(String start, String finish)",
             "Return the jobs that are due between two times, inclusive.",
             lambda s, start, finish: _rows(s.it.jobs(*_range(start, finish))),
-            _RANGE,
         ),
-        Operation(
-            "getExecutionCount",
-            INT,
+        operation(
+            "int getExecutionCount(String jobId)",
             "Return the number of executions of a job; 0: no such job.",
             _execution_count,
-            (_JOB_ID,),
         ),
-        Operation(
-            "removeJob",
-            _VOID,
+        operation(
+            "void removeJob(String jobId)",
             "Remove a job; unknown ids are ignored.",
             lambda s, job_id: s.it.remove(job_id, sync=True),
-            (_JOB_ID,),
         ),
-        Operation("removeAllJobs", _VOID, "Remove all jobs.", lambda s: s.it.remove_range()),
-        Operation(
-            "removeAllJobs",
-            _VOID,
+        operation("void removeAllJobs()", "Remove all jobs.", lambda s: s.it.remove_range()),
+        operation(
+            "void removeAllJobs(String start, String finish)",
             "Remove the jobs that are due between two times, inclusive.",
             lambda s, start, finish: s.it.remove_range(*_range(start, finish)),
-            _RANGE,
         ),
-        Operation(
-            "removeAllJobsAtScheduledTime",
-            _VOID,
+        operation(
+            "void removeAllJobsAtScheduledTime(String time)",
             "Remove the jobs that are due in the given second.",
             _remove_at,
-            (Parameter("time", STRING),),
         ),
     ],
 )
