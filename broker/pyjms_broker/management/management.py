@@ -14,7 +14,7 @@ from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
 from pyjms_broker.management.model import View, ViewKind
 from pyjms_broker.management.object_name import ObjectName
-from pyjms_broker.management.views.broker import BROKER, RUNTIME_CONFIGURATION
+from pyjms_broker.management.views.broker import BROKER, HEALTH, RUNTIME_CONFIGURATION
 from pyjms_broker.management.views.clients import (
     CONNECTION,
     CONNECTOR,
@@ -26,7 +26,6 @@ from pyjms_broker.management.views.clients import (
     producers,
 )
 from pyjms_broker.management.views.destinations import QUEUE, TOPIC
-from pyjms_broker.management.views.health import HEALTH
 from pyjms_broker.management.views.stores import (
     JOB_SCHEDULER,
     PERSISTENCE_ADAPTER,

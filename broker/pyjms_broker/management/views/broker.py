@@ -1,4 +1,10 @@
-"""The view of the broker. (ActiveMQ BrokerView; activemq-edges 7)"""
+"""The view of the broker. (ActiveMQ BrokerView; activemq-edges 7)
+
+The view of the broker's health. (ActiveMQ HealthView; activemq-edges 7)
+
+The checks, their ids and texts are ActiveMQ's: queues with producers but without consumers, stores
+near their limits, and limits beyond the disk's free space.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,12 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
 
 from pyjms.errors import IllegalStateException, InvalidDestinationException
@@ -27,6 +35,7 @@ from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import (
     Managed,
     ManagedBroker,
+    ManagementContext,
     RuntimeUpdates,
     reset_statistics,
     totals,
@@ -46,6 +55,7 @@ from pyjms_broker.management.views.clients import clients, producer_name, produc
 from pyjms_broker.management.views.destinations import QUEUE, TOPIC, size_readers
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
+from pyjms_broker.region.system_usage import STORE_LIMIT, DiskUsage
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER
 
 _Broker: TypeAlias = Managed[ManagedBroker]
@@ -505,4 +515,80 @@ RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = view_kind(
         "CheckPeriod": lambda u: round(u.it.check_period * 1000),
     },
     [operation("String updateNow()", "Reload the file; return Status.", _update)],
+)
+
+
+# Warnings about the broker's health: the checks, their ids and texts are ActiveMQ's.
+# (ActiveMQ HealthView; activemq-edges 7)
+
+_Warning: TypeAlias = dict[str, object]
+
+_NEARLY_FULL: Final = 90
+"""The percentage of a limit above which there is a warning."""
+_MEGABYTE: Final = 1 << 20
+
+
+def _warning(name: str, message: str, resource: object) -> _Warning:
+    health_id = f"org.apache.activemq.{name}"
+    row = {"healthId": health_id, "level": "WARNING", "message": message}
+    return {**row, "resource": str(resource)}
+
+
+def _unread_queues(tree: ManagementContext) -> Iterator[_Warning]:
+    for destination, found in tree.destinations().items():
+        statistics = found.statistics
+        if destination.is_queue and statistics.producers and not statistics.consumers:
+            message = f"Queue {destination.physical_name} has no consumers"
+            yield _warning("noConsumer", message, tree.names.destination(destination))
+
+
+def _limits(usage: DiskUsage, what: str, name: str) -> Iterator[_Warning]:
+    if usage.limit and usage.percent > _NEARLY_FULL:
+        message = f"{what} size is within {usage.percent}% of its limit"
+        yield _warning(name, message, usage.name)
+
+
+def _disk(usage: DiskUsage, what: str, directory: Path) -> Iterator[_Warning]:
+    if usage.limit == STORE_LIMIT or not usage.is_promised:
+        return  # the default, or lowered to the disk's size at the start: not a configured limit
+    free = shutil.disk_usage(directory).free
+    if usage.limit - usage.used > free:
+        message = (
+            f"{what} limit is {usage.limit // _MEGABYTE} mb, whilst the data directory: "
+            f"{directory.absolute()} only has {free // _MEGABYTE} mb of usable space"
+        )
+        yield _warning("FreeDiskSpaceLeft", message, usage.name)
+
+
+def _check(b: _Broker) -> list[_Warning]:
+    host = b.it
+    found = list(_unread_queues(b.tree))
+    usage = host.system_usage
+    if host.persistent:
+        found += _limits(usage.store, "Message Store", "StoreLimit")
+        found += _limits(usage.temp, "TempMessage Store", "TempStoreLimit")
+        if host.data_path.is_dir():
+            found += _disk(usage.store, "Store", host.data_path)
+    if host.job_store is not None:
+        found += _limits(usage.job_scheduler, "JobSchedulerMessage Store", "JobSchedulerLimit")
+    return found
+
+
+def _status(b: _Broker) -> str:
+    texts = [
+        "{healthId}: {level} {message} from {resource} , ".format_map(each) for each in _check(b)
+    ]
+    return f"Getting Worried {{{''.join(texts)} }}" if texts else "Good"
+
+
+HEALTH: Final[ViewKind[_Broker]] = view_kind(
+    "HealthView",
+    "Warnings about conditions that need an operator's attention.",
+    attributes.HEALTH,
+    {"CurrentStatus": _status},
+    [
+        operation("TabularData health()", "Return the warnings.", _check),
+        operation("List healthList()", "Return the warnings.", _check),
+        operation("String healthStatus()", "Return CurrentStatus.", _status),
+    ],
 )
