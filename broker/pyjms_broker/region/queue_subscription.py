@@ -19,7 +19,6 @@ from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.region.bridge_filter import ConditionalBridgeFilter
 from pyjms_broker.region.prefetch_subscription import PrefetchSubscription
-from pyjms_broker.region.queue_dispatcher import Candidate
 from pyjms_broker.region.subscription import (
     AbstractSubscription,
     PendingRedeliveryMarks,
@@ -28,6 +27,7 @@ from pyjms_broker.region.subscription import (
 
 if TYPE_CHECKING:
     from pyjms_broker.region.queue import Queue
+    from pyjms_broker.region.queue_dispatcher import Candidate
 
 
 class QueueSubscription(PrefetchSubscription):
