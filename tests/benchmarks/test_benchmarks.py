@@ -109,7 +109,7 @@ def test_a_file_belongs_to_one_layer() -> None:
 def test_the_compiled_modules_are_the_hot_ones() -> None:
     modules = compiled.sources()
     assert "pyjms/wire/openwire/fast_reader.py" in modules
-    assert "pyjms_broker/region/queue_dispatcher.py" in modules
+    assert "pyjms_broker/region/queue.py" in modules
     assert "pyjms_broker/api/destination.py" not in modules  # derived from by interpreted classes
     folders = (ROOT, ROOT / "broker")
     named = (*modules, *compiled.INTERPRETED)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from operator import attrgetter
-from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
@@ -44,6 +44,14 @@ from pyjms_broker.api.usage import MemoryUsage
 
 class Broker(ABC):
     """The interface of the region broker and the filters around it."""
+
+    plain: Broker | None = None
+    """The broker behind this one that first acts on plain messages and acknowledgements; None: this
+    one does.
+
+    A plain message is not part of a transaction, has no schedule, and its destination is neither
+    composite nor one of the broker's own; a plain acknowledgement is not part of a transaction.
+    """
 
     @property
     @abstractmethod
@@ -349,6 +357,9 @@ class BrokerFilter(Broker):
     Source: ActiveMQ BrokerFilter.
     """
 
+    passes_plain: ClassVar[bool] = False
+    """Whether the filter only passes plain messages and acknowledgements on; see `Broker.plain`."""
+
     def __init__(self, next_broker: Broker) -> None:
         self.connect(next_broker)
 
@@ -362,6 +373,9 @@ class BrokerFilter(Broker):
         for name in _ONCE_A_MESSAGE:
             if getattr(type(self), name) is getattr(BrokerFilter, name):
                 setattr(self, name, getattr(next_broker, name))
+        own = type(self)
+        acts = own.send is not BrokerFilter.send or own.acknowledge is not BrokerFilter.acknowledge
+        self.plain = None if acts and not self.passes_plain else next_broker.plain or next_broker
 
     broker_name = DelegatedAttribute[str](_NEXT, "The broker's name.", read_only=True)
 

@@ -27,6 +27,8 @@ MAXIMUM_MEMBERS = 1000
 class CompositeDestinationBroker(BrokerFilter):
     """Splits sends and producers on composite destinations into one per member."""
 
+    passes_plain = True
+
     def __init__(self, next_broker: Broker, region: RegionBroker) -> None:
         super().__init__(next_broker)
         self._region = region

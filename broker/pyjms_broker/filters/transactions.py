@@ -497,6 +497,8 @@ RecoveredWork = Callable[[RecoveredTransaction], Sequence[Synchronization]]
 class TransactionBroker(BrokerFilter):
     """Looks up the transaction of each command, and ends transactions."""
 
+    passes_plain = True
+
     def __init__(
         self,
         next_broker: Broker,

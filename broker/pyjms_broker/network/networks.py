@@ -169,10 +169,8 @@ class Networks:
 
     def _on_message(self, connection: BrokerConnection, message: ActiveMQMessage) -> Completion:
         """Send a message of a bridge unless it was received before."""
-        from pyjms_broker.connector.openwire.command_handlers import on_message  # noqa: PLC0415
-
         own_id = self._host.broker_id
-        return self.audit.send(message, own_id, lambda: on_message(connection, message))
+        return self.audit.send(message, own_id, lambda: connection.on_message(message))
 
     @property
     def joined(self) -> list[BrokerInfo]:

@@ -85,9 +85,12 @@ from pyjms_broker.cursor.spilling import (
     never_short,
 )
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
-from pyjms_broker.region.prefetch_subscription import PrefetchSubscription
 from pyjms_broker.region.selector_meter import BUSY_DELAY, SelectorsBusyException
-from pyjms_broker.region.subscription import SELECTS_NOTHING, SubscriptionRequest
+from pyjms_broker.region.subscription import (
+    SELECTS_NOTHING,
+    PrefetchSubscription,
+    SubscriptionRequest,
+)
 from pyjms_broker.store.api import (
     Position,
     Positions,

@@ -44,7 +44,7 @@ from pyjms_broker.api.message import copy_command
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.api.subscription import Subscription
-    from pyjms_broker.region.queue_dispatcher import Candidate, ConsumerRing
+    from pyjms_broker.region.queue import Candidate, ConsumerRing
 
 
 class SimpleMessageGroupMap:

@@ -1,50 +1,26 @@
-"""The base class of subscriptions: selector, destinations, pulls and sending to the client.
+"""Subscriptions: selector, prefetch window, acknowledgements, pulls, and sending to the client.
 
 Destinations call `matches` and dispatch messages; the client's acknowledgements and pulls arrive
-through the region broker. (ActiveMQ Subscription, AbstractSubscription)
-
-Sending of messages only after the store has marked them as redelivered.
-
-Theory of operation
--------------------
-
-With `persist_jms_redelivered`, a queue's store records that a message may have been delivered
-*before* the message is sent. If the broker crashes in between, the message is delivered again with
-JMSRedelivered set, which is allowed; without the mark, a message that a consumer has already
-received would be delivered again as a new one.
-
-Marking is a store write, so it takes time. Each consumer has one list of messages in dispatch
-order, which is sent from its head:
-
-    state of a message      next                            when
-    ======================  ==============================  ====================================
-    (dispatched)            waiting for its mark            `put`
-    waiting for its mark    marked                          the store has recorded it, or the
-                                                            queue needs no mark
-    waiting for its mark    failed                          the store could not record it
-    failed                  waiting for its mark            `_RETRY_DELAY` seconds later
-    marked                  sent                            all messages before it were sent
-    any                     returned to its queue, unsent   the consumer leaves the queue
-
-Invariants:
-
-- The order of the list is that of `PrefetchSubscription.dispatched`, and messages are sent only in
-that order, because acknowledgements refer to ranges of it. That is why a message that needs no
-mark waits behind one that does, and why a consumer of several queues has a single list.
-- A message in the list counts as dispatched: it occupies the prefetch window and has an owner.
-- A message that was never sent does not count as delivered when the consumer leaves (`remove_queue`
-returns those messages), although it may be marked in the store.
-Marking a message when it is returned, instead of before it is sent, would be cheaper, but after a
-crash nothing is returned. (ActiveMQ persistJMSRedelivered)
+through the region broker. `AbstractSubscription` is the base of all of them, `PrefetchSubscription`
+of those whose messages stay in their destination until they are acknowledged: `QueueSubscription`
+and durable ones. They stay in `dispatched`, in dispatch order, until they are settled;
+acknowledgements in a transaction take effect when it ends. `QueueBrowserSubscription` gets copies
+and removes nothing.
+(ActiveMQ Subscription, AbstractSubscription, PrefetchSubscription, QueueSubscription,
+QueueBrowserSubscription; activemq-broker 7.1, A1, A2, Q13, Q18, Q31)
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable
+from abc import abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final, cast
+
+from anyio import lowlevel
 
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
@@ -53,21 +29,33 @@ from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import Selector, SelectorLimitException, compile_selector, selector_or_none
 from pyjms.wire.openwire.commands import (
+    AckType,
     ConsumerControl,
     ConsumerId,
     ConsumerInfo,
+    MessageAck,
     MessageDispatch,
+    MessageId,
     MessagePull,
+    XATransactionId,
 )
-from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange
 from pyjms_broker.api.destination import BrokerDestination
-from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.message import (
+    NO_TRANSACTION,
+    SYNCED,
+    MessageReference,
+    OperationContext,
+    SubscriptionKey,
+)
 from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.transaction import Synchronization, Transaction
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.bridge_filter import lets_pass
+from pyjms_broker.region.bridge_filter import ConditionalBridgeFilter, lets_pass
 
 if TYPE_CHECKING:
+    from pyjms_broker.region.queue import Candidate, Queue
     from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)
@@ -90,7 +78,39 @@ class _PendingMessage:
 
 
 class PendingRedeliveryMarks:
-    """The messages of one consumer that wait for their marks; see the module's docstring."""
+    """The messages of one consumer that wait until the store has marked them as redelivered.
+
+    Theory of operation:
+
+    With `persist_jms_redelivered`, a queue's store records that a message may have been delivered
+    *before* the message is sent. If the broker crashes in between, the message is delivered again
+    with JMSRedelivered set, which is allowed; without the mark, a message that a consumer has
+    already received would be delivered again as a new one.
+
+    Marking is a store write, so it takes time. Each consumer has one list of messages in dispatch
+    order, which is sent from its head:
+
+        state of a message      next                            when
+        ======================  ==============================  ================================
+        (dispatched)            waiting for its mark            `put`
+        waiting for its mark    marked                          the store has recorded it, or
+                                                                the queue needs no mark
+        waiting for its mark    failed                          the store could not record it
+        failed                  waiting for its mark            `_RETRY_DELAY` seconds later
+        marked                  sent                            all messages before it were sent
+        any                     returned to its queue, unsent   the consumer leaves the queue
+
+    - The order of the list is that of `PrefetchSubscription.dispatched`, and messages are sent only
+      in that order, because acknowledgements refer to ranges of it. That is why a message that
+      needs no mark waits behind one that does, and why a consumer of several queues has a single
+      list.
+    - A message in the list counts as dispatched: it occupies the prefetch window and has an owner.
+    - A message that was never sent does not count as delivered when the consumer leaves
+      (`remove_queue` returns those messages), although it may be marked in the store.
+
+    Marking a message when it is returned, instead of before it is sent, would be cheaper, but after
+    a crash nothing is returned. (ActiveMQ persistJMSRedelivered)
+    """
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
@@ -412,3 +432,608 @@ class AbstractSubscription(Subscription):
 
     def __str__(self) -> str:
         return f"{type(self).__name__} {self.consumer_id} on {self.requested}"
+
+
+_DELIVERED: Final = int(AckType.DELIVERED)
+_POISON: Final = int(AckType.POISON)
+_STANDARD: Final = int(AckType.STANDARD)
+_REDELIVERED: Final = int(AckType.REDELIVERED)
+_INDIVIDUAL: Final = int(AckType.INDIVIDUAL)
+_EXPIRED: Final = int(AckType.EXPIRED)
+
+
+class PrefetchSubscription(AbstractSubscription):
+    """A subscription whose messages stay in their destination until they are acknowledged."""
+
+    durable_key: SubscriptionKey | None = None
+    """The identity of a durable subscription; None: a queue consumer."""
+
+    def __init__(self, request: SubscriptionRequest) -> None:
+        super().__init__(request)
+        self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
+        self._by_id = not (self.requested.is_composite or self.requested.is_pattern)
+        self._transacted: set[MessageReference] = set()  # acknowledged in open transactions
+        self._open_transactions = 0  # acknowledgements in open local transactions
+
+    # the kinds of subscriptions
+    @abstractmethod
+    def settle(self, reference: MessageReference) -> None:
+        """Release the message, which was consumed."""
+
+    @abstractmethod
+    def unsettle(self, reference: MessageReference) -> None:
+        """Undo `settle`, which the store could not record; the message is redelivered."""
+
+    @abstractmethod
+    def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
+        """Return the messages of consumers that left, unless a transaction keeps them.
+
+        Called after the end of a transaction; `rolled_back` are the messages whose
+        acknowledgements were undone.
+        """
+
+    def store_acknowledgement(
+        self,
+        context: OperationContext,
+        reference: MessageReference,
+        *,
+        is_dead_letter: bool = False,
+    ) -> Completion:
+        """Record in the store, in the context's transaction if any, that the message was consumed.
+
+        With `is_dead_letter`, the store changes only after the dead letter was stored.
+        """
+        if not reference.persistent:
+            return COMPLETED
+        destination, key = reference.destination, self.durable_key
+        if is_dead_letter:
+            return destination.store_dead_lettered(context, reference, key)
+        return destination.store_acknowledgement(context, reference, key)
+
+    # messages that were acknowledged in open transactions
+    def add_transacted(self, references: list[MessageReference]) -> None:
+        """Record that an open transaction has acknowledged the messages."""
+        self._transacted.update(references)
+
+    def remove_transacted(self, references: list[MessageReference]) -> None:
+        """Record that the transaction of the messages has ended."""
+        self._transacted.difference_update(references)
+
+    # the window
+    def is_full(self) -> bool:
+        if self.context.congested:
+            return True
+        if self.prefetch_size == 0:
+            return self._pulls == 0
+        return len(self.dispatched) - self.prefetch_extension >= self.prefetch_size
+
+    @property
+    def room(self) -> int:
+        """The number of messages for which the window has space."""
+        if self.context.congested:
+            return 0
+        if self.prefetch_size == 0:
+            return self._pulls
+        return max(0, self.prefetch_size - len(self.dispatched) + self.prefetch_extension)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.dispatched)
+
+    def dispatch(self, reference: MessageReference, redelivery_counter: int) -> None:
+        """Send the message to the consumer; it stays in the window until it is settled."""
+        by_id = self._by_id and reference.message_id not in self.dispatched  # ids may repeat
+        self.dispatched[reference.message_id if by_id else reference] = reference
+        self.enqueue_count += 1
+        self.transmit(reference, redelivery_counter)
+
+    def undispatch(self, reference: MessageReference) -> bool:
+        """Remove a message from the window; return whether it was there."""
+        if self.dispatched.get(reference.message_id) is reference:
+            del self.dispatched[reference.message_id]
+            return True
+        return self.dispatched.pop(reference, None) is not None
+
+    def is_dispatched(self, reference: MessageReference) -> bool:
+        """Return whether the message is in the window."""
+        dispatched = self.dispatched
+        return dispatched.get(reference.message_id) is reference or reference in dispatched
+
+    def remove_dispatched(self, destination: object) -> list[MessageReference]:
+        """Remove the destination's messages from the window and return them in dispatch order.
+
+        Messages that an open transaction has acknowledged stay in the window.
+        """
+        removed = [
+            reference
+            for reference in self.dispatched.values()
+            if reference.destination is destination and reference not in self._transacted
+        ]
+        for reference in removed:
+            self.undispatch(reference)
+        return removed
+
+    def delivered_messages(
+        self, destination: object, last_sequence_id: int
+    ) -> list[MessageReference]:
+        """Return the destination's messages in the window that the application has received.
+
+        They are those up to `last_sequence_id`, and all that were acknowledged in a transaction.
+        (activemq-broker Q29)
+        """
+        own = [r for r in self.dispatched.values() if r.destination is destination]
+        if last_sequence_id == LAST_DELIVERED_UNKNOWN:
+            return own
+        count = 0
+        if last_sequence_id != LAST_DELIVERED_UNSET:
+            for index, reference in enumerate(own):
+                if reference.broker_sequence_id == last_sequence_id:
+                    count = index + 1
+                    break
+        return [r for index, r in enumerate(own) if index < count or r in self._transacted]
+
+    # acknowledgements
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        if self.times_acks:
+            self.last_ack_time = _clock.now()
+        if self.dispatched_count == 0:
+            # of a message from the broker before the client's failover (activemq-broker A2)
+            return COMPLETED
+        kind = ack.ack_type
+        if kind == _STANDARD:
+            return self._ack_standard(exchange, ack)
+        if kind == _DELIVERED:
+            self._ack_delivered(ack)
+            return COMPLETED
+        if kind == _POISON:
+            return self._ack_poison(exchange, ack)
+        if kind == _INDIVIDUAL:
+            return self._ack_individual(exchange, ack)
+        if kind == _EXPIRED:
+            return self._ack_expired(exchange, ack)
+        if kind == _REDELIVERED:
+            self._find(ack)
+            return COMPLETED
+        raise JMSException(f"Invalid acknowledgment: {ack}")
+
+    def _ack_standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        transaction = exchange.transaction
+        last = ack.last_message_id
+        if (
+            transaction is None
+            and not self._transacted
+            and self._by_id
+            and ack.message_count == 1
+            and last is not None
+            and last == ack.first_message_id
+        ):
+            reference = self.dispatched.pop(last, None)
+            if reference is not None:
+                return self._complete_one(_context_of(ack), reference)
+        references = self._counted_range(ack, transaction)
+        if transaction is not None:
+            return self._complete_in_transaction(transaction, ack, references)
+        return self._complete(_context_of(ack), references)
+
+    def _ack_individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        reference = self._find(ack)
+        if reference in self._transacted:
+            raise _mismatch(ack, "it was acknowledged before in an open transaction")
+        if exchange.transaction is None:
+            return self._complete(_context_of(ack), [reference])
+        self._extend(1)
+        stored = self._complete_in_transaction(exchange.transaction, ack, [reference])
+        self.window_freed()
+        return stored
+
+    def _ack_delivered(self, ack: MessageAck) -> None:
+        self._find(ack)
+        self._extend(ack.message_count)
+        self.window_freed()
+
+    def _ack_poison(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        if exchange.transaction is not None:
+            raise JMSException(f"Poison ack cannot be transacted: {ack}")
+        references = [r for r in self._range(ack) if r not in self._transacted]
+        for reference in references:
+            reference.destination.on_poisoned(exchange.context, reference, self, ack.poison_cause)
+        return self._complete(_context_of(ack), references, are_dead_letters=True)
+
+    def _ack_expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        references = self._counted_range(ack, exchange.transaction)
+        for reference in references:
+            reference.destination.on_expired(exchange.context, reference, self)
+        return self._complete(_context_of(ack), references, are_dead_letters=True)
+
+    # the messages that an acknowledgement names
+    def _find(self, ack: MessageAck) -> MessageReference:
+        last = ack.last_message_id
+        found = self.dispatched.get(last) if self._by_id else None
+        if found is None:
+            found = next((r for r in self.dispatched.values() if _is_last(r, ack)), None)
+        if found is None:
+            raise JMSException(f"Could not correlate acknowledgment with dispatched message: {ack}")
+        return found
+
+    def _counted_range(
+        self, ack: MessageAck, transaction: Transaction | None
+    ) -> list[MessageReference]:
+        """Return the messages of the range that no open transaction has already acknowledged.
+
+        Their number must match the acknowledgement's count: after a failover the dispatch order may
+        differ, and the range may include messages that were never delivered. In a transaction, the
+        count may include already acknowledged messages. A wrong count makes the transaction
+        rollback-only.
+        """
+        whole = self._range(ack)
+        references = [reference for reference in whole if reference not in self._transacted]
+        most = references if transaction is None else whole
+        if len(references) <= ack.message_count <= len(most):
+            return references
+        error = _mismatch(
+            ack,
+            f"Expected message count ({ack.message_count}) differs from count in "
+            f"dispatched-list ({len(references)})",
+        )
+        if transaction is not None:
+            transaction.set_rollback_only(error)
+        raise error
+
+    def _range(self, ack: MessageAck) -> list[MessageReference]:
+        """Return the messages of the range, in dispatch order. (activemq-broker 7.1, A1)"""
+        first: MessageId | None = ack.first_message_id
+        found: list[MessageReference] = []
+        inside = first is None
+        for reference in self.dispatched.values():
+            if not inside:
+                if reference.message_id != first:
+                    continue
+                inside = True
+            found.append(reference)
+            if _is_last(reference, ack):
+                return found
+        missing, end = (ack.last_message_id, "end") if inside else (first, "start")
+        raise _mismatch(
+            ack, f"Could not find Message-ID {missing} in dispatched-list ({end} of ack)"
+        )
+
+    # settling
+    def _complete_one(self, context: OperationContext, reference: MessageReference) -> Completion:
+        try:
+            stored = self.store_acknowledgement(context, reference)
+        except Exception:
+            self.dispatched[reference.message_id] = reference
+            self.dispatched.move_to_end(reference.message_id, last=False)
+            raise
+        self.dequeue_count += 1
+        self.settle(reference)
+        if stored is not COMPLETED:
+            stored.then(lambda done: self._unsettle_if_failed(done, reference))
+        if self.prefetch_extension:
+            self.prefetch_extension -= 1
+        self.window_freed()
+        return stored
+
+    def _unsettle_if_failed(self, done: Completion, reference: MessageReference) -> None:
+        if done.error is not None:
+            self.unsettle(reference)
+
+    def _complete(
+        self,
+        context: OperationContext,
+        references: list[MessageReference],
+        *,
+        are_dead_letters: bool = False,
+    ) -> Completion:
+        stored = [
+            self._complete_in_range(context, reference, is_dead_letter=are_dead_letters)
+            for reference in references
+        ]
+        self._shrink(len(references))
+        self.window_freed()
+        return all_of(stored)
+
+    def _complete_in_range(
+        self, context: OperationContext, reference: MessageReference, *, is_dead_letter: bool
+    ) -> Completion:
+        stored = self.store_acknowledgement(context, reference, is_dead_letter=is_dead_letter)
+        self.undispatch(reference)
+        self.dequeue_count += 1
+        self.settle(reference)
+        if stored is not COMPLETED:
+            stored.then(lambda done: self._unsettle_if_failed(done, reference))
+        return stored
+
+    def _complete_in_transaction(
+        self, transaction: Transaction, ack: MessageAck, references: list[MessageReference]
+    ) -> Completion:
+        if not references:
+            return COMPLETED
+        context = OperationContext(transaction.xid, ack.response_required)
+        stored = [self.store_acknowledgement(context, reference) for reference in references]
+        self.add_transacted(references)
+        local = not isinstance(transaction.xid, XATransactionId)
+        self._open_transactions += local
+        transaction.add(_Acknowledgement(self, references, local))
+        return all_of(stored)
+
+    def transaction_ended(
+        self, references: list[MessageReference], local: bool, committed: bool
+    ) -> None:
+        """Apply the acknowledgements of a committed transaction, or undo those of another.
+
+        (activemq-broker X2, X3)
+        """
+        self.remove_transacted(references)
+        in_window = 0  # excludes messages of a consumer that has left
+        for reference in references:
+            if committed:
+                in_window += self.undispatch(reference)
+                self.dequeue_count += 1
+                self.settle(reference)
+            else:
+                in_window += self.is_dispatched(reference)
+        self._shrink(in_window)
+        self._open_transactions -= local
+        self.return_unacknowledged([] if committed else references)
+        self.window_freed()
+
+    def _extend(self, count: int) -> None:
+        if self.use_prefetch_extension and self.prefetch_size:
+            self.prefetch_extension += count
+
+    def _shrink(self, count: int) -> None:
+        self.prefetch_extension = max(0, self.prefetch_extension - count)
+
+
+class _Acknowledgement(Synchronization):
+    __slots__ = ("_local", "_references", "_subscription")
+
+    def __init__(
+        self, subscription: PrefetchSubscription, references: list[MessageReference], local: bool
+    ) -> None:
+        self._subscription = subscription
+        self._references = references
+        self._local = local
+
+    def after_commit(self) -> None:
+        self._subscription.transaction_ended(self._references, self._local, committed=True)
+
+    def after_rollback(self) -> None:
+        self._subscription.transaction_ended(self._references, self._local, committed=False)
+
+
+def _context_of(ack: MessageAck) -> OperationContext:
+    return SYNCED if ack.response_required else NO_TRANSACTION
+
+
+def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
+    return reference.message_id == ack.last_message_id and (
+        ack.destination is None or ack.destination == reference.destination.destination
+    )
+
+
+def _mismatch(ack: MessageAck, reason: str) -> JMSException:
+    return JMSException(f"Unmatched acknowledge: {ack}; {reason}")
+
+
+class QueueSubscription(PrefetchSubscription):
+    """A consumer with an entry in the consumer ring of each of its queues."""
+
+    def __init__(self, request: SubscriptionRequest) -> None:
+        super().__init__(request)
+        self._candidates: dict[Queue, Candidate] = {}
+        self._detached: list[Queue] = []
+        """The queues that it left, and to which it has not returned all messages yet."""
+
+    def _bridge_filter(self, info: ConsumerInfo) -> Callable[[MessageReference], bool] | None:
+        conditions, bridge = self.policy.network_bridge_filter_factory, info.additional_predicate
+        if bridge is None or conditions is None:
+            return super()._bridge_filter(info)
+        return ConditionalBridgeFilter(bridge, conditions)
+
+    @property
+    def pending_count(self) -> int:
+        """Always 0: messages wait in their queues, not in the subscription."""
+        return 0
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is slow; never without prefetch, where the consumer requests each message."""
+        return (
+            self.prefetch_size > 0
+            and self.is_full()
+            and any(q.dispatcher.pending_count for q in self._candidates)
+        )
+
+    def attach(self, queue: Queue, candidate: Candidate) -> None:
+        """Consume from a queue from now on; `candidate` is the entry in the queue's ring."""
+        self._candidates[queue] = candidate
+        self.destinations.append(queue)
+        if queue.marks_redelivered:
+            if self.redelivery_marking is None:
+                self.redelivery_marking = PendingRedeliveryMarks(self)
+            self.redelivery_marking.add_queue(queue, queue.mark_redelivered)
+
+    def detach(self, queue: Queue, last_delivered_sequence_id: int) -> None:
+        """Leave a queue; unacknowledged messages return to it, after open transactions."""
+        self._candidates.pop(queue, None)
+        self.destination_removed(queue)
+        unsent = (
+            set()
+            if self.redelivery_marking is None
+            else self.redelivery_marking.remove_queue(queue)
+        )
+        for reference in self.delivered_messages(queue, last_delivered_sequence_id):
+            if reference not in unsent:
+                reference.redelivery_counter += 1
+        self._detached.append(queue)
+        self.return_unacknowledged([])
+
+    def add_transacted(self, references: list[MessageReference]) -> None:
+        super().add_transacted(references)
+        for reference in references:
+            reference.acked = True
+
+    def remove_transacted(self, references: list[MessageReference]) -> None:
+        super().remove_transacted(references)
+        for reference in references:
+            reference.acked = False
+
+    def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
+        """Return the messages of queues that it left, once no local transaction is open.
+
+        They are returned all at once, so that a queue gets them back in order.
+        """
+        if self._open_transactions or not self._detached:
+            return
+        detached, self._detached = self._detached, []
+        for queue in detached:
+            returned = self.remove_dispatched(queue)
+            if any(reference.destination is queue for reference in self.dispatched.values()):
+                self._detached.append(queue)  # an XA transaction has acknowledged some messages
+            if returned:
+                queue.requeue(returned)
+
+    def deliver(self, reference: MessageReference) -> bool:
+        """Own a message of a queue and send it to the consumer; return whether the window is full.
+
+        The message stays in the window until it is settled.
+        """
+        reference.owner = self
+        self.dispatch(reference, reference.redelivery_counter)
+        return self.is_full()
+
+    def window_freed(self) -> None:
+        for queue, candidate in tuple(self._candidates.items()):
+            queue.dispatcher.window_freed(candidate)
+
+    def settle(self, reference: MessageReference) -> None:
+        reference.destination.on_consumed(self.context, reference)
+        if self.info.network_subscription:  # another broker may send the message back
+            cast("Queue", reference.destination).forget_duplicate(reference)
+
+    def unsettle(self, reference: MessageReference) -> None:
+        reference.destination.undo_consumed(reference)
+
+
+_OPENS_WINDOW = (AckType.STANDARD, AckType.INDIVIDUAL, AckType.DELIVERED, AckType.EXPIRED)
+_MAX_MESSAGES_PER_TURN: Final = 5000
+"""The number of messages that are inspected before other tasks run."""
+
+
+class QueueBrowserSubscription(AbstractSubscription):
+    """Gets each message in the queues at its start once, and then an empty dispatch.
+
+    Messages are read as space in the prefetch window permits. Acknowledgements only free the
+    window.
+    """
+
+    _messages: Iterator[MessageReference | None]
+
+    def begin(self, queues: list[BrokerDestination]) -> None:
+        """Start dispatching the messages of the queues."""
+        self._in_flight = 0
+        self._has_ended = False
+        self._next: MessageReference | None = None
+        self._resume_task: _wakeup.BackgroundTask | None = None
+        self._messages = chain.from_iterable(self._browse(queue) for queue in queues)
+        self.window_freed()
+
+    def _browse(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
+        """Iterate over the messages of a queue, yielding None for those that do not match."""
+        matching = self._matching(queue)
+        limit = self.policy.max_browse_page_size
+        return matching if limit is None else _limit(matching, limit)
+
+    def _matching(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
+        for reference in queue.messages():  # mypyc evaluates a generator expression eagerly
+            yield reference if self.matches(reference) else None
+
+    def is_full(self) -> bool:
+        if self.context.congested:
+            return True
+        if self.prefetch_size == 0:
+            return self._pulls == 0
+        return self._in_flight >= self.prefetch_size
+
+    @property
+    def is_slow(self) -> bool:
+        """False: a browser makes no message wait."""
+        return False
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    @property
+    def pending_count(self) -> int:
+        """The number of pending messages: 0 or 1, because only the next message is known."""
+        return 0 if self._next is None else 1
+
+    def window_freed(self) -> None:
+        if self._has_ended:
+            return
+        for _ in range(_MAX_MESSAGES_PER_TURN):
+            if self._next is None and not self._read_next():
+                return
+            reference = self._next
+            if reference is None:
+                continue
+            if self.is_full():
+                return
+            self._next = None
+            self._in_flight += 1
+            self.enqueue_count += 1
+            self.transmit(reference, reference.redelivery_counter)
+        self._resume_later()
+
+    def _read_next(self) -> bool:
+        """Read one more message, into `_next` if it matches; return False at the end.
+
+        The end is reported to the client, if its prefetch or a pull allows.
+        """
+        try:
+            reference = next(self._messages)
+        except StopIteration:
+            if self.prefetch_size or self._pulls:
+                self._has_ended = True
+                self._pulls = 0
+                self.dispatch_nothing()
+            return False
+        if reference is not None and not (reference.dropped or reference.acked):
+            self._next = reference
+        return True
+
+    def _resume_later(self) -> None:
+        if self._resume_task is None or self._resume_task.done:
+            self._resume_task = _wakeup.spawn(self._resume, name=f"browser {self.consumer_id}")
+
+    async def _resume(self) -> None:
+        await lowlevel.checkpoint()
+        self._resume_task = None
+        self.window_freed()
+
+    def close(self) -> None:
+        super().close()
+        self._has_ended = True
+        if self._resume_task is not None:
+            self._resume_task.cancel()
+
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        if ack.ack_type in _OPENS_WINDOW:
+            self._in_flight = max(0, self._in_flight - ack.message_count)
+            self.dequeue_count += ack.message_count
+            self.window_freed()
+        return COMPLETED
+
+
+def _limit(
+    messages: Iterator[MessageReference | None], limit: int
+) -> Iterator[MessageReference | None]:
+    for reference in messages:
+        if reference is not None:
+            limit -= 1
+        yield reference
+        if not limit:
+            return

@@ -20,11 +20,12 @@ from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.destinations import DestinationTable
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
-from pyjms_broker.region.queue_subscription import QueueBrowserSubscription, QueueSubscription
 from pyjms_broker.region.subscription import (
     LAST_DELIVERED_UNKNOWN,
     LAST_DELIVERED_UNSET,
     SELECTS_NOTHING,
+    QueueBrowserSubscription,
+    QueueSubscription,
     SubscriptionRequest,
 )
 from pyjms_broker.region.topic_subscription import TopicSubscription

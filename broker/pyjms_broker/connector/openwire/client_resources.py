@@ -136,10 +136,10 @@ class ClientResources:
         self._connector = owner.connector
         self._broker = owner.host.broker
         self.connections: dict[ConnectionId, ConnectionState] = {}
-        self.producers: dict[ProducerId | None, ProducerExchange] = {}
-        """By id. None is never a key: a command without a producer id finds no producer."""
-        self.consumers: dict[ConsumerId | None, ConsumerExchange] = {}
-        """By id. None is never a key, as in `producers`."""
+        self.producers: dict[object, ProducerExchange] = {}
+        """By the `identity` of their ids, whose hash needs no Python call."""
+        self.consumers: dict[object, ConsumerExchange] = {}
+        """By the `identity` of their ids."""
         self._pending_sends: dict[ProducerId, deque[Completion]] = {}
         self._lost = False
         self.connection_added = anyio.Event()
@@ -155,6 +155,10 @@ class ClientResources:
         if state is None:
             raise _not_registered(action, "a connection", connection_id)
         return state
+
+    def consumer(self, consumer_id: ConsumerId | None) -> ConsumerExchange | None:
+        """Return a consumer; None if it is not registered."""
+        return None if consumer_id is None else self.consumers.get(consumer_id.identity)
 
     def named_connection(self, connection_id: ConnectionId | None, action: str) -> ConnectionState:
         """Return the JMS connection that a request names, like `connection`.
@@ -269,7 +273,7 @@ class ClientResources:
         self._broker.add_producer(state.context, info)
         session.producers[producer_id] = info
         state.producers[is_advisory] += 1
-        self.producers[producer_id] = self._producer_exchange(state, info, producer_id)
+        self.producers[producer_id.identity] = self._producer_exchange(state, info, producer_id)
 
     def _producer_exchange(
         self, state: ConnectionState, info: ProducerInfo, producer_id: ProducerId
@@ -299,7 +303,7 @@ class ClientResources:
         subscription = self._broker.add_consumer(state.context, info)
         session.consumers[consumer_id] = info
         state.consumers[is_advisory] += 1
-        self.consumers[consumer_id] = ConsumerExchange(state.context, subscription)
+        self.consumers[consumer_id.identity] = ConsumerExchange(state.context, subscription)
         return subscription.saved
 
     # destinations and subscriptions
@@ -390,7 +394,7 @@ class ClientResources:
         consumer = session.consumers.pop(consumer_id, None)
         if consumer is None:
             raise _not_registered("remove", "a consumer", consumer_id)
-        self.consumers.pop(consumer_id, None)
+        self.consumers.pop(consumer_id.identity, None)
         state.consumers[_is_advisory(consumer.destination)] -= 1
         self._broker.remove_consumer(state.context, consumer, last_delivered)
 
@@ -399,7 +403,7 @@ class ClientResources:
         producer = session.producers.pop(producer_id, None)
         if producer is None:
             raise _not_registered("remove", "a producer", producer_id)
-        self.producers.pop(producer_id, None)
+        self.producers.pop(producer_id.identity, None)
         state.producers[_is_advisory(producer.destination)] -= 1
         self._broker.remove_producer(state.context, producer)
 
@@ -433,12 +437,12 @@ class ClientResources:
     ) -> None:
         context = state.context
         for consumer_id, consumer in list(session.consumers.items()):
-            self.consumers.pop(consumer_id, None)
+            self.consumers.pop(consumer_id.identity, None)
             state.consumers[_is_advisory(consumer.destination)] -= 1
             self._try(self._broker.remove_consumer, context, consumer, last_delivered)
         session.consumers.clear()
         for producer_id, producer in list(session.producers.items()):
-            exchange = self.producers.pop(producer_id, None)
+            exchange = self.producers.pop(producer_id.identity, None)
             if self._lost and exchange is not None and exchange.unanswered:
                 self._pending_sends[producer_id] = exchange.unanswered
             state.producers[_is_advisory(producer.destination)] -= 1

@@ -1,24 +1,21 @@
 """The handlers of commands: one function per command type, in `HANDLERS`.
 
 A handler returns a Response (done, with a value) or a Completion (`COMPLETED`: done), or raises
-the error for the client; see `connection` for how these are sent. Messages and acknowledgements
-come first, because nearly all commands are of these types.
+the error for the client; see `connection` for how these are sent. Messages and acknowledgements are
+handled by the connection itself.
 (activemq-broker C1 to C9; openwire-encoding 11 to 15)
 """
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.jms.destination import Destination, Queue
-from pyjms.runtime import clock as _clock
+from pyjms.jms.destination import Destination
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire.correlator import OpenWireTransport
 from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
     BrokerInfo,
     BrokerSubscriptionInfo,
     Command,
@@ -51,7 +48,7 @@ from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.completion import completion_of as checked
-from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ConnectionState, connection_of
 from pyjms_broker.connector.openwire.connection import (
@@ -84,87 +81,9 @@ def serve(connector: TransportConnector, transport: OpenWireTransport) -> Broker
     return connection
 
 
-# messages
-def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Completion:
-    """Send a message; the producer gets a ProducerAck instead of a response if it has a window.
-
-    Raises:
-        JMSException: the client has no such producer; or what the filter chain raises.
-    """
-    exchange = connection.producers.get(message.producer_id)
-    if exchange is None:
-        raise JMSException(
-            f"Cannot send message to {message.destination} with invalid (null) producer state"
-        )
-    if exchange.last_stored_sequence is not None and _is_stored_replay(
-        connection, exchange, message
-    ):
-        return _on_stored_replay(connection, exchange, message)
-    exchange.sent_count += 1
-    destination = message.destination
-    if type(destination) is Queue and not destination.is_composite:
-        result = connection.broker.send(exchange, message)
-    else:  # the message may be for thousands of consumers
-        began = _clock.now()
-        result = connection.broker.send(exchange, message)
-        connection.count_work(_clock.now() - began)
-    if result is not COMPLETED:
-        checked(result, connection.broker, "send")
-    if message.response_required:
-        if not result.done and exchange.unanswered is not None:
-            while exchange.unanswered and exchange.unanswered[0].done:
-                exchange.unanswered.popleft()
-            exchange.unanswered.append(result)
-        return result
-    info = exchange.info
-    window = info is not None and info.window_size > 0
-    if not result.done:
-        connection.wait_for_space(message, window, result)
-        return COMPLETED
-    if window and result.error is None:
-        connection.send_producer_ack(message)
-    return result
-
-
-def _is_stored_replay(
-    connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
-) -> bool:
-    """Return whether a message resent after a failover is stored. (activemq-broker T27)"""
-    last_stored, message_id = exchange.last_stored_sequence, message.message_id
-    if last_stored is None or message_id is None or not message.persistent:
-        return False
-    sequence = message_id.producer_sequence_id
-    if sequence <= last_stored:
-        return not connection.host.connections.unstored_sends.pop(message.producer_id, sequence)
-    exchange.last_stored_sequence = sequence
-    return False
-
-
-def _on_stored_replay(
-    connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
-) -> Completion:
-    """Respond as if the message were new, once the store has written the first one."""
-    logger.debug("Suppressed %s, sent again after a failover", message.message_id)
-    if message.response_required:
-        return connection.host.connections.pending_sends.get(message.producer_id, COMPLETED)
-    if exchange.info is not None and exchange.info.window_size > 0:
-        connection.send_producer_ack(message)
-    return COMPLETED
-
-
-def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
-    """Acknowledge messages; an unknown consumer is ignored, with a warning in a transaction."""
-    exchange = connection.consumers.get(ack.consumer_id)
-    if exchange is not None:
-        return connection.broker.acknowledge(exchange, ack)
-    level = logging.WARNING if ack.transaction_id is not None else logging.DEBUG
-    logger.log(level, "Ack for non existent subscription %s ignored", ack.consumer_id)
-    return COMPLETED
-
-
 def on_pull(connection: BrokerConnection, pull: MessagePull) -> CommandResult:
     """Request a message for a consumer without prefetch; an unknown consumer is ignored."""
-    exchange = connection.consumers.get(pull.consumer_id)
+    exchange = connection.resources.consumer(pull.consumer_id)
     if exchange is not None:
         connection.broker.message_pull(exchange.context, pull)
     return COMPLETED
@@ -172,7 +91,7 @@ def on_pull(connection: BrokerConnection, pull: MessagePull) -> CommandResult:
 
 def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) -> CommandResult:
     """Change the prefetch of a consumer, or start, stop or close it."""
-    exchange = connection.consumers.get(control.consumer_id)
+    exchange = connection.resources.consumer(control.consumer_id)
     if exchange is not None:
         connection.broker.process_consumer_control(exchange, control)
     return COMPLETED
@@ -427,8 +346,8 @@ def _ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:
 
 
 HANDLERS: dict[int, CommandHandler] = {
-    **dict.fromkeys(MESSAGES, on_message),
-    MessageAck.TYPE: on_ack,
+    **dict.fromkeys(MESSAGES, BrokerConnection.on_message),
+    MessageAck.TYPE: BrokerConnection.on_ack,
     MessagePull.TYPE: on_pull,
     ConsumerControl.TYPE: on_consumer_control,
     ConnectionInfo.TYPE: on_connection_info,

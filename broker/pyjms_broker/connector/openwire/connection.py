@@ -49,6 +49,7 @@ unknown if its response is lost. (activemq-broker C1 to C9, M2, M6)
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
@@ -57,8 +58,8 @@ from typing import Any, Final, TypeAlias
 import anyio
 from anyio import lowlevel
 
-from pyjms.errors import ConnectionFailedException, LocalProtocolError
-from pyjms.jms.destination import Destination
+from pyjms.errors import ConnectionFailedException, JMSException, LocalProtocolError
+from pyjms.jms.destination import Destination, Queue
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
@@ -79,6 +80,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.connector.openwire.throwables import (
@@ -87,6 +89,7 @@ from pyjms_broker.connector.openwire.throwables import (
     refuse,
     to_throwable,
 )
+from pyjms_broker.filters.scheduler.schedule_properties import PREFIX as SCHEDULE_PREFIX
 
 logger = get_logger(__name__)
 
@@ -291,7 +294,7 @@ class BrokerConnection:
         await self._stopped.wait()
 
     def remove_consumer(self, consumer_id: ConsumerId) -> None:
-        if consumer_id in self.consumers:
+        if consumer_id.identity in self.consumers:
             self.resources.remove(RemoveInfo(consumer_id))
 
     def give_way(self, error: Exception) -> None:
@@ -344,9 +347,9 @@ class BrokerConnection:
         if self._closed:
             return
         try:
-            result = self.handlers.get(command.TYPE, refuse)(self, command)
-            if result is not COMPLETED and not isinstance(result, Response):
-                checked(result, self.broker, f"handling a {type(command).__name__}")
+            result: object = self.handlers.get(command.TYPE, refuse)(self, command)
+            if not isinstance(result, Completion | Response):
+                result = checked(result, self.broker, f"handling a {type(command).__name__}")
         except Exception as error:
             self._send_error(command, error)
             return
@@ -358,6 +361,81 @@ class BrokerConnection:
         elif command.response_required:
             result.correlation_id = command.command_id
             self.send_command(result)
+
+    # messages and acknowledgements
+    def on_message(self, message: ActiveMQMessage) -> Completion:
+        """Send a message; the producer gets a ProducerAck instead of a response if it has a window.
+
+        Raises:
+            JMSException: the client has no such producer; or what the filter chain raises.
+        """
+        producer_id = message.producer_id
+        exchange = None if producer_id is None else self.producers.get(producer_id.identity)
+        if exchange is None:
+            raise JMSException(
+                f"Cannot send message to {message.destination} with invalid (null) producer state"
+            )
+        if exchange.last_stored_sequence is not None and self._is_stored_replay(exchange, message):
+            return self._on_stored_replay(exchange, message)
+        exchange.sent_count += 1
+        broker, destination = self.broker, message.destination
+        is_plain = _is_plain(exchange, message)
+        if is_plain and broker.plain is not None:
+            broker = broker.plain
+        if type(destination) is Queue and (is_plain or not destination.is_composite):
+            result = broker.send(exchange, message)
+        else:  # the message may be for thousands of consumers
+            began = _clock.now()
+            result = broker.send(exchange, message)
+            self._count_work(_clock.now() - began)
+        if type(result) is not Completion:
+            checked(result, self.broker, "send")
+        if message.response_required:
+            if not result.done and exchange.unanswered is not None:
+                while exchange.unanswered and exchange.unanswered[0].done:
+                    exchange.unanswered.popleft()
+                exchange.unanswered.append(result)
+            return result
+        info = exchange.info
+        window = info is not None and info.window_size > 0
+        if not result.done:
+            self._wait_for_space(message, window, result)
+            return COMPLETED
+        if window and result.error is None:
+            self._send_producer_ack(message)
+        return result
+
+    def _is_stored_replay(self, exchange: ProducerExchange, message: ActiveMQMessage) -> bool:
+        """Return whether a message resent after a failover is stored. (activemq-broker T27)"""
+        last_stored, message_id = exchange.last_stored_sequence, message.message_id
+        if last_stored is None or message_id is None or not message.persistent:
+            return False
+        sequence = message_id.producer_sequence_id
+        if sequence <= last_stored:
+            return not self.host.connections.unstored_sends.pop(message.producer_id, sequence)
+        exchange.last_stored_sequence = sequence
+        return False
+
+    def _on_stored_replay(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        """Respond as if the message were new, once the store has written the first one."""
+        logger.debug("Suppressed %s, sent again after a failover", message.message_id)
+        if message.response_required:
+            return self.host.connections.pending_sends.get(message.producer_id, COMPLETED)
+        if exchange.info is not None and exchange.info.window_size > 0:
+            self._send_producer_ack(message)
+        return COMPLETED
+
+    def on_ack(self, ack: MessageAck) -> Completion:
+        """Acknowledge messages; an unknown consumer is ignored, with a warning in a transaction."""
+        consumer_id, broker = ack.consumer_id, self.broker
+        exchange = None if consumer_id is None else self.consumers.get(consumer_id.identity)
+        if exchange is None:
+            level = logging.DEBUG if ack.transaction_id is None else logging.WARNING
+            logger.log(level, "Ack for non existent subscription %s ignored", consumer_id)
+            return COMPLETED
+        if ack.transaction_id is None and broker.plain is not None:
+            broker = broker.plain
+        return broker.acknowledge(exchange, ack)
 
     def on_exception(self, error: Exception) -> None:
         if not self._closed:
@@ -404,7 +482,7 @@ class BrokerConnection:
         identifier = next(iter(self.resources.connections), None)
         self.send_command(ConnectionErrorCommand(to_throwable(error), identifier))
 
-    def send_producer_ack(self, message: ActiveMQMessage) -> None:
+    def _send_producer_ack(self, message: ActiveMQMessage) -> None:
         """Open the producer's window by the size of `message`. (activemq-broker M6)"""
         self.send_command(ProducerAck(message.producer_id, message_size(message)))
 
@@ -456,7 +534,7 @@ class BrokerConnection:
 
         done.then(resume)
 
-    def count_work(self, seconds: float) -> None:
+    def _count_work(self, seconds: float) -> None:
         """Count the time that a message took; above a limit, let other clients go first."""
         self._worked += seconds
         if self._worked > _WORK_AT_ONCE and (self._turn is None or self._turn.done):
@@ -469,7 +547,7 @@ class BrokerConnection:
         self._resume_reading(ReadPause.TURN)
 
     # sends that wait for space
-    def wait_for_space(self, message: ActiveMQMessage, window: bool, stored: Completion) -> None:
+    def _wait_for_space(self, message: ActiveMQMessage, window: bool, stored: Completion) -> None:
         """Track a waiting send without a response; `window`: whether its producer has a window.
 
         Without a producer window the whole connection waits. (activemq-broker M2)
@@ -482,7 +560,7 @@ class BrokerConnection:
             self._count_response()
             self._on_send_settled(size)
             if window:
-                self.send_producer_ack(message)
+                self._send_producer_ack(message)
             if completion.error is not None:
                 self._send_error(message, completion.error, acked=window)
 
@@ -508,7 +586,7 @@ class BrokerConnection:
 
     def _is_within_limits(self) -> bool:
         # one message may be long; a second long one is not read while the budget is exceeded
-        exceeded = self._budget.exceeded and self._waiting_sends > 1
+        exceeded = self._waiting_sends > 1 and self._budget.exceeded
         size = _WAITING_BYTES_UNDER_PRESSURE if exceeded else _MAXIMUM_WAITING_BYTES
         return self._waiting_sends <= _MAXIMUM_WAITING_SENDS and self._waiting_bytes <= size
 
@@ -544,11 +622,12 @@ class BrokerConnection:
         if self.host.rollback_only_on_async_exception:
             self._set_rollback_only(command, error)
         if isinstance(command, ActiveMQMessage) and not acked and self._has_window(command):
-            self.send_producer_ack(command)  # even if refused, it no longer fills the window
+            self._send_producer_ack(command)  # even if refused, it no longer fills the window
         self.service_exception(error)
 
     def _has_window(self, message: ActiveMQMessage) -> bool:
-        exchange = None if message.producer_id is None else self.producers.get(message.producer_id)
+        producer_id = message.producer_id
+        exchange = None if producer_id is None else self.producers.get(producer_id.identity)
         return exchange is not None and exchange.info is not None and exchange.info.window_size > 0
 
     def _set_rollback_only(self, command: Command, error: Exception) -> None:
@@ -560,3 +639,16 @@ class BrokerConnection:
             self.broker.set_rollback_only(state.context, xid, error)
         except Exception:
             logger.exception("%s: %s cannot be marked rollback-only", self.remote_address, xid)
+
+
+def _is_plain(exchange: ProducerExchange, message: ActiveMQMessage) -> bool:
+    """Return whether no filter that only acts on special messages has to see the message.
+
+    The region has already accepted a message of this producer for this destination, which is thus
+    neither composite nor one of the broker's own; and the message is not part of a transaction and
+    has no schedule. See `Broker.plain`.
+    """
+    if message.destination is not exchange.destination or message.transaction_id is not None:
+        return False
+    properties = message.marshalled_properties
+    return properties is None or SCHEDULE_PREFIX not in properties

@@ -29,6 +29,8 @@ PROGRESS_RECORDS: Final = Queue("PyJMS.Ranges.Marks")
 class RangesBroker(BrokerFilter):
     """Serves the queue `PyJMS.Ranges`."""
 
+    passes_plain = True
+
     def __init__(self, next_broker: Broker, region: RegionBroker) -> None:
         super().__init__(next_broker)
         self._region = region

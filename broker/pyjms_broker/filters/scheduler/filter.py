@@ -178,6 +178,8 @@ def _times(properties: Mapping[str, object]) -> tuple[int, int]:
 class SchedulerBroker(BrokerFilter):
     """Schedules messages in a job store, which must be open from before `start` to after `stop`."""
 
+    passes_plain = True
+
     def __init__(
         self,
         next_broker: Broker,

@@ -212,6 +212,8 @@ MAXIMUM_WARNINGS: Final = 100
 class UnscheduledSendsBroker(BrokerFilter):
     """Delivers scheduled messages at once, with a warning."""
 
+    passes_plain = True
+
     def __init__(self, next_broker: Broker) -> None:
         super().__init__(next_broker)
         self._warned: set[Destination] = set()

@@ -55,9 +55,9 @@ def _session_rows(c: _Connection) -> list[dict[str, object]]:
             number,
             [subscriptions[each] for each in session.consumers if each in subscriptions],
             [
-                transport.producers[each]
+                transport.producers[each.identity]
                 for each in session.producers
-                if each in transport.producers
+                if each.identity in transport.producers
             ],
         )
         for number, session in _sessions(c)

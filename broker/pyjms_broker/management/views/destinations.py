@@ -40,8 +40,8 @@ from pyjms_broker.management.model import (
 )
 from pyjms_broker.policy.slow_consumers import AbortSlowConsumerAttributes
 from pyjms_broker.region.base_destination import BaseDestination
-from pyjms_broker.region.prefetch_subscription import PrefetchSubscription
 from pyjms_broker.region.queue import Queue
+from pyjms_broker.region.subscription import PrefetchSubscription
 from pyjms_broker.region.topic import Topic
 
 T = TypeVar("T")
