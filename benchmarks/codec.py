@@ -21,9 +21,9 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
     Response,
 )
+from pyjms.wire.openwire.fast_writer import patch_raw
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
-from pyjms.wire.openwire.raw import patch_raw
 from pyjms.wire.openwire.settings import WireFormatSettings
 
 CONNECTION = "ID:host.example.org-50000-1700000000000-4:1"

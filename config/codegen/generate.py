@@ -283,10 +283,14 @@ def _pack_tail(message: Message) -> Iterable[str]:
 
 def _is_plain(message: Message) -> Iterable[str]:
     conditions = [f"message.{f.name} is None" for f in message.tail if f.nullable]
+    yield "message_id = message.message_id"
     yield f"return ({' and '.join([*conditions, _PLAIN])})"
 
 
-_PLAIN = "not isinstance(message, ActiveMQBlobMessage) and is_plain_id(message.message_id)"
+_PLAIN = (
+    "not isinstance(message, ActiveMQBlobMessage)"
+    " and (message_id is None or message_id.text_view is None)"
+)
 
 
 def _variable(f: Field) -> str:
@@ -317,8 +321,12 @@ def _read_fields(message: Message) -> Iterable[str]:
     for name in ("content", "marshalled_properties"):
         yield f"{name}: bytes | None = None"
         yield "if frame[at]:"
-        yield "    after = at + 5 + _length(frame, at + 1)"
-        yield f"    {name}, at = frame[at + 5 : after], after"
+        yield "    (length,) = I32.unpack_from(frame, at + 1)"
+        yield "    at += 5"
+        yield "    if not 0 <= length <= len(frame) - at:"
+        yield "        raise IndexError"
+        yield f"    {name} = frame[at : at + length]"
+        yield "    at += length"
         yield "else:"
         yield "    at += 1"
     yield "if end - at != TAIL_SIZE or cls is ActiveMQBlobMessage:"

@@ -33,9 +33,13 @@ DEFAULT_DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
 
 
 class Destination:
-    """A queue or a topic; create one of the four subclasses."""
+    """A queue or a topic; create one of the four subclasses.
 
-    __slots__ = ("_hash", "options", "physical_name")
+    `identity`, its kind and name, is the key to use where destinations are looked up for each
+    message, since a tuple is hashed and compared without calling Python code.
+    """
+
+    __slots__ = ("identity", "options", "physical_name")
 
     TYPE: ClassVar[int] = 0
     PREFIX: ClassVar[str] = ""
@@ -45,6 +49,7 @@ class Destination:
 
     physical_name: str
     options: dict[str, str]
+    identity: tuple[int, str]
 
     def __init__(self, name: str) -> None:
         """Create the destination `name`, which may have options: `name?key=value&...`.
@@ -60,7 +65,7 @@ class Destination:
             )
         self.physical_name = bare
         self.options = _options(name, query) if mark else {}
-        self._hash = hash((self.TYPE, bare))
+        self.identity = (self.TYPE, bare)
 
     @property
     def qualified_name(self) -> str:
@@ -90,16 +95,10 @@ class Destination:
         return tuple(dict.fromkeys(parse_destination(m, default=type(self)) for m in members if m))
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return (
-            isinstance(other, Destination)
-            and self.TYPE == other.TYPE
-            and self.physical_name == other.physical_name
-        )
+        return self is other or (isinstance(other, Destination) and self.identity == other.identity)
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self.identity)
 
     def __str__(self) -> str:
         return self.qualified_name

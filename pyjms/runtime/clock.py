@@ -78,7 +78,8 @@ class SystemClock:
         return anyio.move_on_after(seconds)
 
 
-_clock: Clock = SystemClock()
+_SYSTEM: Final = SystemClock()
+_clock: Clock = _SYSTEM
 
 
 def install(clock: Clock) -> Clock:
@@ -90,12 +91,12 @@ def install(clock: Clock) -> Clock:
 
 def now() -> float:
     """Return monotonic seconds."""
-    return _clock.now()
+    return time.monotonic() if _clock is _SYSTEM else _clock.now()
 
 
 def time_ms() -> int:
     """Return the wall-clock time, in milliseconds since 1970."""
-    return _clock.time_ms()
+    return time.time_ns() // 1_000_000 if _clock is _SYSTEM else _clock.time_ms()
 
 
 async def sleep(seconds: float) -> None:

@@ -138,18 +138,20 @@ class Turn:
         "_count",
         "_early",
         "_has_sent",
-        "_is_open",
-        "_late",
         "_sends",
+        "is_open",
+        "late",
         "number",
     )
 
     def __init__(self, call_next: Callable[[Callable[[], object]], object]) -> None:
         self._call_next = call_next
         self._sends: list[Callable[[], object]] = []
-        self._late: deque[Callable[[], object]] = deque()
         self._early: list[Callable[[], object]] = []
-        self._is_open = False
+        self.is_open: bool = False
+        """Whether a chunk is being processed."""
+        self.late: deque[Callable[[], object]] = deque()
+        """The functions of `defer`; one may be appended while the turn is open."""
         self._has_sent = False  # in this loop turn; `_next_pass` is scheduled
         self.number: int = 0
         """The number of the current turn, from 1; 0: there is none."""
@@ -157,20 +159,21 @@ class Turn:
 
     def run(self, take_in: Callable[[], object]) -> None:
         """Call `take_in()`, then the functions passed to `send`, `finish_with` and `defer`."""
-        self._is_open = True
+        self.is_open = True
         self.number = self._count = self._count + 1
         try:
             take_in()
             if self._early:
-                self._send_now()  # peers read while the disk works
+                self._send()  # peers read while the disk works
                 self._finish_early()
-                self._send_now()
-            elif not self._has_sent:
-                self._send_now()
-            while self._late:
-                self._late.popleft()()
+                self._send()
+            elif self._sends and not self._has_sent:
+                self._send()
+            late = self.late
+            while late:
+                late.popleft()()
         finally:
-            self._is_open = False
+            self.is_open = False
             self.number = 0
             if self._early:
                 self._finish_early()
@@ -180,7 +183,7 @@ class Turn:
     def send(self, flush: Callable[[], object]) -> None:
         """Call `flush()` once, at the end of the current turn or in the next loop turn."""
         self._sends.append(flush)
-        if not self._is_open and not self._has_sent:
+        if not self.is_open and not self._has_sent:
             self._await_next_pass()
 
     def finish_with(self, function: Callable[[], object]) -> bool:
@@ -189,22 +192,23 @@ class Turn:
         Returns False, and does not call it, if there is no current turn, or another `Turn` in this
         loop turn has already sent.
         """
-        if not self._is_open or self._has_sent:
+        if not self.is_open or self._has_sent:
             return False
         self._early.append(function)
         return True
 
     def defer(self, function: Callable[[], object]) -> bool:
         """Call `function()` after the sends of the current turn; False: there is no turn."""
-        if self._is_open:
-            self._late.append(function)
-        return self._is_open
+        if self.is_open:
+            self.late.append(function)
+        return self.is_open
 
-    def _send_now(self) -> None:
-        if self._sends:
-            if not self._has_sent:
-                self._await_next_pass()
-            self._send()
+    def _send(self) -> None:
+        sends, self._sends = self._sends, []
+        if sends and not self._has_sent:
+            self._await_next_pass()
+        for flush in sends:
+            flush()
 
     def _await_next_pass(self) -> None:
         self._has_sent = True
@@ -212,17 +216,14 @@ class Turn:
 
     def _next_pass(self) -> None:
         self._has_sent = False
-        self._send()
+        sends, self._sends = self._sends, []
+        for flush in sends:
+            flush()
 
     def _finish_early(self) -> None:
         early, self._early = self._early, []
         for function in early:
             function()
-
-    def _send(self) -> None:
-        sends, self._sends = self._sends, []
-        for flush in sends:
-            flush()
 
 
 _turns: WeakValueDictionary[object, Turn] = WeakValueDictionary()
@@ -264,7 +265,7 @@ class LoopHandle:
         """The Turn of this loop, which exists as long as it is referenced."""
         turn = _turns.get(self.token.native_token)
         if turn is None:
-            turn = _turns[self.token.native_token] = Turn(self.call_next)
+            turn = _turns[self.token.native_token] = Turn(self._call_next)
         return turn
 
     @property

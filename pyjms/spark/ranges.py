@@ -91,7 +91,7 @@ from pyjms.spark.drain import is_draining
 from pyjms.spark.offsets import Offset, batch_limit, split_evenly
 from pyjms.spark.options import JmsOptions
 from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, tolerant_values
-from pyjms.wire.openwire.raw import unmarshal_body
+from pyjms.wire.openwire.fast_reader import unmarshal_body
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@
 For transports without a socket. A task delivers, never `put` itself: so the calls of two ends that
 respond to each other do not nest, and the order is kept, as items put during a delivery follow
 those already queued. The task yields to the loop every `_BURST` commands. Back-pressure works as in
-`transport.writer`, but counts commands.
+`transport.tcp`, but counts commands.
 """
 
 from __future__ import annotations

@@ -17,8 +17,25 @@ stream. Layers such as TLS are applied to each chunk in the same callback.
 - While the listener has paused reading, decoded commands stay in `_received` and nothing more is
   read: the kernel's buffer fills, so that back-pressure reaches the peer.
 
-Writing. `oneway` encodes into the buffer of the writer (`pyjms.transport.writer`), which sends it
-once per loop turn. Long values are queued separately without a copy.
+Writing. `oneway` encodes into the buffer of the writer, which sends it once per loop turn, so that
+no frame needs a separate task, event or system call.
+
+    state      buffer     left by                    effect
+    idle       empty      wake()                     a send is scheduled
+    sending    any        the stream accepted all    idle, or the next send
+    closing    any        the buffer is empty        run() returns
+    dead       dropped                               drained() returns
+
+- `CoalescingWriter` sends from a task, through any byte stream. `SocketWriter` sends directly to
+  the socket, without waking a task: commands caused by a chunk of input at the end of its turn,
+  before the loop polls for more input; commands queued by a task in the next loop turn, or
+  immediately by `flush`. Only if the socket's buffer is full is the task woken, which then waits
+  until the socket is writable. The descriptor is a duplicate, so that no buffer of the stream's
+  transport is in between; with trio a connection has two file handles.
+- Back-pressure: above the high-water mark `congested` is true and `drained()` waits until the
+  low-water mark. The gap between them keeps a producer from being woken for every frame.
+- Long values, such as message bodies, are queued separately without being copied: see
+  `pyjms.transport.unsent`.
 
 Failure. All errors of the reader, the writer, the wire format and the listener are passed to
 `fail`, which reports the first one to `listener.on_exception`, unless `stop()` was called before. A
@@ -32,14 +49,16 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteSendStream, ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSAttribute
 
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.clock import Waiters
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
 from pyjms.runtime.fork import inherits, let_go_of_socket
 from pyjms.runtime.logging import get_logger
@@ -53,12 +72,314 @@ from pyjms.transport.options import (
     set_of_stream,
     set_option,
 )
-from pyjms.transport.writer import CoalescingWriter, SocketWriter, UnsentBudget, writer_for
+from pyjms.transport.unsent import UnsentBudget, UnsentParts
 from pyjms.wire.format import SharingWireFormat, WireFormat
 from pyjms.wire.limits import UnfinishedFrame
 
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsContext
+
+
+HIGH_WATER = 1024 * 1024
+LOW_WATER = 256 * 1024
+_VALUE_CHUNK: Final = 256 * 1024
+"""Bytes of a long value that are passed to a stream at a time."""
+
+
+class CoalescingWriter:
+    """Writes to a byte stream. Belongs to one loop."""
+
+    def __init__(
+        self, stream: ByteSendStream, high_water: int = HIGH_WATER, low_water: int = LOW_WATER
+    ) -> None:
+        self.buffer: bytearray = bytearray()
+        self.unsent: UnsentParts = UnsentParts()
+        """Long values and the bytes before them; `buffer` follows."""
+        self.sending: int = 0
+        """The number of bytes that are being sent."""
+        self.may_answer = False
+        """Whether the peer has sent something since the last send, and may await a response."""
+        self._stream = stream
+        self.high_water: int = high_water
+        self._low_water = low_water
+        self._closing = False
+        self._dead = False
+        self._wake = anyio.Event()
+        self._space = Waiters()
+
+    @property
+    def congested(self) -> bool:
+        """Whether more than the high-water mark is queued."""
+        return self.queued > self.high_water
+
+    @property
+    def queued(self) -> int:
+        """The number of bytes that the stream has not accepted yet."""
+        return len(self.buffer) + self.unsent.size + self.sending
+
+    @property
+    def writing(self) -> bool:
+        """Whether a send is in progress: the stream's buffer is full."""
+        return self.sending > 0
+
+    def wake(self) -> None:
+        """Schedule a send of `buffer`. Cheap if a send is already scheduled."""
+        self._wake.set()
+
+    def splice(self, values: Iterable[tuple[int, bytes]]) -> None:
+        """Insert long values at positions of `buffer`, in order, and schedule a send.
+
+        They are not copied.
+        """
+        buffer, at = self.buffer, 0
+        for position, value in values:
+            self.unsent.add(buffer[at:position], value)
+            at = position
+        self.buffer = buffer[at:]
+        self.wake()
+
+    def flush(self) -> None:
+        """Send `buffer` without waiting for more, if the peer may await a response.
+
+        That is at most one system call per received chunk, however many callers there are.
+        """
+
+    async def run(self) -> None:
+        """Send until `finish` was called and everything is sent, or the stream breaks.
+
+        Raises:
+            anyio.BrokenResourceError, anyio.ClosedResourceError, OSError: the stream broke.
+        """
+        while True:
+            while self.unsent.waiting or self.buffer:
+                data = self._next_chunk()
+                self.sending = len(data)
+                await self._stream.send(data)
+                self.sending = 0
+                self._notify_space()
+            if self._closing:
+                return
+            self._wake = anyio.Event()
+            await self._wake.wait()
+
+    def _next_chunk(self) -> bytes:
+        if self.unsent.waiting:
+            return self.next_unsent(_VALUE_CHUNK)
+        data = bytes(self.buffer)
+        self.buffer.clear()
+        return data
+
+    def next_unsent(self, size: int) -> bytes:
+        """Remove and return `size` bytes of long values and the bytes around them."""
+        data = self.unsent.take(size)
+        if not self.unsent.waiting:
+            rest = size - len(data)
+            data += self.buffer[:rest]
+            del self.buffer[:rest]
+        return data
+
+    async def drained(self) -> None:
+        """Wait until no more than the low-water mark is queued, or the writer was abandoned."""
+        await self._space.wait_while(lambda: self.congested and not self._dead)
+
+    def _notify_space(self) -> None:
+        left = len(self.buffer) + self.unsent.size
+        if self._space.event is not None and left <= self._low_water:
+            self._space.wake()
+
+    def finish(self) -> None:
+        """Make `run` return once the buffer is empty."""
+        self._closing = True
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """Drop the queued bytes and end all waits for space, because the stream is dead."""
+        self._dead = True
+        self.buffer.clear()
+        self.unsent.clear()
+        self._space.wake()
+
+
+_PARTS: Final = 64
+"""The number of parts (long values and the bytes between them) sent with one system call."""
+_LAYER_CHUNK = 256 * 1024
+"""Bytes that are passed through a layer at a time: a large message must not block the loop."""
+
+
+def writer_for(stream: ByteStream) -> CoalescingWriter:
+    """Return the best writer for `stream`.
+
+    It writes directly to the socket of a plain socket stream or below a layer. Any other wrapping
+    stream also exposes the socket at the bottom, but its bytes must pass through the stream.
+    """
+    plain = stream.raw if isinstance(stream, LayeredStream) else stream
+    raw = plain.extra(SocketAttribute.raw_socket, None)
+    # Windows does not duplicate sockets by descriptor
+    if raw is None or not isinstance(plain, SocketStream) or os.name == "nt":
+        return CoalescingWriter(stream)
+    own_socket = socket.socket(fileno=os.dup(raw.fileno()))
+    if not isinstance(stream, LayeredStream):
+        return SocketWriter(stream, own_socket)
+    writer = LayeredSocketWriter(stream, own_socket)
+    stream.wake_writer = writer.wake
+    return writer
+
+
+class SocketWriter(CoalescingWriter):
+    """Writes to a duplicate of the socket, which `abandon` closes. Belongs to one loop."""
+
+    def __init__(
+        self,
+        stream: ByteStream,
+        own_socket: socket.socket,
+        high_water: int = HIGH_WATER,
+        low_water: int = LOW_WATER,
+    ) -> None:
+        super().__init__(stream, high_water, low_water)
+        own_socket.setblocking(False)
+        self._socket = own_socket
+        self._turn = LoopHandle().turn
+        self._scheduled = False
+        self._full = False
+        self._error: Exception | None = None
+
+    @property
+    def socket(self) -> socket.socket:
+        """The duplicate of the stream's socket; the reader reads from it, too."""
+        return self._socket
+
+    @property
+    def writing(self) -> bool:
+        return self._full
+
+    def wake(self) -> None:
+        if not self._scheduled and not self._full:
+            self._scheduled = True
+            self._turn.send(self._send)
+
+    def flush(self) -> None:
+        if self.may_answer:
+            self._send()
+
+    async def run(self) -> None:
+        while True:
+            if self._closing and not self._full:
+                self._send()
+            if self._error is not None:
+                raise self._error
+            if self._full:
+                await self._wait_writable()
+                self._full = False
+                self._send()
+                self._notify_space()
+            elif self._closing:
+                return
+            else:
+                self._wake = anyio.Event()
+                await self._wake.wait()
+
+    async def _wait_writable(self) -> None:
+        try:
+            await anyio.wait_writable(self._socket)
+        except RuntimeError as error:
+            # uvloop, about a descriptor whose handle it has closed
+            raise anyio.BrokenResourceError from error
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
+            self._socket.close()
+
+    def _send(self) -> None:
+        self._scheduled = self.may_answer = False
+        if self._dead or self._full or (self.unsent.waiting and not self._send_unsent()):
+            return
+        buffer = self.buffer
+        if not buffer:
+            return
+        try:
+            sent = self._socket.send(buffer)
+        except OSError as error:
+            self._on_refusal(error)
+            return
+        if sent < len(buffer):
+            del buffer[:sent]
+            self._on_refusal(None)
+            return
+        buffer.clear()
+        if self._space.event is not None:
+            self._notify_space()
+
+    def _send_unsent(self) -> bool:
+        """Send the parts before `buffer`; return whether the socket has accepted all of them."""
+        unsent = self.unsent
+        while unsent.waiting:
+            parts = list(islice(unsent.waiting, _PARTS))
+            try:
+                sent = self._socket.sendmsg(parts)
+            except OSError as error:
+                self._on_refusal(error)
+                break
+            unsent.remove(sent)
+            if sent < sum(map(len, parts)):
+                self._on_refusal(None)
+                break
+        self._notify_space()
+        return not unsent.waiting
+
+    def _on_refusal(self, error: OSError | None) -> None:
+        """Wake the task, as the socket has not accepted everything, or is broken."""
+        if error is None or isinstance(error, BlockingIOError):
+            self._full = True
+        else:
+            self._error = error
+        self._wake.set()
+
+
+class LayeredSocketWriter(SocketWriter):
+    """Writes to a socket through a layer, which also produces bytes itself."""
+
+    def __init__(self, stream: LayeredStream, own_socket: socket.socket) -> None:
+        super().__init__(stream, own_socket)
+        self._layer = stream.layer
+        self._encoded = b""
+        self._ended = False
+
+    def _send(self) -> None:
+        self._scheduled = self.may_answer = False
+        if self._dead or self._full:
+            return
+        try:
+            while self._encoded or self._encode():
+                sent = self._socket.send(self._encoded)
+                self._encoded = self._encoded[sent:]
+        except BlockingIOError:
+            self._full = True
+            self._wake.set()
+        except Exception as error:
+            self._error = error
+            self._wake.set()
+        self.sending: int = len(self._encoded)
+        self._notify_space()
+
+    def _encode(self) -> bool:
+        """Encode the next bytes to send; return whether there are any."""
+        buffer = self.buffer
+        if self.unsent.waiting:
+            self._encoded = self._layer.send(self.next_unsent(_LAYER_CHUNK))
+        elif len(buffer) > _LAYER_CHUNK:
+            self._encoded = self._layer.send(buffer[:_LAYER_CHUNK])
+            del buffer[:_LAYER_CHUNK]
+        elif buffer:
+            self._encoded = self._layer.send(buffer)
+            buffer.clear()
+        else:
+            self._encoded = self._layer.outgoing()
+            if self._closing and not self._ended and not self._encoded:
+                self._ended = True
+                self._encoded = self._layer.close()
+        return bool(self._encoded)
 
 
 def reader_for(
@@ -232,6 +553,8 @@ class TcpTransport(Transport[C]):
         self.unsent_budget: UnsentBudget | None = None
         """The budget that counts long values waiting to be written; set it before `start()`."""
         self.options = options
+        self.receiver: Callable[[C], object] | None = None
+        """Gets the commands instead of `listener`, once its filters need them no more."""
         self.received_bytes: int = 0
         self.sent_commands: int = 0
         self._stream = stream
@@ -328,20 +651,23 @@ class TcpTransport(Transport[C]):
         writer = self._writer
         if writer is None or self._stopped or self._error is not None:
             raise self._unusable()
-        idle = not writer.buffer
+        if not writer.buffer:
+            writer.wake()
         shared = self._encode(writer.buffer, command)
         self.sent_commands += 1
         if shared:
             writer.splice(shared)
-        elif idle:
-            writer.wake()
 
     def flush(self) -> None:
         if self._writer is not None:
             self._writer.flush()
 
     def defer(self, function: Callable[[], object]) -> bool:
-        return self._turn is not None and self._turn.defer(function)
+        turn = self._turn
+        if turn is None or not turn.is_open:
+            return False
+        turn.late.append(function)
+        return True
 
     @property
     def queued_bytes(self) -> int | None:
@@ -349,7 +675,10 @@ class TcpTransport(Transport[C]):
 
     @property
     def congested(self) -> bool:
-        return self._writer is not None and self._writer.congested
+        writer = self._writer  # written out, because it is asked after each command
+        return writer is not None and (
+            len(writer.buffer) + writer.unsent.size + writer.sending > writer.high_water
+        )
 
     async def drained(self) -> None:
         if self._writer is not None:
@@ -443,22 +772,22 @@ class TcpTransport(Transport[C]):
                 for ready in (self._resumed, self._memory):
                     if ready is not None:
                         await ready.wait()
-                reading = self._deliver()
+                reading = self._receive()
 
-    def _receive(self, data: bytes) -> bool:
-        """Decode a chunk and deliver its commands; return whether to continue reading."""
-        self.received_bytes += len(data)
-        try:
-            self._received.extend(self.wire_format.receive_data(data))
-        except RemoteProtocolError as error:
-            self._received.extend(error.completed)
-            self._violation = error
-        return self._deliver()
+    def _receive(self, data: bytes = b"") -> bool:
+        """Decode a chunk and deliver its commands; return whether to continue reading.
 
-    def _deliver(self) -> bool:
-        """Deliver the decoded commands; False: reading is paused, and the rest stays queued."""
+        If not, reading is paused, and the rest of the commands stays queued until the next call.
+        """
         received = self._received
-        deliver = self.listener.on_command
+        if data:
+            self.received_bytes += len(data)
+            try:
+                received.extend(self.wire_format.receive_data(data))
+            except RemoteProtocolError as error:
+                received.extend(error.completed)
+                self._violation = error
+        deliver = self.receiver or self.listener.on_command
         while received:
             if self._resumed is not None:
                 return False
@@ -473,7 +802,7 @@ class TcpTransport(Transport[C]):
         if reader is None or self._stopped or self._error is not None:
             return
         try:
-            if self._deliver():
+            if self._receive():
                 reader.resume()
         except Exception as error:
             reader.end(error)

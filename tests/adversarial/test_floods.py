@@ -12,7 +12,7 @@ import pytest
 
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.runtime import clock as _clock
-from pyjms.transport.writer import HIGH_WATER
+from pyjms.transport.tcp import HIGH_WATER
 from pyjms.wire.openwire.commands import (
     ConnectionId,
     ConsumerId,

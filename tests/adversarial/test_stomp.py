@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from pyjms.jms.destination import Queue
-from pyjms.transport.writer import HIGH_WATER
+from pyjms.transport.tcp import HIGH_WATER
 from tests.kit.stomp.client import StompBroker, StompClient
 from tests.kit.stomp.codec_fuzz import PARTS
 

@@ -25,8 +25,8 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     TransactionId,
 )
+from pyjms.wire.openwire.fast_writer import patch_raw, readdress_raw
 from pyjms.wire.openwire.primitives import decode_map, encode_map
-from pyjms.wire.openwire.raw import patch_raw, readdress_raw
 from pyjms_broker.api.completion import COMPLETED, Completion
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.transport.discovery import DiscoveryAgent, create_agent
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
-from pyjms.transport.writer import UnsentBudget
 from pyjms.wire.limits import FrameBudget
 from pyjms.wire.openwire.commands import (
     BrokerId,

@@ -40,8 +40,8 @@ from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherited_error, inherits
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
-from pyjms.transport.writer import UnsentBudget
 from pyjms.wire.limits import FrameBudget
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
 from pyjms_broker.api.broker import Broker

@@ -53,7 +53,7 @@ from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import ActiveMQMessage
-from pyjms.wire.openwire.raw import patch_raw
+from pyjms.wire.openwire.fast_writer import patch_raw
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import make_private_directory
 from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS, SpareHandle

@@ -175,6 +175,9 @@ def negotiated_transport(
         tcp.set_tcp_no_delay(settings.tcp_no_delay_enabled)
         if monitor is not None:
             monitor.monitor(settings)
+            # from now on no other command passes through the monitor
+            wire_format.on_keep_alive = monitor.on_keep_alive
+            tcp.receiver = monitor.listener.on_command
 
     return WireFormatNegotiator(
         monitor or tcp,

@@ -59,11 +59,17 @@ class InactivityMonitor(TransportFilter[Command]):
 
     def on_command(self, command: Command) -> None:
         if isinstance(command, KeepAliveInfo):
-            # if the peer does not read, enough bytes are waiting to show that this side is alive
-            if command.response_required and not self.next.congested:
-                self.next.oneway(KeepAliveInfo(command.command_id, response_required=False))
-            return
-        self.listener.on_command(command)
+            self.on_keep_alive(command)
+        else:
+            self.listener.on_command(command)
+
+    def on_keep_alive(self, command: KeepAliveInfo) -> None:
+        """Answer the peer if it asks for that, unless it does not read.
+
+        In that case enough bytes are waiting to show it that this side is alive.
+        """
+        if command.response_required and not self.next.congested:
+            self.next.oneway(KeepAliveInfo(command.command_id, response_required=False))
 
     def on_exception(self, error: Exception) -> None:
         if self._task is not None:

@@ -29,7 +29,8 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
+from pyjms.wire.openwire.fast_reader import unmarshal_body
+from pyjms.wire.openwire.fast_writer import marshal_body
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, MESSAGES, Structure
 from pyjms.wire.openwire.writer import LooseWriter

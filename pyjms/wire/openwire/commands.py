@@ -842,7 +842,8 @@ class ActiveMQMessage(BaseCommand):
     """A message without a body; the base of all message types.
 
     `raw` is not a field: the body as received (loose, uncached, version 12, without size and
-    type), kept so that the broker stores and dispatches the same bytes. See `openwire.raw`.
+    type), kept so that the broker stores and dispatches the same bytes. See
+    `openwire.fast_writer`.
     """
 
     # generated: ActiveMQMessage

@@ -18,6 +18,7 @@ An IndexError means that the bytes do not have the usual form. (openwire-encodin
 from __future__ import annotations
 
 import struct
+import threading
 from typing import Any, Final
 
 from pyjms.errors import RemoteProtocolError
@@ -403,14 +404,22 @@ class FastReader(StructureMemo):
             ) = self._headers(frame, at + 16)
         content: bytes | None = None
         if frame[at]:
-            after = at + 5 + _length(frame, at + 1)
-            content, at = frame[at + 5 : after], after
+            (length,) = I32.unpack_from(frame, at + 1)
+            at += 5
+            if not 0 <= length <= len(frame) - at:
+                raise IndexError
+            content = frame[at : at + length]
+            at += length
         else:
             at += 1
         marshalled_properties: bytes | None = None
         if frame[at]:
-            after = at + 5 + _length(frame, at + 1)
-            marshalled_properties, at = frame[at + 5 : after], after
+            (length,) = I32.unpack_from(frame, at + 1)
+            at += 5
+            if not 0 <= length <= len(frame) - at:
+                raise IndexError
+            marshalled_properties = frame[at : at + length]
+            at += length
         else:
             at += 1
         if end - at != TAIL_SIZE or cls is ActiveMQBlobMessage:
@@ -481,9 +490,32 @@ class FastReader(StructureMemo):
         return transaction_id, original_destination, at + 3
 
 
-def _length(frame: bytes, at: int) -> int:
-    """Return the byte count at `at`; raise IndexError if the frame does not contain as many."""
-    count: int = I32.unpack_from(frame, at)[0]
-    if not 0 <= count <= len(frame) - at - 4:
-        raise IndexError
-    return count
+_local: Final = threading.local()  # a FastReader has a memo and is not thread-safe
+
+
+def unmarshal_body(code: int, body: bytes) -> ActiveMQMessage:
+    """Return the message of type `code` with a body from `marshal_body`; its `raw` is set.
+
+    Raises:
+        RemoteProtocolError: `code` is not a message's, or `body` is damaged.
+    """
+    if code not in MESSAGES:
+        raise RemoteProtocolError(f"Type {code} is not a message")
+    frame = bytes((code,)) + body
+    found = _fast_reader().read_frame(frame)
+    if isinstance(found, ActiveMQMessage):
+        found.raw = body
+        return found
+    reader = LooseReader(frame, CURRENT_VERSION, stack_trace=True)
+    message = reader.read_frame()
+    if reader.pos != len(body) + 1 or not isinstance(message, ActiveMQMessage):
+        raise RemoteProtocolError("Bytes after the end of a message", position=reader.pos)
+    message.raw = body
+    return message
+
+
+def _fast_reader() -> FastReader:
+    reader = getattr(_local, "reader", None)
+    if reader is None:
+        reader = _local.reader = FastReader()
+    return reader

@@ -1,10 +1,22 @@
 """Writes the commands of the message path in their usual form: loose, uncached, version 12.
 
-The counterpart of `fast_reader`; other forms are left to `writer`. A message that has `raw` is
-written by copying it. The encoded forms of ids and destinations are kept in a bounded memo, and the
-latest ones separately, since successive commands refer to the same objects. Errors in fields raise
-struct.error, TypeError or AttributeError; the caller converts them to LocalProtocolError.
-(openwire-encoding 2)
+The counterpart of `fast_reader`; other forms are left to `writer`. The encoded forms of ids and
+destinations are kept in a bounded memo, and the latest ones separately, since successive commands
+refer to the same objects. Errors in fields raise struct.error, TypeError or AttributeError; the
+caller converts them to LocalProtocolError. (openwire-encoding 2)
+
+`ActiveMQMessage.raw` is a message's body (all fields, without size and type byte) in loose,
+uncached version 12, as it was received or first written: it is written by copying it, and the
+broker stores it. Rules:
+
+- Code that sets a field of a message with `raw` must update `raw`: by `patch_raw` for the fields
+  that it names, otherwise by `message.raw = None`.
+- `commandId` and `responseRequired` of a message that is sent alone are written from the fields,
+  and in a MessageDispatch they are not read: a transport may number a message without changing
+  `raw`.
+- The redelivery counter, which differs between consumers, is a field of MessageDispatch.
+
+(decisions D5)
 """
 
 from __future__ import annotations
@@ -13,18 +25,24 @@ import struct
 from typing import Final
 
 from pyjms.errors import LocalProtocolError
+from pyjms.jms.destination import Destination
 from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
 from pyjms.wire.openwire.commands import (
+    ActiveMQBlobMessage,
     ActiveMQMessage,
+    Identifier,
+    LocalTransactionId,
     MessageAck,
     MessageDispatch,
     MessageId,
     ProducerAck,
+    ProducerId,
     Response,
     TransactionInfo,
+    XATransactionId,
 )
-from pyjms.wire.openwire.kinds import I8, I32, I64_PAIR, U16
+from pyjms.wire.openwire.kinds import I8, I32, I64, I64_PAIR, U16
 from pyjms.wire.openwire.schema import (
     CURRENT_VERSION,
     GROUP_SEQUENCE,
@@ -33,11 +51,10 @@ from pyjms.wire.openwire.schema import (
     PERSISTENT_EXPIRATION_PRIORITY,
     RESPONSE,
     STRUCTURES,
+    TAIL,
+    TAIL_SIZE,
     TIMESTAMP,
     Structure,
-    is_plain,
-    is_plain_id,
-    pack_tail,
 )
 from pyjms.wire.openwire.writer import LooseWriter
 
@@ -47,12 +64,17 @@ _LENGTH: Final = struct.Struct(">Bi")
 _ACK_END: Final = struct.Struct(">iB")
 
 _NULL: Final = b"\0"
+_NULLS: Final = b"\0\0"
 _MESSAGE_ID: Final = b"\1\x6e\0"
 _MEMO_VALUES: Final = 512
 _MEMO_SIZE: Final = 320
 _ANY: Final = frozenset(STRUCTURES)
 
-_Named = tuple[Structure | None, Structure | None, bytes]
+# flag, type and value of a LocalTransactionId, which its connection id follows
+_TRANSACTION_ID: Final = struct.Struct(">BBq")
+
+Name = Identifier | Destination
+_Named = tuple[Name | None, Name | None, bytes]
 
 
 class FastWriter:
@@ -66,18 +88,27 @@ class FastWriter:
         These values are omitted from the frames. None: nothing is omitted.
         """
         self._shared = shared
-        self._memo: dict[Structure, bytes] = {}
+        self._memo: dict[tuple[object, ...], bytes] = {}
         # the objects to which the latest command of each kind referred, and their bytes
         self._dispatched: _Named = (None, None, _NULL + _NULL)
         self._acked: _Named = (None, None, _NULL + _NULL + _NULL)
         self._sent: _Named = (None, None, _NULL + _NULL)
-        self._producer: tuple[Structure | None, bytes] = (None, _NULL)
+        self._producer: tuple[ProducerId | None, bytes] = (None, _NULL)
 
     def write_frame(self, out: bytearray, command: Structure) -> bool:
         """Append type and body of `command`; return False without appending: use the writer."""
         code = command.TYPE
         if code in MESSAGES and isinstance(command, ActiveMQMessage):
-            return self._message_frame(out, code, command)
+            raw = command.raw
+            if raw is None and not is_plain(command):
+                return False
+            # the transport sets commandId and responseRequired: `raw` is valid without them
+            out += _HEAD.pack(code, command.command_id, command.response_required)
+            if raw is None:
+                self._message(out, command)
+            else:
+                out += memoryview(raw)[5:]
+            return True
         if isinstance(command, MessageDispatch):
             return self._dispatch(out, command)
         if isinstance(command, MessageAck):
@@ -99,19 +130,6 @@ class FastWriter:
             out += I32.pack(command.size)
             return True
         return False
-
-    def _message_frame(self, out: bytearray, code: int, message: ActiveMQMessage) -> bool:
-        raw = message.raw
-        if raw is None:
-            if not is_plain(message):
-                return False
-            out += _HEAD.pack(code, message.command_id, message.response_required)
-            self._message(out, message)
-            return True
-        # the transport sets commandId and responseRequired: `raw` is valid without them
-        out += _HEAD.pack(code, message.command_id, message.response_required)
-        out += memoryview(raw)[5:]
-        return True
 
     def _dispatch(self, out: bytearray, dispatch: MessageDispatch) -> bool:
         message = dispatch.message
@@ -141,7 +159,11 @@ class FastWriter:
 
     def _ack(self, out: bytearray, ack: MessageAck) -> bool:
         first, last = ack.first_message_id, ack.last_message_id
-        if ack.poison_cause is not None or not (is_plain_id(first) and is_plain_id(last)):
+        if (
+            ack.poison_cause is not None
+            or (first is not None and first.text_view is not None)
+            or (last is not None and last.text_view is not None)
+        ):
             return False
         out += _HEAD.pack(ack.TYPE, ack.command_id, ack.response_required)
         if ack.transaction_id is None:
@@ -169,8 +191,11 @@ class FastWriter:
             self._sent = self._name(message.producer_id, message.destination)
             named = self._sent[2]
         out += named
-        out += self.nullable(message.transaction_id)
-        out += self.nullable(message.original_destination)
+        if message.transaction_id is None and message.original_destination is None:
+            out += _NULLS
+        else:
+            out += self.nullable(message.transaction_id)
+            out += self.nullable(message.original_destination)
         message_id = message.message_id
         # generated: write the middle of a message
         if (
@@ -200,8 +225,15 @@ class FastWriter:
         else:
             self._headers(out, message)
         # end generated
-        self._bytes(out, message.content)
-        self._bytes(out, message.marshalled_properties)
+        for value in (message.content, message.marshalled_properties):
+            if value is None:
+                out.append(0)
+            else:
+                out += _LENGTH.pack(1, len(value))
+                if len(value) > LARGE_FRAME and self._shared is not None and type(value) is bytes:
+                    self._shared.append((len(out), value))
+                else:
+                    out += value
         out += pack_tail(message)
 
     def _headers(self, out: bytearray, message: ActiveMQMessage) -> None:
@@ -228,7 +260,7 @@ class FastWriter:
             + I64_PAIR.pack(value.producer_sequence_id, value.broker_sequence_id)
         )
 
-    def _name(self, first: Structure | None, second: Structure | None) -> _Named:
+    def _name(self, first: Name | None, second: Name | None) -> _Named:
         return (first, second, self.nullable(first) + self.nullable(second))
 
     def _producer_of(self, value: MessageId) -> bytes:
@@ -239,30 +271,24 @@ class FastWriter:
             self._producer = (producer_id, data)
         return data
 
-    def _bytes(self, out: bytearray, value: bytes | None) -> None:
-        if value is None:
-            out.append(0)
-        else:
-            out += _LENGTH.pack(1, len(value))
-            if len(value) > LARGE_FRAME and self._shared is not None and type(value) is bytes:
-                self._shared.append((len(out), value))
-            else:
-                out += value
-
-    def nullable(self, value: Structure | None) -> bytes:
+    def nullable(self, value: Name | None) -> bytes:
         """Return the bytes of a nullable value: flag, type, fields."""
         if value is None:
             return _NULL
-        return self._memo.get(value) or self._learn(value)
+        return self._memo.get(value.identity) or self._learn(value)
 
-    def _learn(self, value: Structure) -> bytes:
-        writer = LooseWriter(CURRENT_VERSION, stack_trace=False)
-        writer.write_nested(value, _ANY)
-        data = bytes(writer.out)
+    def _learn(self, value: Name) -> bytes:
+        if isinstance(value, LocalTransactionId):  # each transaction has a new id
+            data = _TRANSACTION_ID.pack(1, value.TYPE, value.value)
+            data += self.nullable(value.connection_id)
+        else:
+            writer = LooseWriter(CURRENT_VERSION, stack_trace=False)
+            writer.write_nested(value, _ANY)
+            data = bytes(writer.out)
         if len(data) <= _MEMO_SIZE:
             if len(self._memo) >= _MEMO_VALUES:
                 self._memo.clear()
-            self._memo[value] = data
+            self._memo[value.identity] = data
         return data
 
 
@@ -273,3 +299,175 @@ def _string(value: str | None) -> bytes:
     if len(data) > MAX_STRING_SIZE:
         raise LocalProtocolError(f"String of {len(data)} bytes is longer than {MAX_STRING_SIZE}")
     return b"\1" + U16.pack(len(data)) + data
+
+
+# commandId and responseRequired, the first fields of every message.
+_HEAD_SIZE: Final = 5
+_PRODUCER_ID: Final = ProducerId.TYPE
+_LOCAL_TRANSACTION_ID: Final = LocalTransactionId.TYPE
+_XA_TRANSACTION_ID: Final = XATransactionId.TYPE
+
+_writer: Final = FastWriter()
+
+
+def is_plain(message: ActiveMQMessage) -> bool:
+    """Return whether only the fields that clients set are set: nothing nullable in the tail."""
+    # generated: is_plain
+    message_id = message.message_id
+    return (
+        message.data_structure is None
+        and message.target_consumer_id is None
+        and message.broker_path is None
+        and message.user_id is None
+        and message.cluster is None
+        and not isinstance(message, ActiveMQBlobMessage)
+        and (message_id is None or message_id.text_view is None)
+    )
+    # end generated
+
+
+def pack_tail(message: ActiveMQMessage) -> bytes:
+    """Return the last TAIL_SIZE bytes of a plain message: from dataStructure on."""
+    # generated: pack_tail
+    return TAIL.pack(
+        0,
+        0,
+        message.compressed,
+        message.redelivery_counter,
+        0,
+        message.arrival,
+        0,
+        message.received_by_df_bridge,
+        message.droppable,
+        0,
+        message.broker_in_time,
+        message.broker_out_time,
+        message.jms_xgroup_first_for_consumer,
+    )
+    # end generated
+
+
+def marshal_body(message: ActiveMQMessage) -> bytes:
+    """Return `message.raw`, marshalling the message first if it has none.
+
+    Raises:
+        LocalProtocolError: a field is missing, of a wrong type or too long.
+    """
+    if message.raw is None:
+        frame = bytearray()
+        try:
+            if not _writer.write_frame(frame, message):
+                frame += LooseWriter(CURRENT_VERSION, stack_trace=True).frame(message)
+        except (struct.error, AttributeError, TypeError, ValueError) as e:
+            raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
+        message.raw = bytes(frame[1:])
+    return message.raw
+
+
+def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
+    """Update `raw` with the fields that a broker sets on a message it accepts.
+
+    These are `message_id.broker_sequence_id`, `redelivery_counter`, `arrival`,
+    `broker_in_time`, `broker_out_time`, `jms_xgroup_first_for_consumer`, `droppable` and
+    `compressed`. For messages in the form that clients send, only bytes are copied; others are
+    marshalled again. Without `raw` it does nothing.
+
+    Args:
+        message: the message whose fields were set.
+        is_numbered: `raw` already contains the broker's sequence id, which halves the cost.
+
+    Raises:
+        LocalProtocolError: a field is out of range.
+    """
+    raw = message.raw
+    if raw is None:
+        return
+    message_id = message.message_id
+    if message_id is None or not is_plain(message):
+        _marshal_again(message)
+        return
+    try:
+        if is_numbered:
+            message.raw = raw[:-TAIL_SIZE] + pack_tail(message)
+            return
+        at = _broker_sequence_offset(raw)
+        message.raw = b"".join(
+            (
+                raw[:at],
+                I64.pack(message_id.broker_sequence_id),
+                raw[at + 8 : -TAIL_SIZE],
+                pack_tail(message),
+            )
+        )
+    except struct.error as e:
+        raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
+
+
+def readdress_raw(message: ActiveMQMessage, raw: bytes) -> None:
+    """Set the `raw` of a message that differs from another one only in its destinations.
+
+    `raw` is that of the other message; `destination` and `original_destination` are replaced in it.
+    If the message does not have the form that clients send, it gets none and is marshalled when it
+    is written.
+    """
+    if not is_plain(message):
+        return
+    start = _skip(raw, _HEAD_SIZE)
+    transaction = _skip(raw, start)
+    original = _skip(raw, transaction)
+    end = _skip(raw, original)
+    message.raw = b"".join(
+        (
+            raw[:start],
+            _writer.nullable(message.destination),
+            raw[transaction:original],
+            _writer.nullable(message.original_destination),
+            raw[end:],
+        )
+    )
+
+
+def _marshal_again(message: ActiveMQMessage) -> None:
+    message.raw = None
+    marshal_body(message)
+
+
+def _broker_sequence_offset(raw: bytes) -> int:
+    """Return the offset of brokerSequenceId, after six nullable values."""
+    at = _skip(raw, _HEAD_SIZE)
+    producer_id = raw[_HEAD_SIZE:at]
+    at = _skip(raw, at)  # destination
+    at = _skip(raw, at) if raw[at] else at + 1  # transactionId
+    at = _skip(raw, at) if raw[at] else at + 1  # originalDestination
+    # messageId: its flag, its type, the flag of textView (null in a plain message)
+    at += 3
+    if raw.startswith(producer_id, at):  # usually the same producer
+        return at + len(producer_id) + 8
+    return _skip(raw, at) + 8
+
+
+def _skip(raw: bytes, at: int) -> int:
+    """Return where the nullable producer id, transaction id or destination at `at` ends."""
+    if not raw[at]:
+        return at + 1
+    code = raw[at + 1]
+    if code == _LOCAL_TRANSACTION_ID:
+        at += 10
+        return _after_string(raw, at + 2) if raw[at] else at + 1
+    if code == _XA_TRANSACTION_ID:
+        return _after_bytes(raw, _after_bytes(raw, at + 6))
+    end: int = at + 5 + U16.unpack_from(raw, at + 3)[0] if raw[at + 2] else at + 3
+    return end + 16 if code == _PRODUCER_ID else end
+
+
+def _after_string(raw: bytes, at: int) -> int:
+    if not raw[at]:
+        return at + 1
+    end: int = at + 3 + U16.unpack_from(raw, at + 1)[0]
+    return end
+
+
+def _after_bytes(raw: bytes, at: int) -> int:
+    if not raw[at]:
+        return at + 1
+    return at + 5 + int.from_bytes(raw[at + 1 : at + 5], "big")

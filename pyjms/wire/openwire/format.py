@@ -25,12 +25,13 @@ LocalProtocolError from `encode`. The format has no role: client and broker use 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.limits import MAX_NEGOTIATION_SIZE, UnfinishedFrame
 from pyjms.wire.openwire.cache import ReadCache, WriteCache
-from pyjms.wire.openwire.commands import Command, WireFormatInfo
+from pyjms.wire.openwire.commands import Command, KeepAliveInfo, WireFormatInfo
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.kinds import I32
@@ -50,17 +51,18 @@ _SIZE_BYTES: Final = 4
 class ReceiveBuffer:
     """Bytes that are not a complete frame yet."""
 
-    __slots__ = ("_at", "_data", "_partial", "joined")
+    __slots__ = ("_at", "_data", "joined", "partial")
 
     def __init__(self) -> None:
-        self._partial = bytearray()  # the beginning of a frame, starting with its size
+        self.partial: bytearray = bytearray()
+        """The beginning of a frame, starting with its size."""
         self._data = b""  # the bytes after it
         self._at = 0
         self.joined: int = 0
         """The number of frames that arrived in several chunks of data."""
 
     def __len__(self) -> int:
-        return len(self._partial) + len(self._data) - self._at
+        return len(self.partial) + len(self._data) - self._at
 
     def feed(self, data: bytes) -> None:
         """Add bytes at the end."""
@@ -75,7 +77,7 @@ class ReceiveBuffer:
         Raises:
             RemoteProtocolError: its size is negative or more than `limit`.
         """
-        if self._partial:
+        if self.partial:
             return self._complete(limit)
         data, at = self._data, self._at
         left = len(data) - at
@@ -96,20 +98,25 @@ class ReceiveBuffer:
     @property
     def unfinished(self) -> int:
         """The size of the incomplete frame; 0 if there is none, or its size is incomplete."""
-        if len(self._partial) < _SIZE_BYTES:
+        if len(self.partial) < _SIZE_BYTES:
             return 0
-        return int.from_bytes(self._partial[:_SIZE_BYTES], "big")
+        return int.from_bytes(self.partial[:_SIZE_BYTES], "big")
+
+    def let_go(self) -> int:
+        """Forget the bytes after the last frame; return how many bytes before them were taken."""
+        taken, self._at, self._data = self._at, 0, b""
+        return taken
 
     def take_all(self) -> bytes:
         """Return all buffered bytes and clear the buffer: the following frames have no sizes."""
-        rest = bytes(self._partial) + self._data[self._at :]
-        self._partial.clear()
+        rest = bytes(self.partial) + self._data[self._at :]
+        self.partial.clear()
         self._data = b""
         self._at = 0
         return rest
 
     def _complete(self, limit: int) -> bytes | None:
-        partial = self._partial
+        partial = self.partial
         self._move(_SIZE_BYTES - len(partial))
         if len(partial) < _SIZE_BYTES:
             return None
@@ -126,7 +133,7 @@ class ReceiveBuffer:
         """Move up to `count` bytes from the data to the partial frame."""
         if count > 0:
             end = min(self._at + count, len(self._data))
-            self._partial += self._data[self._at : end]
+            self.partial += self._data[self._at : end]
             self._at = end
 
     @staticmethod
@@ -194,6 +201,8 @@ class OpenWireFormat:
         self._fast_writer: FastWriter | None = None
         self._buffer = ReceiveBuffer()
         self._unfinished = unfinished_frame
+        self.on_keep_alive: Callable[[KeepAliveInfo], object] | None = None
+        """Handles keep-alives, which `receive_data` does not return then."""
         self._unframed = b""
         self._unframed_needed = 0
         self._violation: RemoteProtocolError | None = None
@@ -230,7 +239,7 @@ class OpenWireFormat:
         if agreed.cache_enabled:
             self._read_cache = ReadCache(agreed.cache_size)
             self._write_cache = WriteCache(agreed.cache_size)
-        elif not self._tight and agreed.version == CURRENT_VERSION:
+        elif not self._tight and agreed.version == CURRENT_VERSION and self._size_prefix:
             self._fast_reader = FastReader()
             self._fast_writer = FastWriter(self._shared)
         return agreed
@@ -269,7 +278,8 @@ class OpenWireFormat:
         head = 4 if self._size_prefix else 0
         buffer += b"\0\0\0\0"[:head]
         try:
-            if self._fast_writer is None or not self._fast_writer.write_frame(buffer, command):
+            fast = self._fast_writer
+            if fast is None or not fast.write_frame(buffer, command):
                 self._write_frame(buffer, command)
         except LocalProtocolError:
             self._undo_frame(buffer, start)
@@ -319,16 +329,24 @@ class OpenWireFormat:
             self._violation.completed = ()
             raise self._violation
         commands: list[Command] = []
+        at = 0
         try:
-            self._buffer.feed(data)
-            while self._size_prefix:
-                frame = self._buffer.next_frame(self._max_frame_size)
-                if frame is None:
-                    if self._unfinished is not None:
-                        self._unfinished.update(self._buffer.joined, self._buffer.unfinished)
-                    return commands
-                commands.append(self._receive_frame(frame))
-            self._receive_unframed(commands)
+            if self._fast_reader is None or self._buffer.partial:
+                at = self._receive_buffered(data, commands)
+            fast = self._fast_reader
+            while fast is not None:  # most frames are whole and need no buffer
+                start = at + _SIZE_BYTES
+                size = int.from_bytes(data[at:start], "big", signed=True)
+                end = start + size
+                if not 0 < size <= self._max_frame_size or end > len(data):
+                    if at < len(data):
+                        self._receive_buffered(data[at:], commands)
+                    break
+                frame = data[start:end]
+                command = fast.read_frame(frame) or self._read_frame(frame)
+                if command is not None:
+                    commands.append(command)
+                at = end
         except RemoteProtocolError as e:
             foreign = foreign_protocol(data) if self.negotiated is None else None
             self._violation = foreign or e
@@ -342,11 +360,32 @@ class OpenWireFormat:
         if self._unfinished is not None:
             self._unfinished.close()
 
-    def _receive_frame(self, frame: bytes) -> Command:
-        if self._fast_reader is not None:  # there is one once the format is negotiated
-            known = self._fast_reader.read_frame(frame)
-            if known is not None:
-                return known
+    def _receive_buffered(self, data: bytes, commands: list[Command]) -> int:
+        """Append the commands of the buffer and `data`; return how many bytes of `data` were used.
+
+        If the fast reader can be used, that is the end of the frame that had begun before.
+        """
+        buffer = self._buffer
+        buffer.feed(data)
+        used = len(data)
+        while self._size_prefix:
+            frame = buffer.next_frame(self._max_frame_size)
+            if frame is not None:
+                fast = self._fast_reader
+                command = (fast and fast.read_frame(frame)) or self._read_frame(frame)
+                if command is not None:
+                    commands.append(command)
+                if self._fast_reader is None:
+                    continue
+                used = buffer.let_go()
+            if self._unfinished is not None:
+                self._unfinished.update(buffer.joined, buffer.unfinished)
+            return used
+        self._receive_unframed(commands)
+        return used
+
+    def _read_frame(self, frame: bytes) -> Command | None:
+        """Return the command of a frame; None: it was a keep-alive, and was handled."""
         reader = self._reader(frame)
         command = reader.read_frame()
         if reader.pos != len(frame):
@@ -354,7 +393,11 @@ class OpenWireFormat:
                 f"{len(frame) - reader.pos} bytes after the end of a frame",
                 position=reader.pos,
             )
-        return self._accept(command)
+        accepted = self._accept(command)
+        if type(accepted) is KeepAliveInfo and self.on_keep_alive is not None:
+            self.on_keep_alive(accepted)
+            return None
+        return accepted
 
     def _receive_unframed(self, commands: list[Command]) -> None:
         """Read commands without a size prefix: a command ends with its last field."""

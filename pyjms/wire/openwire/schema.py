@@ -20,11 +20,9 @@ from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryT
 from pyjms.wire.openwire import kinds
 from pyjms.wire.openwire.commands import (
     TYPES,
-    ActiveMQBlobMessage,
     ActiveMQMessage,
     DataStructure,
     Field,
-    MessageId,
 )
 
 NULL_TYPE: Final = 0
@@ -107,44 +105,3 @@ TIMESTAMP_SIZE: Final = 8
 # end generated
 # type, commandId, responseRequired, correlationId
 RESPONSE: Final = struct.Struct(">Bi?i")
-
-
-def is_plain_id(value: MessageId | None) -> bool:
-    """Return whether a message id has none of the fields that only clients of others set."""
-    return value is None or value.text_view is None
-
-
-def is_plain(message: ActiveMQMessage) -> bool:
-    """Return whether only the fields that clients set are set: nothing nullable in the tail."""
-    # generated: is_plain
-    return (
-        message.data_structure is None
-        and message.target_consumer_id is None
-        and message.broker_path is None
-        and message.user_id is None
-        and message.cluster is None
-        and not isinstance(message, ActiveMQBlobMessage)
-        and is_plain_id(message.message_id)
-    )
-    # end generated
-
-
-def pack_tail(message: ActiveMQMessage) -> bytes:
-    """Return the last TAIL_SIZE bytes of a plain message: from dataStructure on."""
-    # generated: pack_tail
-    return TAIL.pack(
-        0,
-        0,
-        message.compressed,
-        message.redelivery_counter,
-        0,
-        message.arrival,
-        0,
-        message.received_by_df_bridge,
-        message.droppable,
-        0,
-        message.broker_in_time,
-        message.broker_out_time,
-        message.jms_xgroup_first_for_consumer,
-    )
-    # end generated

@@ -10,8 +10,8 @@ import pytest
 from pyjms.runtime import clock as _clock
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire.correlator import ResponseCorrelator
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
-from pyjms.transport.writer import UnsentBudget
 from pyjms.wire.limits import FrameBudget
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,

@@ -270,7 +270,8 @@ def test_a_cached_entry_point_is_not_used_after_removal(broker: Broker, client: 
 
 
 def test_stamps_and_marshalled_bytes(broker: Broker, client: Client, clock: ManualClock) -> None:
-    from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
+    from pyjms.wire.openwire.fast_reader import unmarshal_body
+    from pyjms.wire.openwire.fast_writer import marshal_body
 
     message = client.message(Q, "x", persistent=True)
     marshal_body(message)

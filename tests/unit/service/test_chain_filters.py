@@ -16,7 +16,8 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
     ProducerInfo,
 )
-from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
+from pyjms.wire.openwire.fast_reader import unmarshal_body
+from pyjms.wire.openwire.fast_writer import marshal_body
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange

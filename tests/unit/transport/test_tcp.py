@@ -22,8 +22,7 @@ from pyjms.transport.openwire.factory import accepted_transport
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
-from pyjms.transport.tcp import TcpTransport
-from pyjms.transport.writer import CoalescingWriter, SocketWriter
+from pyjms.transport.tcp import CoalescingWriter, SocketWriter, TcpTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     Command,

@@ -11,7 +11,7 @@ import sniffio
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import LoopHandle, Turn, Waiter
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.writer import SocketWriter
+from pyjms.transport.tcp import SocketWriter
 from tests.kit.waiting import until
 
 

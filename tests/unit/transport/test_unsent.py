@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.writer import CoalescingWriter, SocketWriter, UnsentBudget, UnsentParts
+from pyjms.transport.tcp import CoalescingWriter, SocketWriter
+from pyjms.transport.unsent import UnsentBudget, UnsentParts
 
 SIZE = 1000
 LIMIT = 3500

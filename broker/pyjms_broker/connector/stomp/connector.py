@@ -27,8 +27,8 @@ from pyjms.transport.options import (
     read_options,
 )
 from pyjms.transport.tcp import accepted_tcp
+from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
-from pyjms.transport.writer import UnsentBudget
 from pyjms.wire.limits import MAX_FRAME_SIZE, FrameBudget, UnfinishedFrame
 from pyjms.wire.stomp import StompFormat
 from pyjms_broker.connector.base import BrokerHost

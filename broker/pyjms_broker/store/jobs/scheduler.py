@@ -62,7 +62,7 @@ from pyjms.wire.kahadb.commands import (
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.openwire.commands import ActiveMQMessage
-from pyjms.wire.openwire.raw import patch_raw
+from pyjms.wire.openwire.fast_writer import patch_raw
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import create_private_file

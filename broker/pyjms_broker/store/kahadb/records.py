@@ -44,8 +44,8 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
+from pyjms.wire.openwire.fast_writer import patch_raw
 from pyjms.wire.openwire.primitives import decode_map
-from pyjms.wire.openwire.raw import patch_raw
 from pyjms_broker.api.names import can_be_written, writable
 from pyjms_broker.store.kahadb.index.database import LARGEST_SEQUENCE, split_id
 

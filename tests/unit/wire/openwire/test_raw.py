@@ -23,13 +23,9 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
     contents,
 )
+from pyjms.wire.openwire.fast_reader import unmarshal_body
+from pyjms.wire.openwire.fast_writer import marshal_body, patch_raw, readdress_raw
 from pyjms.wire.openwire.format import OpenWireFormat
-from pyjms.wire.openwire.raw import (
-    marshal_body,
-    patch_raw,
-    readdress_raw,
-    unmarshal_body,
-)
 from pyjms.wire.openwire.settings import WireFormatSettings
 
 PRODUCER = ProducerId("ID:h-1-2-3:1", 1, 1)
