@@ -25,8 +25,17 @@ OBJECT_NAME: Final = "javax.management.ObjectName"
 OBJECT_NAMES: Final = "[Ljavax.management.ObjectName;"
 ROWS: Final = "javax.management.openmbean.TabularData"
 
-COUNTER: Final = "_total"
-"""The end of the names of metrics that are counters; the others are gauges."""
+
+class Metric(NamedTuple):
+    """A metric in Prometheus' format: the end of its name, and its help."""
+
+    name: str
+    help: str
+
+    @property
+    def type(self) -> str:
+        """`counter` or `gauge`."""
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 class Attribute(NamedTuple):
@@ -40,7 +49,7 @@ class Attribute(NamedTuple):
         label: the title of its column, or its name in a list of facts.
         unit: `bytes`, `ms` or `%`, if a surface shows it.
         event: its key in `/api/events`; empty: it is not there.
-        metric: its name in `/metrics`, and the help that is shown there; empty: it is not there.
+        metric: its metric in `/metrics`, in seconds for `ms` and of 1 for `%`; None: it has none.
     """
 
     type: str
@@ -50,7 +59,7 @@ class Attribute(NamedTuple):
     label: str = ""
     unit: str = ""
     event: str = ""
-    metric: tuple[str, str] = ("", "")
+    metric: Metric | None = None
 
 
 Table: TypeAlias = Mapping[str, Attribute]
@@ -76,13 +85,13 @@ def _usage(kind: str, key: str, what: str, name: str, limit: str = "") -> dict[s
             f"system_usage.{key}.percent",
             unit="%",
             event=f"{key}_percent" if limit else "",
-            metric=(f"{key}_usage_ratio", f"{name} in use, of 1."),
+            metric=Metric(f"{key}_usage_ratio", f"{name} in use, of 1."),
         ),
         f"{kind}Limit": long(
             f"Limit of {what}, in bytes; 0: no limit.",
             f"system_usage.{key}.limit",
             unit="bytes",
-            metric=(f"{key}_limit_bytes", limit) if limit else ("", ""),
+            metric=Metric(f"{key}_limit_bytes", limit) if limit else None,
         ),
     }
 
@@ -109,38 +118,38 @@ BROKER: Final[Table] = {
     "UptimeMillis": long(
         "Time since the start, in ms.",
         unit="ms",
-        metric=("uptime_seconds", "Time since the start."),
+        metric=Metric("uptime_seconds", "Time since the start."),
     ),
     "CurrentConnectionsCount": integer(
         "Number of connections.",
         event="connections",
-        metric=("connections", "Connections of clients."),
+        metric=Metric("connections", "Connections of clients."),
     ),
     "TotalConnectionsCount": long(
         "Connections opened since the start.",
         "connections.total",
-        metric=("connections_total", "Connections so far."),
+        metric=Metric("connections_total", "Connections so far."),
     ),
     "TotalEnqueueCount": long(
         "Messages enqueued.",
         event="enqueued",
-        metric=("enqueued_total", "Messages that were sent."),
+        metric=Metric("enqueued_total", "Messages that were sent."),
     ),
     "TotalDequeueCount": long(
         "Messages acknowledged, expired or removed.",
         event="dequeued",
-        metric=("dequeued_total", "Messages that were acknowledged."),
+        metric=Metric("dequeued_total", "Messages that were acknowledged."),
     ),
     "TotalConsumerCount": long(
-        "Number of subscriptions.", event="consumers", metric=("consumers", "Consumers.")
+        "Number of subscriptions.", event="consumers", metric=Metric("consumers", "Consumers.")
     ),
     "TotalProducerCount": long(
-        "Producers with a destination.", event="producers", metric=("producers", "Producers.")
+        "Producers with a destination.", event="producers", metric=Metric("producers", "Producers.")
     ),
     "TotalMessageCount": long(
         "Messages in all queues.",
         event="messages",
-        metric=("messages", "Messages in all destinations."),
+        metric=Metric("messages", "Messages in all destinations."),
     ),
     **SIZES,
     **_usage("Memory", "memory", "the memory for messages", "Memory", "Memory for messages."),
@@ -197,40 +206,40 @@ DESTINATION: Final[Table] = {
         "statistics.messages",
         label="Pending",
         event="size",
-        metric=("messages", "Messages in the queue, in flight or not."),
+        metric=Metric("messages", "Messages in the queue, in flight or not."),
     ),
     "EnqueueCount": long(
         "Messages enqueued.",
         "statistics.enqueues",
         label="Enqueued",
         event="enqueued",
-        metric=("enqueued_total", "Messages that were sent to it."),
+        metric=Metric("enqueued_total", "Messages that were sent to it."),
     ),
     "DequeueCount": long(
         "Messages acknowledged, expired or removed.",
         "statistics.dequeues",
         label="Dequeued",
         event="dequeued",
-        metric=("dequeued_total", "Messages that were acknowledged."),
+        metric=Metric("dequeued_total", "Messages that were acknowledged."),
     ),
     "DispatchCount": long(
         "Messages dispatched to consumers.",
         "statistics.dispatched",
         label="Dispatched",
-        metric=("dispatched_total", "Messages that went to consumers."),
+        metric=Metric("dispatched_total", "Messages that went to consumers."),
     ),
     "InFlightCount": long(
         "Messages that are dispatched but not acknowledged.",
         "statistics.inflight",
         label="In flight",
         event="in_flight",
-        metric=("in_flight", "Messages that consumers have."),
+        metric=Metric("in_flight", "Messages that consumers have."),
     ),
     "ExpiredCount": long(
         "Expired messages.",
         "statistics.expired",
         label="Expired",
-        metric=("expired_total", "Messages that have expired."),
+        metric=Metric("expired_total", "Messages that have expired."),
     ),
     "ForwardCount": long("Always 0.", always=0),
     "ConsumerCount": long(
@@ -238,14 +247,14 @@ DESTINATION: Final[Table] = {
         "statistics.consumers",
         label="Consumers",
         event="consumers",
-        metric=("consumers", "Consumers."),
+        metric=Metric("consumers", "Consumers."),
     ),
     "ProducerCount": long(
         "Number of producers.",
         "statistics.producers",
         label="Producers",
         event="producers",
-        metric=("producers", "Producers."),
+        metric=Metric("producers", "Producers."),
     ),
     "DuplicateFromStoreCount": long("Always 0.", always=0),
     "StoreMessageSize": long("Total size of the messages in the store, in bytes.", unit="bytes"),
@@ -256,7 +265,7 @@ DESTINATION: Final[Table] = {
         "Longest time from arrival to first dispatch, in ms.",
         "statistics.max_time",
         unit="ms",
-        metric=(
+        metric=Metric(
             "enqueue_time_max_seconds",
             "Longest time from a message's arrival to its first dispatch.",
         ),
@@ -270,7 +279,7 @@ DESTINATION: Final[Table] = {
         "Total size of the messages in memory, in bytes.",
         "memory.used",
         unit="bytes",
-        metric=("memory_bytes", "Memory of its messages."),
+        metric=Metric("memory_bytes", "Memory of its messages."),
     ),
     "MemoryLimit": long(
         "Memory limit in bytes; 0: only the broker's limit.", "memory.limit", unit="bytes"
@@ -283,7 +292,7 @@ DESTINATION: Final[Table] = {
     "BlockedSends": long(
         "Sends that had to wait for space.",
         "statistics.blocked_sends",
-        metric=("blocked_sends_total", "Sends that waited for space."),
+        metric=Metric("blocked_sends_total", "Sends that waited for space."),
     ),
     "AverageBlockedTime": double("Average time that blocked sends have waited for space, in ms."),
     "TotalBlockedTime": long("Total time that sends have waited for space, in ms.", unit="ms"),

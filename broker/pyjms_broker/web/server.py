@@ -118,11 +118,11 @@ PartFactory: TypeAlias = Callable[[WebContext], Sequence[BaseRoute]]
 
 _BUILT_IN: Final[dict[str, str]] = {
     "console": "pyjms_broker.console:console_routes",
-    "events": "pyjms_broker.web.events:routes",
-    "health": "pyjms_broker.web.health:routes",
+    "events": "pyjms_broker.web.monitoring:events_routes",
+    "health": "pyjms_broker.web.monitoring:health_routes",
     "jolokia": "pyjms_broker.web.jolokia:routes",
     "message": "pyjms_broker.web.rest:routes",
-    "metrics": "pyjms_broker.web.metrics:routes",
+    "metrics": "pyjms_broker.web.monitoring:metrics_routes",
 }
 """The module and the function of each built-in part, by name."""
 

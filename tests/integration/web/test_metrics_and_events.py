@@ -11,10 +11,11 @@ import anyio
 import pytest
 from httpx import AsyncClient
 
+from pyjms_broker.management.attributes import BROKER, DESTINATION
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from pyjms_broker.web import WebConfiguration
-from pyjms_broker.web.metrics import BROKER_METRICS, DESTINATION_METRICS
+from pyjms_broker.web.monitoring import metrics_of
 from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until
 from tests.kit.web.sites import web_broker
@@ -56,9 +57,9 @@ async def test_metrics_of_broker_and_destinations() -> None:
     assert found["pyjms_broker_ready"] == 1
     assert found["pyjms_broker_memory_limit_bytes"] == 1 << 30
     assert any(name.startswith('pyjms_broker_info{broker="measured",') for name in found)
-    for metric in BROKER_METRICS:
+    for metric in metrics_of(BROKER).values():
         assert f"pyjms_broker_{metric.name}" in found
-    for metric in DESTINATION_METRICS:
+    for metric in metrics_of(DESTINATION).values():
         assert f"pyjms_destination_{metric.name}{labels}" in found
     assert not any("ActiveMQ.Advisory" in name for name in found)
 
