@@ -130,7 +130,8 @@ class Delivery:
     Of a batch, `message` is the last one, which decides about the redelivery of all. `handled` is
     true once the listener has returned, `is_poison` if the message must not be redelivered,
     `is_given_up` if it is redelivered once more and then sent to the listener's dead-letter
-    destination. `received_at` is in seconds of the clock.
+    destination. `is_local` is true if the container itself ends the session's transaction, not an
+    external manager. `received_at` is in seconds of the clock.
     """
 
     message: Message
@@ -143,6 +144,7 @@ class Delivery:
     received_at: float = field(default_factory=_clock.now, init=False)
     is_poison: bool = field(default=False, init=False)
     is_given_up: bool = field(default=False, init=False)
+    is_local: bool = field(default=False, init=False)
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -195,8 +197,11 @@ class ListenerExecution:
             Exception: what the listener, the commit or the acknowledgement raised.
         """
         properties = self._properties
-        factory = properties.require_connection_factory()
-        if expose and properties.expose_listener_session and bound_resource(factory) is None:
+        factory = properties.connection_factory
+        assert factory is not None
+        bound = bound_resource(factory)
+        delivery.is_local = properties.session_transacted and _is_free(delivery.session, bound)
+        if bound is None and expose and properties.expose_listener_session:
             resource = BoundResource(delivery.connection, delivery.session)
             with bind(factory, resource):
                 await self._execute(delivery, resource)
@@ -211,7 +216,7 @@ class ListenerExecution:
                 "having been stopped in the meantime: %s",
                 delivery.message.message_id,
             )
-            await self.roll_back(delivery.session)
+            await self._roll_back(delivery)
             raise RejectedWhileStoppingError
         try:
             reason = None
@@ -226,14 +231,14 @@ class ListenerExecution:
         except Exception as error:
             for message in delivery.messages:
                 self.retries.record(delivery, error, message)
-            await self._roll_back_on_exception(delivery.session, error)
+            await self._roll_back_on_exception(delivery, error)
             raise
         except BaseException as error:  # cancelled: the broker must deliver the message again
             with anyio.CancelScope(shield=True):
-                await self._roll_back_on_exception(delivery.session, error)
+                await self._roll_back_on_exception(delivery, error)
             raise
         delivery.handled = True
-        await self.commit(delivery.session, delivery.message)
+        await self._settle(delivery)
 
     async def _call_listener(self, delivery: Delivery) -> None:
         properties = self._properties
@@ -289,48 +294,49 @@ class ListenerExecution:
 
     def locally_transacted(self, session: Session) -> bool:
         """Return whether this container ends the session's transactions, not an external one."""
-        if not self._properties.session_transacted:
-            return False
-        resource = bound_resource(self._properties.require_connection_factory())
-        return resource is None or not resource.transactional or resource.session is not session
+        factory = self._properties.require_connection_factory()
+        return self._properties.session_transacted and _is_free(session, bound_resource(factory))
 
-    async def commit(self, session: Session, message: Message | None) -> None:
-        """Settle the delivery of `message`, as the session's mode requires.
+    async def end_empty_receive(self, session: Session) -> None:
+        """Commit a transacted session that has received nothing."""
+        if session.transacted and self.locally_transacted(session):
+            await _unless_in_progress(session.commit)
 
-        None: no message was received; a transacted session is committed nevertheless.
-        """
-        properties = self._properties
-        operation: Callable[[], Awaitable[None]] | None = None
+    async def _settle(self, delivery: Delivery) -> None:
+        """Commit or acknowledge, as the session's mode requires."""
+        properties, session = self._properties, delivery.session
+        kind: Literal["commit", "ack"]
+        finish: Callable[[], Awaitable[None]]
         if session.transacted:
-            if self.locally_transacted(session):
-                operation = partial(_unless_in_progress, session.commit)
+            if not delivery.is_local:
+                return
+            kind, finish = "commit", partial(_unless_in_progress, session.commit)
         elif (
-            message is not None
+            properties.acknowledge_after_listener
             and session.acknowledge_mode not in _ACKNOWLEDGED_BY_THE_CLIENT
-            and properties.acknowledge_after_listener
         ):
-            operation = message.acknowledge
-        if operation is None:
+            kind, finish = "ack", delivery.message.acknowledge
+        else:
             return
         chain = properties.settlement_chain
-        if chain is None or message is None:
-            await operation()
+        if chain is None:
+            await finish()
             return
-        kind: Literal["commit", "ack"] = "commit" if session.transacted else "ack"
-        invocation = SettlementInvocation(kind, properties.bean_name, message)
-        await chain.around_operation(invocation, operation)
+        invocation = SettlementInvocation(kind, properties.bean_name, delivery.message)
+        await chain.around_operation(invocation, finish)
 
-    async def roll_back(self, session: Session) -> None:
+    async def _roll_back(self, delivery: Delivery) -> None:
         """Roll back or recover the received messages, as the session's mode requires."""
+        session = delivery.session
         if session.transacted:
-            if self.locally_transacted(session):
+            if delivery.is_local:
                 await _unless_in_progress(session.rollback)
         elif session.acknowledge_mode not in _ACKNOWLEDGED_BY_THE_CLIENT:
             await session.recover()
 
-    async def _roll_back_on_exception(self, session: Session, error: BaseException) -> None:
+    async def _roll_back_on_exception(self, delivery: Delivery, error: BaseException) -> None:
         try:
-            await self.roll_back(session)
+            await self._roll_back(delivery)
         except IllegalStateException as second:
             logger.debug("Could not roll back because the session is already closed: %s", second)
         except Exception:
@@ -356,6 +362,11 @@ class ListenerExecution:
             result = properties.error_handler(error)
             if inspect.isawaitable(result):
                 await result
+
+
+def _is_free(session: Session, bound: BoundResource | None) -> bool:
+    """Return whether no external transaction, which would be `bound`, has this session."""
+    return bound is None or not bound.transactional or bound.session is not session
 
 
 def marked_as_rollback_only(delivery: Delivery) -> ListenerExecutionFailedException:

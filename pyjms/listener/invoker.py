@@ -176,23 +176,23 @@ class InvokerPool:
             self.resume_paused()
         properties = self.properties
         if (
-            len(self._scheduled) < properties.max_concurrent_consumers
+            len(self._scheduled) < properties.most_consumers
             and self.idle_count() < properties.idle_consumer_limit
         ):
             self.add()
 
     def grow(self) -> None:
         """Add invokers until there are `concurrent_consumers`."""
-        while len(self._scheduled) < self.properties.concurrent_consumers:
+        while len(self._scheduled) < self.properties.least_consumers:
             self.add()
 
     def has_surplus(self) -> bool:
         """Return whether there are more invokers than `concurrent_consumers`."""
-        return len(self._scheduled) > self.properties.concurrent_consumers
+        return len(self._scheduled) > self.properties.least_consumers
 
     def exceeds_maximum(self) -> bool:
         """Return whether there are more invokers than a lowered `max_concurrent_consumers`."""
-        return len(self._scheduled) > self.properties.max_concurrent_consumers
+        return len(self._scheduled) > self.properties.most_consumers
 
     def reschedule(self, invoker: AsyncMessageListenerInvoker) -> bool:
         """Start another task of an invoker whose task has ended; False: it is no longer needed."""
@@ -203,9 +203,7 @@ class InvokerPool:
             invoker.idle_task_executions >= properties.idle_task_execution_limit
             and self.idle_count() > 1
         )
-        allowed = (
-            properties.concurrent_consumers if superfluous else properties.max_concurrent_consumers
-        )
+        allowed = properties.least_consumers if superfluous else properties.most_consumers
         if len(self._scheduled) > allowed:
             return False
         self._submit_or_pause(invoker)
@@ -260,7 +258,7 @@ class InvokerPool:
                 "rejected. Check your task executor's size! Manual recovery necessary through "
                 "a start() call."
             )
-        elif at_work < self.properties.concurrent_consumers:
+        elif at_work < self.properties.least_consumers:
             logger.warning(
                 "Number of scheduled consumers has dropped below concurrent_consumers limit, "
                 "probably due to tasks having been rejected. Check your task executor's size! "
@@ -417,7 +415,9 @@ class AsyncMessageListenerInvoker:
         try:
             await self._recovery.join(self)
             if self.session is None:
-                self.session = await self._resources.create_session(self._resources.connection)
+                self.session = await self._resources.create_session(
+                    self._resources.require_connection()
+                )
             if level >= CacheLevel.CONSUMER:
                 self.consumer = await self._resources.create_consumer(self.session)
         finally:
@@ -487,7 +487,7 @@ class AsyncMessageListenerInvoker:
     async def _open_connection(self) -> tuple[Connection | None, Connection]:
         """Return the connection to close afterwards, or None, and the connection to use."""
         if self._properties.shared_connection_enabled:
-            return None, self._resources.connection
+            return None, self._resources.require_connection()
         connection = await self._resources.open_separate()
         return connection, connection
 
@@ -501,9 +501,8 @@ class AsyncMessageListenerInvoker:
             Exception: the connection may be lost; recover before the next attempt.
         """
         if self.consumer is not None and self.session is not None:
-            return await self._receive(
-                self._resources.connection, self.session, self.consumer, status, expose=True
-            )
+            connection = self._resources.connection or self._resources.require_connection()
+            return await self._receive(connection, self.session, self.consumer, status, expose=True)
         separate: Connection | None = None
         own_session: Session | None = None
         consumer: MessageConsumer | None = None
@@ -512,7 +511,7 @@ class AsyncMessageListenerInvoker:
             resource = bound_resource(self._properties.require_connection_factory())
             is_bound = self.session is None and resource is not None and resource.transactional
             if self.session is not None:
-                connection, session = self._resources.connection, self.session
+                connection, session = self._resources.require_connection(), self.session
             elif resource is not None and resource.transactional:
                 connection, session = resource.connection, resource.session
                 await connection.start()
@@ -540,7 +539,7 @@ class AsyncMessageListenerInvoker:
         self.waiting = False
         if message is None:
             self.idle = True
-            await execution.commit(session, None)
+            await execution.end_empty_receive(session)
             return False
         self.idle = False
         self._pool.message_received()

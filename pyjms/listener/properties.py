@@ -179,6 +179,9 @@ class ContainerProperties:
     pub_sub_domain: bool = False
     pub_sub_no_local: bool = False
     client_id: str | None = None
+    session_transacted: bool = False
+    """Whether the container commits and rolls back its sessions itself. Unless it is set, the
+    default container turns it on for a transaction manager of another resource."""
     acknowledge_after_listener: bool = True
     expose_listener_session: bool = True
     accept_messages_while_stopping: bool = False
@@ -221,7 +224,6 @@ class ContainerProperties:
         self._reply_pub_sub_domain: bool | None = None
         self._durable = False
         self._shared = False
-        self._session_transacted: bool | None = None
         self._acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
 
     def set_options(self, options: Mapping[str, object]) -> None:
@@ -323,15 +325,6 @@ class ContainerProperties:
     def durable_subscription_name(self, value: str | None) -> None:
         self.subscription_name = value
         self._durable = value is not None
-
-    @property
-    def session_transacted(self) -> bool:
-        """Whether the container commits and rolls back its sessions itself."""
-        return bool(self._session_transacted)
-
-    @session_transacted.setter
-    def session_transacted(self, value: bool) -> None:
-        self._session_transacted = value
 
     @property
     def session_acknowledge_mode(self) -> SessionMode:
@@ -525,8 +518,9 @@ class DefaultContainerProperties(ContainerProperties):
         self.back_off = FixedBackOff()
         self.task_executor = SimpleAsyncTaskExecutor()
         self._cache_level = CacheLevel.AUTO
-        self._concurrent_consumers = 1
-        self._max_concurrent_consumers = 1
+        # read for each message; set through concurrent_consumers and max_concurrent_consumers
+        self.least_consumers: int = 1
+        self.most_consumers: int = 1
         self._max_messages_per_task: int | None = None
         self._idle_consumer_limit = 1
         self._idle_task_execution_limit = 1
@@ -540,7 +534,7 @@ class DefaultContainerProperties(ContainerProperties):
     @property
     def concurrency(self) -> str:
         """The least and the largest number of consumers, "3-5"; "5" means 1 and 5."""
-        return f"{self._concurrent_consumers}-{self._max_concurrent_consumers}"
+        return f"{self.least_consumers}-{self.most_consumers}"
 
     @concurrency.setter
     def concurrency(self, value: str) -> None:
@@ -554,28 +548,28 @@ class DefaultContainerProperties(ContainerProperties):
 
         A higher value takes effect with the next messages, a lower one with the next receive.
         """
-        return self._concurrent_consumers
+        return self.least_consumers
 
     @concurrent_consumers.setter
     def concurrent_consumers(self, value: int) -> None:
-        self._concurrent_consumers = one_or_more("concurrent_consumers", value)
-        self._max_concurrent_consumers = max(self._max_concurrent_consumers, value)
+        self.least_consumers = one_or_more("concurrent_consumers", value)
+        self.most_consumers = max(self.most_consumers, value)
 
     @property
     def max_concurrent_consumers(self) -> int:
         """The largest number of consumers; never less than `concurrent_consumers`."""
-        return self._max_concurrent_consumers
+        return self.most_consumers
 
     @max_concurrent_consumers.setter
     def max_concurrent_consumers(self, value: int) -> None:
         one_or_more("max_concurrent_consumers", value)
-        self._max_concurrent_consumers = max(value, self._concurrent_consumers)
+        self.most_consumers = max(value, self.least_consumers)
 
     @property
     def growth_limit(self) -> int | None:
         """The largest number of consumers if it is more than the least; else None."""
-        most = self._max_concurrent_consumers
-        return most if self._concurrent_consumers < most else None
+        most = self.most_consumers
+        return most if self.least_consumers < most else None
 
     max_messages_per_task: Checked[int | None] = Checked(
         _not_zero,
@@ -670,8 +664,8 @@ class DefaultContainerProperties(ContainerProperties):
             self._max_messages_per_task = _SHORT_TASK
         elif self._idle_receives_per_task_limit is None:
             self._idle_receives_per_task_limit = _SHORT_TASK
-        if self._session_transacted is None and self._has_foreign_transaction_manager:
-            self._session_transacted = True
+        if "session_transacted" not in vars(self) and self._has_foreign_transaction_manager:
+            self.session_transacted = True
 
     def prepare_connection(self, connection: Connection) -> None:
         """Prepare a connection that has just been opened for this container."""

@@ -51,7 +51,8 @@ class ContainerResources:
         """Keep `on_consumer_created`, which is called after each consumer is created."""
         self._properties = properties
         self._on_consumer_created = on_consumer_created
-        self._connection: Connection | None = None
+        self.connection: Connection | None = None
+        """The shared connection, if there is one."""
         self._started = False
         self.is_interrupted: bool = False
         """Whether a transport that reconnects by itself (`failover:`) has lost the broker."""
@@ -64,16 +65,15 @@ class ContainerResources:
         """Record that the transport has reconnected."""
         self.is_interrupted = False
 
-    @property
-    def connection(self) -> Connection:
-        """The shared connection.
+    def require_connection(self) -> Connection:
+        """Return the shared connection.
 
         Raises:
             SharedConnectionNotInitializedError: there is none.
         """
-        if self._connection is None:
+        if self.connection is None:
             raise SharedConnectionNotInitializedError
-        return self._connection
+        return self.connection
 
     async def establish(self) -> Connection:
         """Return the shared connection, and open it if there is none.
@@ -81,9 +81,9 @@ class ContainerResources:
         Raises:
             JMSException: it cannot be opened, or its client id is refused.
         """
-        if self._connection is None:
-            self._connection = await self._open()
-        return self._connection
+        if self.connection is None:
+            self.connection = await self._open()
+        return self.connection
 
     async def refresh(self) -> Connection:
         """Replace the shared connection by a new one, which is started if the old one was.
@@ -92,7 +92,7 @@ class ContainerResources:
             JMSException: it cannot be opened; then there is no connection.
         """
         await self.release()
-        connection = self._connection = await self._open()
+        connection = self.connection = await self._open()
         if self._started:
             await connection.start()
         return connection
@@ -100,20 +100,20 @@ class ContainerResources:
     async def start(self) -> None:
         """Start the delivery of messages, on the shared connection and its replacements."""
         self._started = True
-        if self._connection is not None:
+        if self.connection is not None:
             with _unless_closed("start"):
-                await self._connection.start()
+                await self.connection.start()
 
     async def stop(self) -> None:
         """Stop the delivery of messages."""
         self._started = False
-        if self._connection is not None:
+        if self.connection is not None:
             with _unless_closed("stop"):
-                await self._connection.stop()
+                await self.connection.stop()
 
     async def release(self) -> None:
         """Close the shared connection, if there is one."""
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         await close_quietly(connection)
 
     async def open_separate(self) -> Connection:

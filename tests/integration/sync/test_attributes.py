@@ -63,7 +63,10 @@ IDS = [
     "DefaultMessageListenerContainer",
     "SimpleMessageListenerContainer",
 ]
-INTERNAL = {"OPTIONS", "listener_call", "interceptor_chain", "settlement_chain"}
+INTERNAL = {
+    "OPTIONS", "interceptor_chain", "least_consumers", "listener_call", "most_consumers",
+    "settlement_chain",
+}  # fmt: skip
 
 
 def settable(core: object) -> set[str]:
