@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -84,8 +85,6 @@ def schema(
     output: Annotated[Path | None, typer.Option("--output", help="Write to this file.")] = None,
 ) -> None:
     """Print the JSON Schema of application.yaml, for editors."""
-    import json
-
     from pyjms.settings.sources import settings_schema
 
     text = json.dumps(settings_schema(), indent=2)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import platform
 import sys
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -28,20 +29,25 @@ from typer.models import CommandInfo, TyperInfo
 
 from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
 from pyjms.cli.message_commands import browse, outbox_app, receive, redrive, send
+from pyjms.cli.options import duration_option
 from pyjms.cli.pipeline import pipeline_app
-from pyjms.cli.terminal import LogFormat, json_line
-from pyjms.cli.worker import WORKER_OPTION
-from pyjms.errors import ConfigurationException
+from pyjms.cli.terminal import LogFormat, UserCodeFailed, configure_logging, json_line
+from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.runtime.distribution import DISTRIBUTION
 from pyjms.runtime.logging import get_logger
+
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE[:APP]", help="The application: a module, or a path to its file."
+    ),
+]
 
 
 def docs(
-    target: Annotated[
-        str, typer.Argument(metavar="MODULE[:APP]", help="The application: a module, or a file.")
-    ],
-    config: Annotated[
-        Path | None, typer.Option("--config", help="The YAML file of the application.")
-    ] = None,
+    target: TargetArgument,
+    config: ConfigOption = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="FOLDER", help="The directory for the files.")
     ] = Path(),
@@ -207,35 +213,16 @@ app.add_typer(outbox_app, name="outbox")
 for command in (send, receive, browse, redrive, docs):
     app.command()(command)
 
-TargetArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODULE[:APP]", help="The application: a module, or a path to its file."
-    ),
-]
-
-
 CheckedArgument = Annotated[
     str | None, typer.Argument(metavar="[MODULE[:APP]]", help="The application to check.")
 ]
 
 
-def _read_duration(text: str) -> float:
-    from pyjms.configuration.units import read_duration
-
-    try:
-        return read_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 ShutdownOption = Annotated[
     float | None,
-    typer.Option(
+    duration_option(
         "--shutdown-timeout",
-        parser=_read_duration,
-        metavar="DURATION",
-        help="Time that running handlers get to finish during shutdown, such as 10s. Default: "
+        text="Time that running handlers get to finish during shutdown, such as 10s. Default: "
         "lifecycle.timeout_per_shutdown_phase, 20s.",
     ),
 ]
@@ -283,10 +270,7 @@ AsWorkerOption = Annotated[str | None, typer.Option(WORKER_OPTION, hidden=True)]
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        import platform
         from importlib.metadata import version
-
-        from pyjms.runtime.distribution import DISTRIBUTION
 
         typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)} (Python {platform.python_version()})")
         raise typer.Exit
@@ -331,7 +315,6 @@ def run(
 
         supervise(workers or 1, reload_dir if reload else None, reload=reload)
     from pyjms.cli.loading import load_application, pipelines_of
-    from pyjms.cli.terminal import configure_logging
 
     application = load_application(target, config)
     own = application.settings.logging
@@ -356,8 +339,6 @@ def run(
     if as_worker is None:
         application.run()
     else:
-        from pyjms.cli.worker import WorkerArguments, run_worker
-
         run_worker(application, WorkerArguments.from_text(as_worker))
 
 
@@ -411,9 +392,6 @@ def listeners(
 
 def main() -> None:
     """Run the command line. Entry point of the script `pyjms`."""
-    from pyjms.cli.terminal import UserCodeFailed
-    from pyjms.errors import JMSException
-
     mount_commands(app)
     try:
         only_named(app, sys.argv[1:])(prog_name="pyjms")

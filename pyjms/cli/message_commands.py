@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -24,12 +25,15 @@ from pyjms.cli.options import (
     factory_for,
     flag,
     limit_option,
+    read_destination,
 )
-from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
+from pyjms.cli.terminal import ExitCode, one_line_errors, plural, progress
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue
+from pyjms.runtime.distribution import optional
 
 if TYPE_CHECKING:
     from pyjms.cli.messages import Acknowledgement
-    from pyjms.jms.destination import Destination
     from pyjms.jms.message import Message
 
 
@@ -72,9 +76,6 @@ def send(
     import anyio
 
     from pyjms.cli.messages import Outgoing, bodies_of, read_property, send_all
-    from pyjms.cli.options import read_destination
-    from pyjms.cli.terminal import one_line_errors, plural, progress
-    from pyjms.errors import ConfigurationException
 
     with one_line_errors("send"):
         if body is not None and (file is not None or lines):
@@ -151,7 +152,6 @@ def receive(
     import anyio
 
     from pyjms.cli.messages import Incoming, print_message, receive_until_interrupted
-    from pyjms.cli.terminal import ExitCode, one_line_errors, plural
 
     with one_line_errors("receive"):
         if all_ and follow:
@@ -211,10 +211,6 @@ def browse(
     import anyio
 
     from pyjms.cli.messages import browse_all, print_message
-    from pyjms.cli.options import read_destination
-    from pyjms.cli.terminal import one_line_errors
-    from pyjms.errors import ConfigurationException
-    from pyjms.jms.destination import Queue
 
     def handle(message: Message) -> None:
         print_message(message, as_json_line=json, headers=headers)
@@ -230,8 +226,6 @@ def browse(
 
 
 def _read_subscription(text: str, durable: str | None, client_id: str | None) -> Destination:
-    from pyjms.cli.options import read_destination
-    from pyjms.errors import ConfigurationException
 
     found = read_destination(text)
     if durable is not None and not found.is_topic:
@@ -247,7 +241,6 @@ def _read_subscription(text: str, durable: str | None, client_id: str | None) ->
 
 def _acknowledgement(text: str) -> Acknowledgement:
     from pyjms.cli.messages import Acknowledgement
-    from pyjms.errors import ConfigurationException
 
     try:
         return Acknowledgement(text)
@@ -258,7 +251,6 @@ def _acknowledgement(text: str) -> Acknowledgement:
 
 
 def _contradiction(one: str, other: str) -> Exception:
-    from pyjms.errors import ConfigurationException
 
     return ConfigurationException(f"{one} contradicts {other}", hint="leave one of them out")
 
@@ -289,8 +281,6 @@ def redrive(
     """
     import anyio
 
-    from pyjms.cli.options import read_destination
-    from pyjms.cli.terminal import one_line_errors, plural
     from pyjms.template.redrive import redrive as redrive_all
     from pyjms.template.template import JmsTemplate
 
@@ -339,9 +329,6 @@ DatabaseOption: TypeAlias = Annotated[
 @outbox_app.command("create-tables")
 def create_tables(database: DatabaseOption) -> None:
     """Create the outbox and inbox tables that do not exist yet."""
-    from pyjms.cli.terminal import one_line_errors
-    from pyjms.runtime.distribution import optional
-
     with one_line_errors("outbox"):
         sqlalchemy = optional("sqlalchemy", "pyjms outbox", "sql")
         tables = optional("pyjms.outbox.tables", "pyjms outbox", "sql")
@@ -366,12 +353,8 @@ def relay(
 
     Several of these processes may run; one of them is active at a time.
     """
-    import logging
-
     import anyio
 
-    from pyjms.cli.terminal import one_line_errors, plural
-    from pyjms.runtime.distribution import optional
     from pyjms.runtime.event_loop import end_tasks, spawn
     from pyjms.template.template import JmsTemplate
 

@@ -6,6 +6,7 @@ read from the environment (PYJMS_PASSWORD), a file, or a prompt on the terminal.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
@@ -88,8 +89,6 @@ def read_credentials(
         ConfigurationException: there is no password, or its file cannot be read; or a password
             without a user.
     """
-    import os
-
     if user is None:
         if password_file is not None or password is not None:
             raise ConfigurationException("A password without a user", hint="add --user")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyjms.cli.configuration import ConfigOption
+from pyjms.cli.terminal import configure_logging
+from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:
     from pyjms.spark.pipeline.reports import PipelineStatus
@@ -52,7 +54,6 @@ def run(
     pipeline failed for good.
     """
     from pyjms.cli.pipeline_loading import load_pipelines
-    from pyjms.cli.terminal import configure_logging
     from pyjms.spark.pipeline.run import PipelineRunner
     from pyjms.spark.session import check_pyspark
 
@@ -114,7 +115,6 @@ def status(
     A pipeline is `stale` if its process ended without reporting it. With NAME, the exit code is 1
     if the pipeline has failed or is stale.
     """
-    from pyjms.errors import ConfigurationException
     from pyjms.runtime import clock as _clock
     from pyjms.settings import load_settings
     from pyjms.spark.pipeline.reports import read_statuses

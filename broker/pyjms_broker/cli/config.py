@@ -5,15 +5,20 @@ Files that may hold passwords are written so that only their owner may read them
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
+import secrets
+import shlex
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
 
 import typer
 
+from pyjms.cli.terminal import ExitCode, one_line_errors, plural
 from pyjms.configuration.encryption import Algorithm
 from pyjms.errors import ConfigurationException
 
@@ -57,10 +62,9 @@ def convert(
 
     Exit code 0: everything was converted; 1: something was not; 2: the file cannot be converted.
     """
-    from pyjms_broker.cli.terminal import ExitCode, one_line_errors, plural
     from pyjms_broker.conversion import convert_activemq_xml
 
-    with one_line_errors("config convert"):
+    with one_line_errors("broker config convert"):
         conversion = convert_activemq_xml(source, given_properties(define, properties))
         text = conversion.yaml()
         conversion.settings()
@@ -82,7 +86,6 @@ def given_properties(define: list[str] | None, files: list[Path] | None) -> dict
     Raises:
         ConfigurationException: a file cannot be read, or a definition is not NAME=VALUE.
     """
-    from pyjms.errors import ConfigurationException
     from pyjms_broker.security.properties_file import read_properties
 
     given: dict[str, str] = {}
@@ -99,7 +102,6 @@ def given_properties(define: list[str] | None, files: list[Path] | None) -> dict
 
 
 def _write(path: Path, text: str, force: bool) -> None:
-    from pyjms.errors import ConfigurationException
 
     try:
         write_private(path, text, replace=force)
@@ -154,10 +156,8 @@ def create(
     --amqconf the users are those of that file; settings that cannot be converted are listed, and
     the exit code is then 1.
     """
-    from pyjms_broker.cli.terminal import ExitCode, one_line_errors
-
     where = path.absolute()
-    with one_line_errors("create"):
+    with one_line_errors("broker create"):
         conversion = None if amqconf is None else _convert(amqconf, where)
         text = None if conversion is None else conversion.yaml()
         password = create_instance(path, force=force, configuration=text)
@@ -190,11 +190,6 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
             has characters that would have to be quoted in configuration files.
         OSError: it cannot be written.
     """
-    import getpass
-    import secrets
-    import shlex
-    from importlib.util import find_spec
-
     from pyjms_broker.security.passwords import hash_password
     from pyjms_broker.store.files import make_private_directory
 
@@ -295,7 +290,6 @@ def encrypt(
     between the parentheses, encrypted by an algorithm that ActiveMQ supports.
     """
     from pyjms.configuration.encryption import PASSWORD_VARIABLES, encrypt
-    from pyjms.errors import ConfigurationException
 
     secret = _environ(password).get(PASSWORD_VARIABLES[0])
     if secret is None:
@@ -333,7 +327,6 @@ def decrypt(
     the command works as `activemq decrypt`: it prints "Decrypted text: ...".
     """
     from pyjms.configuration.encryption import decrypt
-    from pyjms.errors import ConfigurationException
 
     given = _read("Encrypted value", hidden=False) if value is None else value
     try:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from pyjms.cli.terminal import one_line_errors, plural, table
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_CRON,
     AMQ_SCHEDULED_DELAY,
@@ -28,7 +31,6 @@ from pyjms.jms.scheduled import (
 
 if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
-    from pyjms.jms.destination import Destination
     from pyjms.jms.message import Message
 
 app = typer.Typer(
@@ -54,9 +56,7 @@ def list_(url: Url) -> None:
     """List the jobs of a running broker, the next one first."""
     import anyio
 
-    from pyjms_broker.cli.terminal import one_line_errors, plural, table
-
-    with one_line_errors("jobs list"):
+    with one_line_errors("broker jobs list"):
         found = anyio.run(list_jobs, url)
     table(("job", "destination", "due", "schedule"), found)
     typer.echo(plural(len(found), "job"))
@@ -71,10 +71,7 @@ def remove(
     """Remove jobs of a running broker, with their messages. Unknown ids are ignored."""
     import anyio
 
-    from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.terminal import one_line_errors
-
-    with one_line_errors("jobs remove"):
+    with one_line_errors("broker jobs remove"):
         if bool(job_ids) == all_:
             raise ConfigurationException("Name either job ids or --all")
         anyio.run(remove_all_jobs, url) if all_ else anyio.run(remove_jobs, url, job_ids or [])
@@ -133,7 +130,6 @@ async def _request(
     reply_to: Destination | None = None,
     job_id: str | None = None,
 ) -> None:
-    from pyjms.jms.destination import Topic
 
     producer = await session.create_producer(Topic(AMQ_SCHEDULER_MANAGEMENT_DESTINATION))
     request = session.create_message()

@@ -6,16 +6,20 @@ a running broker.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pyjms.cli.terminal import ExitCode, in_bytes, one_line_errors, plural, progress, table
+from pyjms.errors import ConfigurationException, InvalidDestinationException
+from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
+
 if TYPE_CHECKING:
     from collections import Counter
 
-    from pyjms.jms.destination import Destination
     from pyjms.wire.kahadb.journal import Location
     from pyjms_broker.store.kahadb.tools.inspection import (
         DestinationAudit,
@@ -67,11 +71,10 @@ def inspect(
 
     Reads only; the broker may be running. Bodies of messages are not shown.
     """
-    from pyjms_broker.cli.terminal import one_line_errors, progress
     from pyjms_broker.store.kahadb.tools.inspection import inspect_journal
     from pyjms_broker.store.kahadb.tools.journal_directory import file_sizes, find_journal
 
-    with one_line_errors("journal inspect"):
+    with one_line_errors("broker journal inspect"):
         folder = find_journal(directory)
         patterns = destination_patterns(destination)
         location = parse_location(start)
@@ -99,7 +102,6 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
     Reads only; the broker may be running. Prints a line with the location of each problem; if
     there are any, the exit code is 1.
     """
-    from pyjms_broker.cli.terminal import ExitCode, one_line_errors, progress
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         find_journal,
@@ -107,7 +109,7 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
     )
     from pyjms_broker.store.kahadb.tools.verification import verify_journal
 
-    with one_line_errors("journal verify"):
+    with one_line_errors("broker journal verify"):
         folder = find_journal(directory)
         with progress("checking", sum(file_sizes(folder).values()), bytes_=True) as advance:
             found = verify_journal(
@@ -130,7 +132,6 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
     """
     import anyio
 
-    from pyjms_broker.cli.terminal import in_bytes, one_line_errors, plural, progress
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         find_journal,
@@ -139,7 +140,7 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
     )
     from pyjms_broker.store.kahadb.tools.rebuilding import Rebuilt, rebuild_index
 
-    with one_line_errors("journal rebuild"):
+    with one_line_errors("broker journal rebuild"):
         folder = find_journal(directory)
         refuse_jobs(folder)
         lock = lock_journal(folder)
@@ -178,9 +179,6 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
     subscription, a part of an open or prepared transaction, or acknowledgements of messages in
     older segments that are kept. Reads only; the broker may be running.
     """
-    import tempfile
-
-    from pyjms_broker.cli.terminal import one_line_errors, progress
     from pyjms_broker.store.kahadb.tools.inspection import audit_journal
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
@@ -189,7 +187,7 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
         refuse_jobs,
     )
 
-    with one_line_errors("journal audit"):
+    with one_line_errors("broker journal audit"):
         folder = find_journal(directory)
         refuse_jobs(folder)
         with tempfile.TemporaryDirectory(prefix="pyjms-audit-") as scratch:
@@ -209,7 +207,6 @@ def parse_location(text: str | None) -> Location | None:
     Raises:
         ConfigurationException: the text has another form.
     """
-    from pyjms.errors import ConfigurationException
     from pyjms.wire.kahadb.journal import Location
 
     if text is None:
@@ -229,9 +226,6 @@ def destination_patterns(text: str | None) -> list[Destination] | None:
     Raises:
         ConfigurationException: the name is empty.
     """
-    from pyjms.errors import ConfigurationException, InvalidDestinationException
-    from pyjms.jms.destination import Queue, Topic, parse_destination
-
     if text is None:
         return None
     try:
@@ -260,7 +254,6 @@ def _show_record(view: RecordView) -> None:
 def _show_summary(folder: Path, summary: JournalSummary) -> None:
     """Print the contents of a journal."""
     from pyjms.wire.kahadb.journal import segment_name
-    from pyjms_broker.cli.terminal import in_bytes, plural, table
 
     size = sum(segment.size for segment in summary.segments)
     records = sum(segment.records for segment in summary.segments)
@@ -309,7 +302,6 @@ def _show_summary(folder: Path, summary: JournalSummary) -> None:
 
 def _segment_row(segment: SegmentSummary) -> Sequence[object]:
     from pyjms.wire.kahadb.journal import segment_name
-    from pyjms_broker.cli.terminal import in_bytes
 
     return (
         segment_name(segment.file_id),
@@ -329,8 +321,6 @@ def _kinds(kinds: Counter[str], without: Sequence[str] = ()) -> str:
 
 def _show_verification(folder: Path, found: Verification) -> None:
     """Print the problems and a summary."""
-    from pyjms_broker.cli.terminal import plural
-
     for problem in found.problems:
         typer.echo(f"{problem.location}: {problem.text}")
     for note in found.notes:
@@ -347,7 +337,6 @@ def _show_verification(folder: Path, found: Verification) -> None:
 def _show_audit(folder: Path, found: JournalAudit) -> None:
     """Print what keeps each segment, then the number of segments that each destination keeps."""
     from pyjms.wire.kahadb.journal import segment_name
-    from pyjms_broker.cli.terminal import in_bytes, plural, table
 
     size = sum(segment.size for segment in found.segments)
     free = [s for s in found.segments if not s.report.needed]
@@ -382,7 +371,6 @@ def _show_audit(folder: Path, found: JournalAudit) -> None:
 
 
 def _reasons(segment: SegmentAudit) -> list[str]:
-    from pyjms_broker.cli.terminal import plural
 
     report = segment.report
     by_count = sorted(segment.messages.items(), key=lambda item: (-item[1], str(item[0])))
@@ -406,7 +394,6 @@ def _reasons(segment: SegmentAudit) -> list[str]:
 
 
 def _destination_row(audit: DestinationAudit, sizes: dict[int, int]) -> Sequence[object]:
-    from pyjms_broker.cli.terminal import in_bytes, plural
 
     kept = sum(sizes.get(file_id, 0) for file_id in audit.kept)
     waiting = ", ".join(f"{key} ({count})" for key, count in audit.waiting_for.items())

@@ -5,6 +5,7 @@ Each command imports its modules when it runs, so that the help is fast.
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -97,8 +98,6 @@ def start(
     connectors in the configuration, it listens on 127.0.0.1:61616. --openwire replaces the
     connectors of the configuration.
     """
-    import gc
-
     gc.disable()  # until the broker runs: a fifth of the start would be searches among modules
     try:
         from pyjms_broker.cli.start import Source, run

@@ -14,14 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 
 import typer
 
-from pyjms.cli.options import PasswordFile, User, factory_for, password_option, url_option
+from pyjms.cli.options import (
+    PasswordFile,
+    User,
+    factory_for,
+    password_option,
+    read_destination,
+    url_option,
+)
+from pyjms.cli.terminal import one_line_errors, progress, safe_text
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms_broker.cli.management.queues import Selectors, as_selector
 
 if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
     from pyjms.client.factory import ConnectionFactory
     from pyjms.enums import AcknowledgeMode
-    from pyjms.jms.destination import Destination, Queue
     from pyjms.jms.message import Message
 
 _MODES: Final = {
@@ -120,10 +129,7 @@ def producer(
     """Send test messages to a broker, and print the elapsed time."""
     import anyio
 
-    from pyjms.cli.options import read_destination
-    from pyjms_broker.cli.terminal import one_line_errors, progress
-
-    with one_line_errors("producer"):
+    with one_line_errors("broker producer"):
         text = _text(message, payload, text_size)
         is_persistent = _boolean("--persistent", persistent)
         production = _Production(
@@ -184,12 +190,9 @@ def consumer(
     """Receive messages from a broker until the count is reached, and print the elapsed time."""
     import anyio
 
-    from pyjms.cli.options import read_destination
     from pyjms.enums import AcknowledgeMode
-    from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.terminal import one_line_errors, progress
 
-    with one_line_errors("consumer"):
+    with one_line_errors("broker consumer"):
         if ack_mode not in _MODES:
             raise ConfigurationException(
                 f"--ackMode: there is no mode {ack_mode!r}", hint=f"modes are {', '.join(_MODES)}"
@@ -222,7 +225,6 @@ def consumer(
 
 
 def _boolean(option: str, text: str) -> bool:
-    from pyjms.errors import ConfigurationException
 
     if text not in ("true", "false"):
         raise ConfigurationException(f"{option}: {text!r} is neither true nor false")
@@ -230,7 +232,6 @@ def _boolean(option: str, text: str) -> bool:
 
 
 def _text(message: str | None, payload: Path | None, size: int) -> str | None:
-    from pyjms.errors import ConfigurationException
 
     if payload is not None:
         try:
@@ -340,7 +341,6 @@ async def _consume(run: _Run, consumption: _Consumption) -> None:
         JMSException: the broker cannot be reached, or refused a request.
     """
     from pyjms.enums import AcknowledgeMode
-    from pyjms.jms.destination import Topic
     from pyjms.runtime import clock as _clock
 
     transacted = consumption.mode is AcknowledgeMode.TRANSACTED
@@ -454,7 +454,6 @@ def browse(
     import anyio
 
     from pyjms.cli.messages import browse_all
-    from pyjms_broker.cli.terminal import one_line_errors
 
     shown = set(parts or Part)
     names = {name for text in view or () for name in text.split(",")}
@@ -464,15 +463,12 @@ def browse(
             typer.echo(line)
         typer.echo("")
 
-    with one_line_errors("browse"):
+    with one_line_errors("broker browse"):
         factory = factory_for(url, user, password_file, password)
         anyio.run(browse_all, factory, _queue(queue), as_selector(msgsel or []), None, handle)
 
 
 def _queue(text: str) -> Queue:
-    from pyjms.cli.options import read_destination
-    from pyjms.errors import ConfigurationException
-    from pyjms.jms.destination import Queue
 
     found = read_destination(text)
     if not isinstance(found, Queue):
@@ -481,7 +477,6 @@ def _queue(text: str) -> Queue:
 
 
 def _lines(message: Message, parts: Collection[str], names: Collection[str]) -> Iterator[str]:
-    from pyjms_broker.cli.terminal import safe_text
 
     for part, read in _FIELDS.items():
         if part in parts:

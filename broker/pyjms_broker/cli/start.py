@@ -23,6 +23,7 @@ from pyjms.configuration.document import BROKER_PREFIX
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
 from pyjms.runtime.logging import escape_control_characters, get_logger, indented
+from pyjms_broker.cli.config import given_properties
 from pyjms_broker.service import BrokerService
 
 logger = get_logger(__name__)
@@ -161,7 +162,6 @@ def _create_service(source: Source) -> BrokerService:
                 hint="leave one of them out",
             )
         from pyjms_broker.cli.broker_source import service_from_uri
-        from pyjms_broker.cli.config import given_properties
 
         given = given_properties(source.define, source.properties)
         return service_from_uri(source.uri, given, ignore_unsupported=source.ignore_unsupported)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pyjms.cli.options import PasswordFile, duration_option
+from pyjms.cli.options import PasswordFile, duration_option, read_credentials
+from pyjms.cli.terminal import one_line_errors
+from pyjms.errors import ConfigurationException
+from pyjms.runtime.distribution import install_command
 from pyjms_broker.cli.management.client import (
     DEFAULT_URL,
     JolokiaClient,
@@ -36,14 +40,9 @@ def top(
     queues or topics, `space` pauses and resumes, `enter` shows the consumers of the destination.
     Advisory topics are not shown.
     """
-    import sys
-
-    from pyjms.cli.options import read_credentials
-    from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.terminal import one_line_errors
     from pyjms_broker.cli.top_screen import Sampler
 
-    with one_line_errors("top"):
+    with one_line_errors("broker top"):
         if interval < 0.2:
             raise ConfigurationException(
                 f"--interval {interval:g}s: the minimum is 200ms",
@@ -61,8 +60,6 @@ def top(
 
 
 def _application() -> Callable[[Sampler, Sample, float], None]:
-    from pyjms.errors import ConfigurationException
-    from pyjms.runtime.distribution import install_command
 
     try:
         from pyjms_broker.cli.top_screen import run

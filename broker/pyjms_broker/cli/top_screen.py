@@ -12,11 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
+from pyjms.cli.terminal import safe_text
 from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
 from pyjms_broker.cli.management.client import Attributes, JolokiaClient, brokers, pattern
-from pyjms_broker.cli.terminal import safe_text
 from pyjms_broker.management.counters import DestinationCounters
 from pyjms_broker.management.object_name import ObjectName
 

@@ -8,6 +8,7 @@ format.
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +16,12 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from pyjms.cli.terminal import ExitCode, one_line_errors, plural, progress
+from pyjms.errors import ConfigurationException, InvalidDestinationException
+from pyjms.jms.destination import Destination, Queue, Topic
+
 if TYPE_CHECKING:
     from pyjms.client.factory import ConnectionFactory
-    from pyjms.jms.destination import Destination, Queue
     from pyjms_broker.cli.message_file import MessageFileReader, MessageFileWriter
     from pyjms_broker.cli.message_transfer import Imported
 
@@ -73,11 +77,9 @@ def export_messages(
     From a directory: all queues, and topics with their durable subscriptions; the directory is not
     changed. From a running broker: the messages of its queues that a browser receives.
     """
-    from pyjms.errors import ConfigurationException
     from pyjms_broker.cli.message_file import MessageFileWriter
-    from pyjms_broker.cli.terminal import one_line_errors
 
-    with one_line_errors("export"):
+    with one_line_errors("broker export"):
         _refuse_archive(output)
         if config is not None:
             _only_config(directory, url)
@@ -116,11 +118,9 @@ def import_messages(
     Sent to a running broker, they get new ids and timestamps. Invalid lines are reported and
     skipped; the exit code is then 1.
     """
-    from pyjms.errors import ConfigurationException
     from pyjms_broker.cli.message_file import MessageFileReader
-    from pyjms_broker.cli.terminal import one_line_errors
 
-    with one_line_errors("import"):
+    with one_line_errors("broker import"):
         _one_of(data, url, "--data")
         try:
             opened = file.open("rb")
@@ -141,8 +141,6 @@ def import_messages(
 
 def _refuse_archive(output: Path) -> None:
     """Refuse ActiveMQ's archive in Apollo's format, which no current broker reads."""
-    from pyjms.errors import ConfigurationException
-
     if output.name.lower().endswith((".tgz", ".tar.gz")):
         raise ConfigurationException(
             f"--file: {output} would not be an archive: the messages are written as JSON lines",
@@ -151,7 +149,6 @@ def _refuse_archive(output: Path) -> None:
 
 
 def _only_config(directory: Path | None, url: str | None) -> None:
-    from pyjms.errors import ConfigurationException
 
     if directory is not None or url is not None:
         other = "--url" if directory is None else "DIR"
@@ -169,8 +166,6 @@ def _store_of(config: str) -> Path:
 @contextmanager
 def _open_output(output: Path) -> Iterator[IO[str]]:
     """Open the new file, and delete it if the export fails; `-` is standard output."""
-    from pyjms.errors import ConfigurationException
-
     if output == _STANDARD_OUTPUT:
         yield sys.stdout
         sys.stdout.flush()
@@ -197,7 +192,6 @@ def _reader_of(
     """Check the options; return a function that writes the messages and returns the problems."""
     if url is not None:
         factory = _factory(url)
-        from pyjms.jms.destination import Queue
 
         wanted = [each for each in queues if isinstance(each, Queue)] or [Queue(">")]
         return lambda writer: _from_broker(factory, wanted, writer)
@@ -210,10 +204,8 @@ def _reader_of(
 
 
 def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileWriter) -> list[str]:
-    import tempfile
 
     from pyjms_broker.cli.message_transfer import export_folder, message_count
-    from pyjms_broker.cli.terminal import plural, progress
     from pyjms_broker.policy.wildcard import matches
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
@@ -256,7 +248,6 @@ def _from_broker(
     import anyio
 
     from pyjms_broker.cli.message_transfer import export_broker
-    from pyjms_broker.cli.terminal import progress
 
     with progress("browsing", None) as advance:
         _, problems = anyio.run(export_broker, factory, queues, writer, advance)
@@ -264,7 +255,6 @@ def _from_broker(
 
 
 def _report_export(output: Path, writer: MessageFileWriter, problems: list[str]) -> None:
-    from pyjms_broker.cli.terminal import ExitCode, plural
 
     for problem in problems:
         typer.echo(f"not exported: {problem}", err=True)
@@ -285,7 +275,6 @@ def _into_folder(data: Path, reader: MessageFileReader) -> Imported:
     import anyio
 
     from pyjms_broker.cli.message_transfer import import_into_folder
-    from pyjms_broker.cli.terminal import progress
     from pyjms_broker.store.kahadb.tools.journal_directory import lock_journal, refuse_jobs
 
     folder = _folder_for(data)
@@ -309,7 +298,6 @@ def _folder_for(data: Path) -> Path:
     Raises:
         ConfigurationException: neither `data` nor its parent directory exists.
     """
-    from pyjms.errors import ConfigurationException
     from pyjms_broker.store.kahadb.tools.journal_directory import find_journal, journals_in
 
     if not data.parent.is_dir():
@@ -325,7 +313,6 @@ def _into_broker(url: str, reader: MessageFileReader) -> Imported:
     import anyio
 
     from pyjms_broker.cli.message_transfer import import_into_broker
-    from pyjms_broker.cli.terminal import progress
 
     factory = _factory(url)
     with progress("sending", None) as advance:
@@ -333,7 +320,6 @@ def _into_broker(url: str, reader: MessageFileReader) -> Imported:
 
 
 def _report_import(file: Path, found: Imported, *, ended: bool) -> None:
-    from pyjms_broker.cli.terminal import ExitCode, plural
 
     for problem in found.problems:
         typer.echo(f"{file}:{problem.line}: {problem.reason}", err=True)
@@ -362,7 +348,6 @@ def _report_import(file: Path, found: Imported, *, ended: bool) -> None:
 
 
 def _one_of(directory: Path | None, url: str | None, name: str) -> None:
-    from pyjms.errors import ConfigurationException
 
     if (directory is None) == (url is None):
         raise ConfigurationException(f"Name either {name} or --url")
@@ -375,8 +360,6 @@ def _factory(url: str) -> ConnectionFactory:
 
 
 def _patterns(queues: list[str], topics: list[str]) -> tuple[list[Destination], list[Destination]]:
-    from pyjms.errors import ConfigurationException, InvalidDestinationException
-    from pyjms.jms.destination import Queue, Topic
 
     try:
         return [Queue(name) for name in queues], [Topic(name) for name in topics]

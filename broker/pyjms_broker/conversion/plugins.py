@@ -17,11 +17,10 @@ from pyjms_broker.conversion.draft import (
     section,
 )
 from pyjms_broker.conversion.xml_reader import Element
-from pyjms_broker.settings.plugins import (
-    BUILT_IN_PLUGINS,
+from pyjms_broker.settings.plugins import RedeliveryPolicySettings, plugin_settings
+from pyjms_broker.settings.security import (
     AccessSettings,
     AuthorizationEntrySettings,
-    RedeliveryPolicySettings,
     UserSettings,
 )
 
@@ -38,8 +37,9 @@ def _plugin(type_: str, rules: dict[str, Rule] | None = None) -> Handler:
         "adminConnectionContext": "the broker acts in its own name",
         "discoverLoginConfig": "login.config next to the file is read",
     }
-    model = BUILT_IN_PLUGINS[type_]
-    return item("plugins", Spec(model, type_, no_effect=no_effect, children=rules or {}))
+    return item(
+        "plugins", Spec(plugin_settings(type_), type_, no_effect=no_effect, children=rules or {})
+    )
 
 
 def _user(draft: Draft, element: Element, path: Path) -> None:

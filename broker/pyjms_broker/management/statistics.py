@@ -47,7 +47,7 @@ _Values = dict[str, object]
 
 
 class StatisticsBrokerPlugin:
-    """Replies to requests for statistics. Source: ActiveMQ StatisticsBrokerPlugin."""
+    """Clients ask for statistics with messages. Source: ActiveMQ StatisticsBrokerPlugin."""
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Raise an error, because the filter needs the management views.

@@ -40,12 +40,15 @@ _REPORTED: Final = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class UDPTraceBrokerPlugin:
-    """Sends clients' commands to an address. Source: ActiveMQ UDPTraceBrokerPlugin.
+    """Commands are sent to an address as datagrams, for debugging: messages in the clear.
+
+    Source: ActiveMQ UDPTraceBrokerPlugin.
 
     Raises:
         ConfigurationException: the address is invalid.
     """
 
+    is_read_at_start: ClassVar[bool] = True
     scheme: ClassVar[str] = "udp"
 
     destination: str = attribute(
@@ -93,7 +96,9 @@ class UDPTraceBrokerPlugin:
 
 @dataclass(frozen=True, kw_only=True)
 class MulticastTraceBrokerPlugin(UDPTraceBrokerPlugin):
-    """Sends clients' commands to a multicast group. Source: ActiveMQ MulticastTraceBrokerPlugin.
+    """Commands are sent to a multicast group as datagrams, for debugging: messages in the clear.
+
+    Source: ActiveMQ MulticastTraceBrokerPlugin.
 
     Raises:
         ConfigurationException: the address is invalid, or is not a multicast address.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar
 
 import anyio.to_thread
 
@@ -23,16 +23,16 @@ from pyjms_broker.filters.advisory_topics import is_advisory_topic
 
 logger = get_logger(__name__)
 
-DEFAULT_FILE: Final = "destinations"
-"""The name of the file in the broker's directory."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class DestinationsPlugin:
-    """Re-creates the destinations that existed at the last stop.
+    """A file keeps the list of destinations while the broker is stopped.
 
     Source: ActiveMQ DestinationsPlugin.
     """
+
+    is_read_at_start: ClassVar[bool] = True
+    default_file: ClassVar[tuple[str, str]] = ("location", "destinations")
 
     location: Path | str | None = attribute(
         None, "The file; null: destinations in the broker's directory.", unit=Unit.PATH

@@ -21,7 +21,9 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class DiscardingDLQBrokerPlugin:
-    """Chooses the messages that are discarded. Source: ActiveMQ DiscardingDLQBrokerPlugin.
+    """Messages that would be dead-lettered are discarded.
+
+    Source: ActiveMQ DiscardingDLQBrokerPlugin.
 
     Raises:
         ConfigurationException: `drop_only` has an invalid regular expression.

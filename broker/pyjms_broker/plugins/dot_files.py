@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import anyio.to_thread
@@ -50,6 +50,8 @@ _COLOURS: Final[dict[type[Destination], str]] = {
 class DotFilePlugin:
     """The common base of both plug-ins."""
 
+    is_read_at_start: ClassVar[bool] = True
+
     file: Path | str | None = attribute(
         None, "The file; null: a file in the broker's directory.", unit=Unit.PATH
     )
@@ -70,10 +72,12 @@ class DotFilePlugin:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionDotFilePlugin(DotFilePlugin):
-    """Draws which clients send to, and consume from, which destinations.
+    """A file for Graphviz shows which client uses which destination.
 
     Source: ActiveMQ ConnectionDotFilePlugin.
     """
+
+    default_file: ClassVar[tuple[str, str]] = ("file", "ActiveMQConnections.dot")
 
     redraw_on_remove: bool = flag(
         "Whether the file is also redrawn when a consumer or producer is removed."
@@ -90,10 +94,12 @@ class ConnectionDotFilePlugin(DotFilePlugin):
 
 @dataclass(frozen=True, kw_only=True)
 class DestinationDotFilePlugin(DotFilePlugin):
-    """Draws the destinations as a tree of their names' parts.
+    """A file for Graphviz shows the destinations as a tree.
 
     Source: ActiveMQ DestinationDotFilePlugin.
     """
+
+    default_file: ClassVar[tuple[str, str]] = ("file", "ActiveMQDestinations.dot")
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter around `broker`.

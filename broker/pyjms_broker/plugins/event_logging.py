@@ -39,7 +39,10 @@ def _switch(default: bool, things: str, events: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggingBrokerPlugin:
-    """Selects the events to log, at level INFO. Source: ActiveMQ LoggingBrokerPlugin."""
+    """Events are logged; message headers, but no bodies, properties or passwords.
+
+    The level is INFO. Source: ActiveMQ LoggingBrokerPlugin.
+    """
 
     log_all: bool = flag("Whether all events are logged.")
     log_connection_events: bool = _switch(True, "connections", ": opened, closed")

@@ -24,7 +24,10 @@ from pyjms_broker.filters.scheduler.schedule_properties import properties_of
 
 @dataclass(frozen=True, kw_only=True)
 class TimeStampingBrokerPlugin:
-    """Sets JMSTimestamp to the broker's time. Source: ActiveMQ TimeStampingBrokerPlugin."""
+    """Messages get the broker's time, and keep their time to live.
+
+    Source: ActiveMQ TimeStampingBrokerPlugin.
+    """
 
     zero_expiration_override: float = duration(
         0.0, "Time to live of messages that have none; 0: they do not expire."
@@ -76,7 +79,10 @@ class TimeStampingBroker(BrokerFilter):
 
 @dataclass(frozen=True, kw_only=True)
 class ForcePersistencyModeBrokerPlugin:
-    """Overrides the delivery mode. Source: ActiveMQ ForcePersistencyModeBrokerPlugin."""
+    """Every message is persistent, or none is.
+
+    Source: ActiveMQ ForcePersistencyModeBrokerPlugin.
+    """
 
     persistence_flag: bool = flag(
         "Whether all messages are persistent, dead letters included; false: none is."
@@ -102,7 +108,9 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TraceBrokerPathPlugin:
-    """Records the path of each message. Source: ActiveMQ TraceBrokerPathPlugin.
+    """A property lists the brokers that a message has passed.
+
+    Source: ActiveMQ TraceBrokerPathPlugin.
 
     Raises:
         ConfigurationException: the name of the property is empty.

@@ -25,7 +25,9 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class DestinationPathSeparatorPlugin:
-    """Sets the separator. Source: ActiveMQ DestinationPathSeparatorBroker.
+    """Clients may write another separator than a dot.
+
+    Source: ActiveMQ DestinationPathSeparatorBroker.
 
     Raises:
         ConfigurationException: the separator is empty, or has another meaning in names.

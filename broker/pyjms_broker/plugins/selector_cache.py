@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio.to_thread
 
@@ -39,7 +39,12 @@ _WILDCARD: Final = re.compile(r"\blike\s+'(?:[^']|'')*[%_]", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualSelectorCacheBrokerPlugin:
-    """Remembers the selectors of queues. Source: ActiveMQ SubQueueSelectorCacheBrokerPlugin."""
+    """Queues of selector-aware virtual topics get what their former consumers selected.
+
+    Source: ActiveMQ SubQueueSelectorCacheBrokerPlugin.
+    """
+
+    is_read_at_start: ClassVar[bool] = True
 
     persist_file: Path | str | None = attribute(
         None, "File that keeps the selectors across restarts; null: no file.", unit=Unit.PATH

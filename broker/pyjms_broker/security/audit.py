@@ -12,18 +12,17 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Final
 
 from pyjms.errors import JMSSecurityException
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
-from pyjms_broker.api.broker import BrokerFilter
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
-
-__all__ = ["AuditBroker", "acting_as", "audit", "audit_action", "audit_client"]
 
 logger = get_logger("pyjms_broker.audit")
 
@@ -70,6 +69,15 @@ def audit_client(
     user = context.user_name if context.security is None else context.security.user_name
     address = None if context.connection is None else context.connection.remote_address
     audit(user, address, act, result, level=level)
+
+
+@dataclass(frozen=True)
+class AuditPlugin:
+    """The audit log has what clients create and remove, too: logger `pyjms_broker.audit`."""
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Return the filter that writes the audit log."""
+        return AuditBroker(broker)
 
 
 class AuditBroker(BrokerFilter):

@@ -135,11 +135,11 @@ class _PluginsSchema:
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         # imported for the schema only: installed.py loads the models of the plug-ins in use
-        from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS  # noqa: PLC0415
+        from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS, plugin_settings  # noqa: PLC0415
 
         known = {
             name: settings.__get_pydantic_json_schema__(settings.__pydantic_core_schema__, handler)
-            for name, settings in BUILT_IN_PLUGINS.items()
+            for name, settings in ((each, plugin_settings(each)) for each in BUILT_IN_PLUGINS)
         }
         other = {
             "type": "object",

@@ -31,7 +31,7 @@ from pyjms_broker.settings.persistence import (
     KahaDBPersistenceSettings,
     MultiKahaDBPersistenceSettings,
 )
-from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
+from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS, plugin_settings
 from pyjms_broker.settings.policies import (
     CompositeQueueSettings,
     IndividualDeadLetterSettings,
@@ -207,8 +207,8 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
     ),
     "plugins": (
         tuple(
-            _Example(each, {"type": name, **_PLUGINS.get(name, {})})
-            for name, each in BUILT_IN_PLUGINS.items()
+            _Example(plugin_settings(name), {"type": name, **_PLUGINS.get(name, {})})
+            for name in BUILT_IN_PLUGINS
         ),
     ),
     "web": ((_Example(WebSettings, {"tls": None, "reader_groups": frozenset({"operators"})}),),),

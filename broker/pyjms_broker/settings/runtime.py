@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from pyjms.configuration.units import Duration
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms_broker.api.broker import BrokerFilter
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.management import Management, RuntimeUpdates
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service.filter_chain import intercept_destinations
 from pyjms_broker.service.usage_limits import change_limits
@@ -34,8 +37,8 @@ from pyjms_broker.settings.model import (
     SettingsSource,
     SystemUsageSettings,
 )
-from pyjms_broker.settings.plugins import LoginSettings
 from pyjms_broker.settings.policies import STRATEGIES, PolicySettings, VirtualDestinationSettings
+from pyjms_broker.settings.security import LoginSettings
 
 if TYPE_CHECKING:
     from pyjms_broker.service import BrokerService
@@ -371,3 +374,105 @@ def _policy_entry(
         if is_same(getattr(old, name), getattr(settings, name))
     }
     return replace(entry, **same)
+
+
+class RuntimeConfigurationBroker(BrokerFilter):
+    """Applies changes of the file every `check_period` seconds; 0: only on request.
+
+    Source: ActiveMQ RuntimeConfigurationBroker.
+    """
+
+    def __init__(
+        self, next_broker: Broker, configuration: RuntimeUpdates, check_period: float
+    ) -> None:
+        super().__init__(next_broker)
+        self._configuration = configuration
+        self._configuration.check_period = self._period = check_period
+        self._watch: BackgroundTask | None = None
+        self._stopped = False
+
+    async def start(self) -> None:
+        await super().start()
+        self._stopped = False
+        self._start_watch()
+
+    async def stop(self) -> None:
+        self._stopped = True
+        await end_tasks(self._watch)
+        self._watch = None
+        await super().stop()
+
+    def check_every(self, period: float) -> None:
+        """Check the file every `period` seconds from now on; 0: never."""
+        self._configuration.check_period = self._period = period
+        self._start_watch()
+
+    def _start_watch(self) -> None:
+        if self._period > 0 and not self._stopped and (self._watch is None or self._watch.done):
+            self._watch = spawn(self._check_periodically, name="check of the configuration file")
+
+    async def _check_periodically(self) -> None:
+        reported = ""
+        while self._period > 0:
+            await _clock.sleep(self._period)
+            try:
+                await self._configuration.update()
+                reported = ""
+            except ConfigurationException as error:
+                if str(error) != reported:  # log it once, not at each check
+                    logger.error("The changed configuration was not applied: %s", error)
+                reported = str(error)
+            except Exception:
+                logger.exception("Changes of the configuration could not be applied")
+
+
+class RuntimeConfigurationSettings(PluginSettings):
+    """Changes of this file take effect while the broker runs, where they can.
+
+    ActiveMQ: runtimeConfigurationPlugin.
+    """
+
+    type: Literal["runtime_configuration"] = "runtime_configuration"
+    check_period: Duration = Field(default=0.0, ge=0)
+    """Time between checks of the file; 0: it is reloaded only on SIGHUP."""
+
+    def install_plugin(self, broker: Broker) -> Broker:
+        """Refuse: a broker without a service has no configuration file.
+
+        Raises:
+            ConfigurationException: always; BrokerService calls `install_managed_plugin` instead.
+        """
+        raise _no_file()
+
+    def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
+        """Return the filter that checks the file for changes.
+
+        Raises:
+            ConfigurationException: the broker was not configured from a file.
+        """
+        from pyjms_broker.service import BrokerService  # noqa: PLC0415 - it imports this package
+
+        service = management.context.host
+        if not isinstance(service, BrokerService):
+            raise _no_file()
+        settings, current = service.configured.settings, service.configured.updates
+        if not isinstance(settings, BrokerSettings) or settings.source is None:
+            raise _no_file()
+        if current is None:
+            current = RuntimeConfiguration(service, settings, settings.source)
+            service.configured.updates = current
+        return RuntimeConfigurationBroker(broker, current, self.check_period)
+
+    async def reconfigure(self, installed: Broker) -> Broker | None:
+        """Change the interval of the checks."""
+        if not isinstance(installed, RuntimeConfigurationBroker):
+            return None
+        installed.check_every(self.check_period)
+        return installed
+
+
+def _no_file() -> ConfigurationException:
+    return ConfigurationException(
+        "The plug-in runtime_configuration has no file to read again",
+        hint="start the broker with a configuration file, or leave the plug-in out",
+    )

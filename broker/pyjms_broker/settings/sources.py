@@ -29,7 +29,6 @@ from pyjms.transport.registry import UNSUPPORTED
 from pyjms.transport.uri import TransportURI, did_you_mean
 from pyjms_broker import entry_points
 from pyjms_broker.connector.registry import BUILT_IN_SCHEMES, known_schemes
-from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.persistence import BUILT_IN_TYPES, replacement_for
 from pyjms_broker.settings.policies import (
@@ -172,8 +171,10 @@ def _load_all(
 
 
 def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseModel]:
-    if name in (built_in := _built_in(group)):
-        return built_in[name]
+    if name in _built_in(group):
+        from pyjms_broker.settings.plugins import plugin_settings  # noqa: PLC0415 - as below
+
+        return plugin_settings(name)
     method, expected = _EXPECTED[group]
     try:
         loaded = entry_points.load(group, name)
@@ -197,10 +198,10 @@ def _known_names(group: str) -> list[str]:
     return [*_built_in(group), *entry_points.installed_names(group)]
 
 
-def _built_in(group: str) -> dict[str, type[PluginSettings]]:
+def _built_in(group: str) -> Iterable[str]:
     """Return the built-in plug-ins; of other groups, `BrokerSettings` has the built-in types."""
     if group != entry_points.PLUGINS:
-        return {}
+        return ()
     # imported for the first plug-in: many configurations have none
     from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS  # noqa: PLC0415
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue
-from pyjms_broker.settings.plugins import AuthorizationSettings
+from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until

@@ -11,8 +11,8 @@ from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
 from pyjms_broker.management import Management
-from pyjms_broker.security.audit import acting_as
-from pyjms_broker.settings.plugins import AuditSettings, AuthorizationSettings
+from pyjms_broker.security.audit import AuditPlugin, acting_as
+from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.brokers.security import SecuredBroker, StartSecured, simple, user
 from tests.kit.clients.raw import RawClient
 
@@ -47,7 +47,7 @@ def address_of(broker: SecuredBroker, client: RawClient) -> str:
 async def test_clients_acts_are_logged_with_the_plugin(
     secured: StartSecured, lines: Callable[[], list[str]]
 ) -> None:
-    async with secured(USERS, RIGHTS, AuditSettings()) as broker:
+    async with secured(USERS, RIGHTS, AuditPlugin()) as broker:
         client = await broker.client("alice", "alice-secret", name="a")
         where = address_of(broker, client)
         await client.send(Queue("mine.new"), "x")
@@ -75,7 +75,7 @@ async def test_refusals_are_one_line_each(
     secured: StartSecured, lines: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with secured(USERS, RIGHTS, AuditSettings()) as broker:
+    async with secured(USERS, RIGHTS, AuditPlugin()) as broker:
         with pytest.raises(JMSSecurityException):
             await broker.client("mallory\n", "other-secret")
         client = await broker.client("alice", "alice-secret", name="b")

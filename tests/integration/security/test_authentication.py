@@ -19,7 +19,7 @@ from pyjms.wire.openwire.commands import ConnectionInfo, SessionInfo
 from pyjms_broker.security.passwords import ScryptHash, hash_password
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.plugins import PropertiesAuthenticationSettings
+from pyjms_broker.settings.security import PropertiesAuthenticationSettings
 from tests.kit.brokers.security import StartSecured, simple, user
 from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until

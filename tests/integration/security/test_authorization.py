@@ -14,7 +14,7 @@ from pyjms.wire.openwire.commands import AckType, DestinationInfo, RemoveSubscri
 from pyjms_broker.filters.ranges.filter import RANGES
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.plugins import AuthorizationSettings
+from pyjms_broker.settings.security import AuthorizationSettings
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.brokers.security import SecuredBroker, StartSecured, simple, user
 from tests.kit.clients.raw import RawClient

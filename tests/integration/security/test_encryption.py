@@ -15,7 +15,7 @@ from pyjms.configuration.encryption import decrypt, encrypt
 from pyjms.errors import ConfigurationException
 from pyjms_broker.security.jaas import parse_login_config
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.plugins import (
+from pyjms_broker.settings.security import (
     PropertiesAuthenticationSettings,
     SimpleAuthenticationSettings,
 )

@@ -11,7 +11,7 @@ from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConfigurationException, JMSException, JMSSecurityException
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.plugins import (
+from pyjms_broker.settings.security import (
     JaasAuthenticationSettings,
     JaasCertificateAuthenticationSettings,
     JaasDualAuthenticationSettings,

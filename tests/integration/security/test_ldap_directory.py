@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.errors import JMSSecurityException
-from pyjms_broker.settings.plugins import JaasAuthenticationSettings
+from pyjms_broker.settings.security import JaasAuthenticationSettings
 from tests.kit.brokers.commands import free_port
 from tests.kit.brokers.security import SecuredBroker, StartSecured
 from tests.kit.servers.slapd import ADMIN, ADMIN_PASSWORD, directory, program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
-from pyjms_broker.settings.plugins import AuthorizationSettings
+from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.brokers.security import simple, user
 from tests.kit.web.sites import web_broker
 

@@ -20,7 +20,7 @@ from pyjms_broker.console.actions import ACTIONS
 from pyjms_broker.console.site import _PAGES
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
-from pyjms_broker.settings.plugins import AuthorizationSettings
+from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.brokers.security import simple, user
 from tests.kit.waiting import until
 from tests.kit.web.sites import WebBroker, web_broker

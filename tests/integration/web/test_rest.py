@@ -13,7 +13,7 @@ from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
-from pyjms_broker.settings.plugins import AuthorizationSettings
+from pyjms_broker.settings.security import AuthorizationSettings
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.rest import ClientName, RestClients
 from pyjms_broker.web.user import NOBODY

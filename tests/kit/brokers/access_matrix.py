@@ -19,7 +19,7 @@ from pyjms.wire.openwire.commands import (
     RemoveSubscriptionInfo,
     SessionInfo,
 )
-from pyjms_broker.settings.plugins import AuthorizationSettings
+from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.brokers.security import simple, user
 from tests.kit.clients.raw import RawClient
 

@@ -13,7 +13,7 @@ from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import ConnectionId, ConnectionInfo, SessionInfo
 from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.service import BrokerService
-from pyjms_broker.settings.plugins import SimpleAuthenticationSettings, UserSettings
+from pyjms_broker.settings.security import SimpleAuthenticationSettings, UserSettings
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.raw import RawClient
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyjms_broker.cli.terminal import in_bytes, plural, progress, table
+from pyjms.cli.terminal import in_bytes, plural, progress, table
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final
 
 import typer
 
 from pyjms.cli.options import duration_option
+from pyjms.cli.terminal import json_line, plural, safe_text
+from pyjms.errors import ConfigurationException, JMSException
 from pyjms_broker.cli.management.client import (
     Attributes,
     JolokiaClient,
     Json,
+    broker_of,
+    brokers,
     management_command,
 )
 
@@ -37,9 +42,6 @@ def status(client: JolokiaClient, json: Json = False) -> None:
 
     The exit code is 0 if it is running, and 1 if not.
     """
-    from pyjms_broker.cli.management.client import brokers
-    from pyjms_broker.cli.terminal import json_line, plural, safe_text
-
     found = brokers(client, *_SHOWN)
     for values in found.values():
         if json:
@@ -60,9 +62,6 @@ def status(client: JolokiaClient, json: Json = False) -> None:
 @management_command("list")
 def list_(client: JolokiaClient, json: Json = False) -> None:
     """List the brokers at a URL: `brokerName = NAME`."""
-    from pyjms_broker.cli.management.client import broker_of, brokers
-    from pyjms_broker.cli.terminal import json_line
-
     found = brokers(client, "BrokerName")
     for name in found:
         if json:
@@ -108,9 +107,6 @@ def restart(
 
 def _find_chosen(client: JolokiaClient, names: list[str] | None, *, all_: bool) -> list[str]:
     """Return the names of the views of the chosen brokers."""
-    from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.management.client import broker_of, brokers
-
     found = list(brokers(client, "BrokerName"))
     if all_:
         return found
@@ -128,9 +124,7 @@ def _find_chosen(client: JolokiaClient, names: list[str] | None, *, all_: bool) 
 
 
 def _execute(client: JolokiaClient, name: str, operation: str, done: str, timeout: float) -> None:
-    from pyjms.errors import JMSException
     from pyjms.runtime import clock as _clock
-    from pyjms_broker.cli.management.client import broker_of
 
     since = _clock.now()
     client.execute(name, operation)
@@ -171,7 +165,6 @@ def _wait_until_changed(
 async def _wait(
     client: JolokiaClient, name: str, since: float, running: bool, timeout: float
 ) -> bool:
-    from functools import partial
 
     import anyio.to_thread
 
@@ -194,8 +187,6 @@ async def _wait(
 
 def _uptime(client: JolokiaClient, name: str) -> float | None:
     """Return the broker's uptime in seconds; None if it is not running."""
-    from pyjms.errors import JMSException
-
     try:
         found = client.read_all(name, "UptimeMillis").get(name, {}).get("UptimeMillis")
     except JMSException:  # nothing listens, or it is starting or stopping

@@ -24,6 +24,7 @@ from pyjms.cli.options import (
     read_credentials,
     user_option,
 )
+from pyjms.cli.terminal import one_line_errors
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
@@ -223,9 +224,8 @@ def management_command(name: str) -> Callable[[_Command], Callable[..., None]]:
     def decorate(command: _Command) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**options: Any) -> None:
-            from pyjms_broker.cli.terminal import one_line_errors
 
-            with one_line_errors(name):
+            with one_line_errors(f"broker {name}"):
                 client = _connect(**{each: options.pop(each) for each in connecting})
                 command(client, **options)
 

@@ -9,13 +9,21 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from pyjms.cli.terminal import ExitCode, json_line, safe_text
+from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms_broker.cli.management.client import (
+    DOMAIN,
     Attributes,
     JolokiaClient,
     Json,
+    broker_of,
+    brokers,
     management_command,
+    pattern,
 )
+from pyjms_broker.management.errors import MalformedObjectNameException
+from pyjms_broker.management.object_name import ObjectName
 
 _CLIENTS: Final = {"connector": "clientConnectors"}
 _TYPES: Final[dict[str, tuple[Mapping[str, str], str]]] = {
@@ -92,14 +100,12 @@ def query(
 
     The exit code is 3 if no view matches.
     """
-    from pyjms_broker.cli.terminal import ExitCode, print_block
-
     attributes = [each for text in view or [] for each in text.split(",") if each]
     wanted = [*map(_by_type, chosen or []), *map(_by_keys, objname or [])]
     unwanted = [*map(_by_type, excluded or []), *map(_by_keys, xobjname or [])]
     found = _find_views(client, wanted, unwanted, attributes)
     for name, values in found.items():
-        print_block({"objectName": name, **values} if json else values, as_json=json)
+        _print_block({"objectName": name, **values} if json else values, as_json=json)
     if not found:
         typer.echo("pyjms broker query: no view matches", err=True)
         raise typer.Exit(ExitCode.FEWER)
@@ -108,7 +114,6 @@ def query(
 def _find_views(
     client: JolokiaClient, wanted: list[str], unwanted: list[str], attributes: list[str]
 ) -> dict[str, Attributes]:
-    from pyjms_broker.management.object_name import ObjectName
 
     left_out = [ObjectName(each) for each in unwanted]
     found: dict[str, Attributes] = {}
@@ -122,8 +127,6 @@ def _find_views(
 
 
 def _by_type(text: str) -> str:
-    from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.management.client import pattern
 
     type_, equals, name = text.partition("=")
     if not equals or type_ not in _TYPES:
@@ -136,10 +139,6 @@ def _by_type(text: str) -> str:
 
 
 def _by_keys(text: str) -> str:
-    from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.management.client import DOMAIN
-    from pyjms_broker.management.errors import MalformedObjectNameException
-    from pyjms_broker.management.object_name import ObjectName
 
     try:
         return ObjectName(text if ":" in text else f"{DOMAIN}:{text}").text
@@ -197,8 +196,6 @@ def dstat(
 
     Advisory topics are not listed.
     """
-    from pyjms_broker.cli.terminal import json_line
-
     columns = COLUMNS if kind is Kind.QUEUES else COLUMNS[:-1]
     rows = [
         (type_, values)
@@ -215,7 +212,6 @@ def dstat(
 
 
 def _destinations(client: JolokiaClient, type_: str, *attributes: str) -> list[Attributes]:
-    from pyjms_broker.cli.management.client import pattern
 
     found = client.read_all(
         pattern(destinationType=type_, destinationName="*"), "Name", *attributes
@@ -226,8 +222,6 @@ def _destinations(client: JolokiaClient, type_: str, *attributes: str) -> list[A
 
 def _line(name: object, cells: list[object] | list[str]) -> str:
     """Return a line with ActiveMQ's column widths; a long name is followed by a space, not cut."""
-    from pyjms_broker.cli.terminal import safe_text
-
     return f"{safe_text(name):<{_NAME_WIDTH}}" + "".join(
         f"  {safe_text('-' if cell is None else cell):>{_WIDTH - 2}}" for cell in cells
     )
@@ -243,27 +237,23 @@ def bstat(
     json: Json = False,
 ) -> None:
     """Print the key figures of the broker, its connectors, queues and topics, in blocks."""
-    from pyjms_broker.cli.management.client import broker_of, brokers, pattern
-    from pyjms_broker.cli.terminal import print_block
-    from pyjms_broker.management.object_name import ObjectName
-
     chosen = [
         name for name in brokers(client, "BrokerName") if not names or broker_of(name) in names
     ]
     _refuse_unknown(client, names or [], [broker_of(name) for name in chosen])
     for name in chosen:
         broker = broker_of(name)
-        print_block(client.read(name, *_BROKER), as_json=json)
+        _print_block(client.read(name, *_BROKER), as_json=json)
         connectors = pattern(brokerName=broker, connector="clientConnectors", connectorName="*")
         for connector in client.search(connectors):
-            print_block(
+            _print_block(
                 {"connectorName": ObjectName(connector).keys["connectorName"]}, as_json=json
             )
         for type_ in ("Queue", "Topic"):
             wanted = pattern(brokerName=broker, destinationType=type_, destinationName="*")
             for where, values in client.read_all(wanted, *_DESTINATION).items():
                 keys = ObjectName(where).keys
-                print_block(
+                _print_block(
                     {
                         **values,
                         "destinationName": keys["destinationName"],
@@ -274,10 +264,40 @@ def bstat(
 
 
 def _refuse_unknown(client: JolokiaClient, names: list[str], found: list[str]) -> None:
-    from pyjms.errors import JMSException
 
     missing = [name for name in names if name not in found]
     if missing:
         raise JMSException(
             f"{client.url} has no broker {missing[0]}", hint="`pyjms broker list` lists them"
         )
+
+
+def _print_block(values: Mapping[str, object], *, as_json: bool) -> None:
+    """Print an object: as one JSON object, or as lines followed by a blank line."""
+    if as_json:
+        json_line({name: _plain(value) for name, value in values.items()})
+        return
+    for name, value in values.items():
+        typer.echo(f"{safe_text(name)} = {_text(_plain(value))}")
+    typer.echo("")
+
+
+def _plain(value: object) -> object:
+    """Return a value with Jolokia's object-name wrappers removed."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"objectName"}:
+            return value["objectName"]
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{safe_text(key)}={_text(each)}' for key, each in value.items())}}}"
+    return safe_text(value)

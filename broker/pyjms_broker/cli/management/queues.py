@@ -6,20 +6,26 @@ Selectors are those of ActiveMQ's `--msgsel`: with wildcards, separated by comma
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from pyjms.cli.options import Selector
+from pyjms.cli.options import Selector, read_destination
+from pyjms.cli.terminal import ExitCode, json_line, plural, progress, safe_text, table
+from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms_broker.cli.management.client import (
     Attributes,
     JolokiaClient,
     Json,
     Yes,
+    find_destinations,
     management_command,
+    pattern,
 )
 
 Selectors: TypeAlias = Annotated[
@@ -92,8 +98,6 @@ def purge(
     yes: Yes = False,
 ) -> None:
     """Remove the messages of queues, after a confirmation. Messages in flight to consumers stay."""
-    from pyjms_broker.cli.management.client import find_destinations
-
     selector = as_selector(msgsel or [])
     found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
     which = "all messages" if selector is None else f"the messages that match {selector}"
@@ -105,7 +109,6 @@ def purge(
 
 
 def _purge(client: JolokiaClient, name: str, queue: str, selector: str | None) -> None:
-    from pyjms_broker.cli.terminal import plural, safe_text
 
     shown = safe_text(queue)
     if selector is not None:
@@ -140,10 +143,6 @@ def move(
 
     Messages in flight to consumers stay. A message leaves its queue once its copy is stored.
     """
-    from pyjms.cli.options import read_destination
-    from pyjms_broker.cli.management.client import find_destinations
-    from pyjms_broker.cli.terminal import plural, safe_text
-
     destination = read_destination(target)
     found = find_destinations(client, [queue], "Queue", "QueueSize", "InFlightCount")
     verb, done = ("Copy", "copied") if copy else ("Move", "moved")
@@ -167,11 +166,6 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
     Raises:
         ConfigurationException: the standard input is not a terminal.
     """
-    import sys
-
-    from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.terminal import ExitCode, plural, safe_text
-
     if yes:
         return
     if not sys.stdin.isatty():
@@ -215,8 +209,6 @@ def retry(
     code is then 1. --dry-run lists the messages, each with the reason why it is a dead
     letter.
     """
-    from pyjms_broker.cli.terminal import ExitCode, plural, progress, safe_text
-
     found = _dead_letter_queues(client, queues)
     if dry_run:
         _print_dead_letters(client, found, selector, limit, as_json=json)
@@ -242,8 +234,6 @@ class _Outcome:
 
 
 def _dead_letter_queues(client: JolokiaClient, queues: list[str] | None) -> dict[str, Attributes]:
-    from pyjms.errors import JMSException
-    from pyjms_broker.cli.management.client import find_destinations, pattern
 
     attributes = ("QueueSize", "InFlightCount", "DLQ")
     if queues:
@@ -293,7 +283,6 @@ def _retry_all(
     outcome: _Outcome,
     on_messages: Callable[[int], None],
 ) -> None:
-    from pyjms.errors import ConnectionFailedException, JMSException
 
     for message in _dead_letters(client, name, selector):
         if limit is not None and outcome.sent >= limit:
@@ -324,9 +313,6 @@ def _print_dead_letters(
     *,
     as_json: bool,
 ) -> None:
-    from itertools import chain, islice
-
-    from pyjms_broker.cli.terminal import json_line, plural, table
 
     messages = chain.from_iterable(_dead_letters(client, name, selector) for name in queues)
     rows = [
