@@ -5,6 +5,7 @@ It creates destinations and sends dead letters and events through `root`, the ou
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -177,12 +178,13 @@ class RegionBroker(InnermostBroker):
         self._clients = ClientIds(broker_name)
         self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
         self._inactive = InactiveDestinations(self, self._table)
-        self._sequence = 0
+        self.next_sequence_id = itertools.count(1).__next__
+        """Returns the next broker sequence number of a message (activemq-broker Q3)."""
 
     # life cycle
     async def start(self) -> None:
         """Restore the store's destinations and subscriptions, then start (activemq-broker T23)."""
-        self._sequence = self.store.last_broker_sequence_id
+        self.next_sequence_id = itertools.count(self.store.last_broker_sequence_id + 1).__next__
         for destination in self.store.destinations():
             try:
                 self.root.add_destination(self.context, destination)
@@ -414,11 +416,6 @@ class RegionBroker(InnermostBroker):
             exchange.destination = destination
             exchange.region_destination, exchange.table_version = entry_point, version
         return entry_point.send(exchange, message)
-
-    def next_sequence_id(self) -> int:
-        """Return the next broker sequence number of a message (activemq-broker Q3)."""
-        self._sequence += 1
-        return self._sequence
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         subscription = exchange.subscription

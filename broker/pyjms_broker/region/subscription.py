@@ -451,6 +451,7 @@ class PrefetchSubscription(AbstractSubscription):
     def __init__(self, request: SubscriptionRequest) -> None:
         super().__init__(request)
         self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
+        """By the `identity` of their ids, or by the reference itself where ids may repeat."""
         self._by_id = not (self.requested.is_composite or self.requested.is_pattern)
         self._transacted: set[MessageReference] = set()  # acknowledged in open transactions
         self._open_transactions = 0  # acknowledgements in open local transactions
@@ -522,22 +523,25 @@ class PrefetchSubscription(AbstractSubscription):
 
     def dispatch(self, reference: MessageReference, redelivery_counter: int) -> None:
         """Send the message to the consumer; it stays in the window until it is settled."""
-        by_id = self._by_id and reference.message_id not in self.dispatched  # ids may repeat
-        self.dispatched[reference.message_id if by_id else reference] = reference
+        identity, dispatched = reference.message_id.identity, self.dispatched
+        by_id = self._by_id and identity not in dispatched  # ids may repeat
+        dispatched[identity if by_id else reference] = reference
         self.enqueue_count += 1
         self.transmit(reference, redelivery_counter)
 
     def undispatch(self, reference: MessageReference) -> bool:
         """Remove a message from the window; return whether it was there."""
-        if self.dispatched.get(reference.message_id) is reference:
-            del self.dispatched[reference.message_id]
+        identity = reference.message_id.identity
+        if self.dispatched.get(identity) is reference:
+            del self.dispatched[identity]
             return True
         return self.dispatched.pop(reference, None) is not None
 
     def is_dispatched(self, reference: MessageReference) -> bool:
         """Return whether the message is in the window."""
         dispatched = self.dispatched
-        return dispatched.get(reference.message_id) is reference or reference in dispatched
+        by_id = dispatched.get(reference.message_id.identity)
+        return by_id is reference or reference in dispatched
 
     def remove_dispatched(self, destination: object) -> list[MessageReference]:
         """Remove the destination's messages from the window and return them in dispatch order.
@@ -598,16 +602,17 @@ class PrefetchSubscription(AbstractSubscription):
 
     def _ack_standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         transaction = exchange.transaction
-        last = ack.last_message_id
+        first, last = ack.first_message_id, ack.last_message_id
         if (
             transaction is None
             and not self._transacted
             and self._by_id
             and ack.message_count == 1
+            and first is not None
             and last is not None
-            and last == ack.first_message_id
+            and last.identity == first.identity
         ):
-            reference = self.dispatched.pop(last, None)
+            reference = self.dispatched.pop(last.identity, None)
             if reference is not None:
                 return self._complete_one(_context_of(ack), reference)
         references = self._counted_range(ack, transaction)
@@ -648,7 +653,7 @@ class PrefetchSubscription(AbstractSubscription):
     # the messages that an acknowledgement names
     def _find(self, ack: MessageAck) -> MessageReference:
         last = ack.last_message_id
-        found = self.dispatched.get(last) if self._by_id else None
+        found = self.dispatched.get(last.identity) if self._by_id and last is not None else None
         if found is None:
             found = next((r for r in self.dispatched.values() if _is_last(r, ack)), None)
         if found is None:
@@ -686,7 +691,7 @@ class PrefetchSubscription(AbstractSubscription):
         inside = first is None
         for reference in self.dispatched.values():
             if not inside:
-                if reference.message_id != first:
+                if first is not None and reference.message_id.identity != first.identity:
                     continue
                 inside = True
             found.append(reference)
@@ -702,8 +707,8 @@ class PrefetchSubscription(AbstractSubscription):
         try:
             stored = self.store_acknowledgement(context, reference)
         except Exception:
-            self.dispatched[reference.message_id] = reference
-            self.dispatched.move_to_end(reference.message_id, last=False)
+            self.dispatched[reference.message_id.identity] = reference
+            self.dispatched.move_to_end(reference.message_id.identity, last=False)
             raise
         self.dequeue_count += 1
         self.settle(reference)
@@ -808,8 +813,11 @@ def _context_of(ack: MessageAck) -> OperationContext:
 
 
 def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
-    return reference.message_id == ack.last_message_id and (
-        ack.destination is None or ack.destination == reference.destination.destination
+    last = ack.last_message_id
+    return (
+        last is not None
+        and reference.message_id.identity == last.identity
+        and (ack.destination is None or ack.destination == reference.destination.destination)
     )
 
 
@@ -901,8 +909,10 @@ class QueueSubscription(PrefetchSubscription):
         The message stays in the window until it is settled.
         """
         reference.owner = self
+        # congestion, which sending may cause, is noticed when the next message is offered
+        has_room = len(self.dispatched) + 1 - self.prefetch_extension < self.prefetch_size
         self.dispatch(reference, reference.redelivery_counter)
-        return self.is_full()
+        return not has_room and self.is_full()
 
     def window_freed(self) -> None:
         for queue, candidate in tuple(self._candidates.items()):
