@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from pyjms.app.brokers import ByBroker
@@ -11,15 +11,19 @@ from pyjms.app.interceptors import TemplateInterceptors, named_interceptors
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.pool import JmsPoolConnectionFactory
-from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import parse_destination
 from pyjms.listener.default_container import DefaultMessageListenerContainer
-from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory
+from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory, JmsListenerEndpoint
 from pyjms.observability.instrumentation import Instrumentation
 from pyjms.runtime.backoff import FixedBackOff
 from pyjms.runtime.distribution import optional
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
+from pyjms.settings.listeners import (
+    ListenerOverride,
+    ListenerSessionOverride,
+    ListenerSessionSettings,
+)
 from pyjms.support.class_names import imported_class
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver
@@ -219,33 +223,83 @@ def listener_container_factory(
     resolver: DestinationResolver,
 ) -> DefaultJmsListenerContainerFactory:
     """Return the default container factory according to `jms.listener`; transacted by default."""
-    jms = settings.jms
-    listener = jms.listener
-    session = listener.session
+    jms, section = settings.jms, settings.jms.listener
+    own = {"session", "min_concurrency", "max_concurrency", "retry", "interceptors"}
     options: dict[str, Any] = {
+        "session_transacted": True,
+        **_container_options(section.model_dump(exclude=own), section.session),
         "pub_sub_domain": jms.pub_sub_domain,
-        "client_id": jms.client_id,
-        "session_transacted": True if session.transacted is None else session.transacted,
-        "session_acknowledge_mode": session.acknowledge_mode,
-        "auto_startup": listener.auto_startup,
-        "concurrency": listener.concurrency(),
-        "receive_timeout": listener.receive_timeout,
-        "max_messages_per_task": listener.max_messages_per_task,
-        "prefetch": listener.prefetch,
-        "unreadable_messages": listener.unreadable_messages,
         "message_converter": converter,
         "destination_resolver": resolver,
-        "interceptors": named_interceptors(listener.interceptors) or None,
     }
-    # receive_timeout None means for ever; for all other options None means not set
-    options = {k: v for k, v in options.items() if v is not None or k == "receive_timeout"}
-    if jms.subscription_durable:
-        options["subscription_durable"] = True
-    if listener.recovery_interval is not None:
-        options["back_off"] = FixedBackOff(listener.recovery_interval)
-    if listener.cache_level is not None:
-        options["cache_level"] = CacheLevel[listener.cache_level.upper()]
+    given: dict[str, Any] = {
+        "client_id": jms.client_id,
+        "concurrency": section.concurrency(),
+        "interceptors": named_interceptors(section.interceptors) or None,
+        "subscription_durable": jms.subscription_durable or None,
+    }
+    options |= {name: value for name, value in given.items() if value is not None}
     return DefaultJmsListenerContainerFactory(factory, **options)
+
+
+_RENAMED: Final = {"no_local": "pub_sub_no_local"}
+"""Keys of `listeners.<id>` whose property of the container has another name."""
+
+_PROVIDED: Final = (
+    "transaction_manager", "task_executor", "error_handler", "exception_listener",
+    "message_converter", "destination_resolver",
+)  # fmt: skip
+"""Keys of `listeners.<id>` that name a provider of the application's container."""
+
+_CHANGES: Final = {"redelivery", "retry", "cron", "fixed_rate"}
+"""Keys of `listeners.<id>` that change values of the decorator."""
+
+_ENDPOINT: Final = {field.name for field in fields(JmsListenerEndpoint)}
+
+
+def provider_names(own: ListenerOverride) -> dict[str, str]:
+    """Return the provider name of each container property that a provider supplies."""
+    given = {name: getattr(own, name) for name in _PROVIDED}
+    return {name: provider for name, provider in given.items() if provider is not None}
+
+
+def endpoint_settings(own: ListenerOverride) -> dict[str, Any]:
+    """Return the keys of `listeners.<id>` that are set, as fields of JmsListenerEndpoint.
+
+    Keys that are no such field are properties of the container. Excluded are the keys that change
+    the decorator's values, and those that `provider_names` returns.
+    """
+    apart = {*_PROVIDED, *_CHANGES, "session", "back_off", "reply_qos"}
+    given = own.model_dump(exclude_unset=True, exclude=apart)
+    properties = _container_options(given, own.session)
+    if "destination" in properties:
+        properties["destination"] = own.destination_text
+    if own.back_off is not None:
+        properties.pop("recovery_interval", None)
+        properties["back_off"] = own.back_off.back_off()
+    if own.reply_qos is not None:
+        properties["reply_qos_settings"] = own.reply_qos.qos()
+    mine = {name: properties.pop(name) for name in _ENDPOINT & properties.keys()}
+    return {**mine, "properties": properties} if properties else mine
+
+
+def _container_options(
+    values: Mapping[str, Any], session: ListenerSessionSettings | ListenerSessionOverride
+) -> dict[str, Any]:
+    """Return the settings of a section under the names of a container's properties.
+
+    None means not set, except for `receive_timeout`, where it means for ever.
+    """
+    options = {
+        _RENAMED.get(name, name): value
+        for name, value in values.items()
+        if value is not None or name == "receive_timeout"
+    }
+    if "cache_level" in options:
+        options["cache_level"] = options["cache_level"].upper()
+    for name, value in session.model_dump(exclude_unset=True, exclude_none=True).items():
+        options[f"session_{name}"] = value
+    return options
 
 
 def spread_attempts(container: DefaultMessageListenerContainer) -> None:

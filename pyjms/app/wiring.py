@@ -32,7 +32,7 @@ from pyjms.app.checks import (
     handler_name,
 )
 from pyjms.app.container import ApplicationContainer, Injection, make_container
-from pyjms.app.factories import spread_attempts
+from pyjms.app.factories import endpoint_settings, provider_names, spread_attempts
 from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.app.lifecycle import Hook, hook_kind
 from pyjms.app.planned_listener import PlannedListener, repeated_subscriptions
@@ -331,7 +331,7 @@ class Wiring:
         `factory` is that of an endpoint that a configurer has added.
         """
         own = self._settings.listeners.get(endpoint.id)
-        changes = {} if own is None else own.endpoint_settings()
+        changes = {} if own is None else endpoint_settings(own)
         interceptors = changes.pop("interceptors", interceptors)
         if isinstance(endpoint, MethodJmsListenerEndpoint):
             add_text_problems(endpoint, changes, found)
@@ -339,7 +339,7 @@ class Wiring:
         with found.caught(f"Listener {endpoint.id!r}: "):
             resolve = self._settings.resolve_placeholders
             endpoint.schedule = resolved_schedule(endpoint.schedule, own, resolve)
-        for name, provider in ({} if own is None else own.provider_names()).items():
+        for name, provider in ({} if own is None else provider_names(own)).items():
             with found.caught(f"Listener {endpoint.id!r}, {name}: "):
                 endpoint.provided[name] = self._injection.provider_of(provider)
         prefix = f"Listener {endpoint.id or endpoint.destination!r}: "

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from pyjms.listener.invoker import AsyncMessageListenerInvoker
     from pyjms.listener.reply import ReplySender
 
-__all__ = ["Batch", "BatchHandlerListener", "collect", "send_rejected"]
-
 logger: Final = get_logger(__name__)
 
 T = TypeVar("T")

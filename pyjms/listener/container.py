@@ -20,8 +20,6 @@ from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 
-__all__ = ["PATIENCE", "THREAD_JOIN", "AbstractMessageListenerContainer"]
-
 PATIENCE: Final = 1.0
 """Seconds that a container waits for its listeners unless it is told otherwise."""
 THREAD_JOIN: Final = 1.0

@@ -50,8 +50,6 @@ from pyjms.listener.recovery import Recovery
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["DefaultMessageListenerContainer", "DefaultOptions"]
-
 logger: Final = get_logger(__name__)
 
 

@@ -19,20 +19,11 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.api import ConnectionFactory, check_factory
 from pyjms.listener.annotation import Schedule
 from pyjms.listener.container import AbstractMessageListenerContainer
-from pyjms.listener.default_container import DefaultMessageListenerContainer, DefaultOptions
-from pyjms.listener.properties import Prefetch, UnreadableMessages
+from pyjms.listener.default_container import DefaultMessageListenerContainer
+from pyjms.listener.properties import DefaultOptions, Prefetch, UnreadableMessages
 from pyjms.listener.simple_container import SimpleMessageListenerContainer, SimpleOptions
 from pyjms.support.retry import RetryPolicy
 from pyjms.template.interceptors import HandlerInterceptor
-
-__all__ = [
-    "DefaultJmsListenerContainerFactory",
-    "JmsListenerEndpoint",
-    "MethodJmsListenerEndpoint",
-    "SimpleJmsListenerContainerFactory",
-    "SimpleJmsListenerEndpoint",
-    "client_id_of",
-]
 
 _OPTIONS: Final = {
     "selector": "message_selector",

@@ -20,20 +20,6 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 
-__all__ = [
-    "NoListenerError",
-    "RejectedWhileStoppingError",
-    "SharedConnectionNotInitializedError",
-    "cause_of",
-    "describe",
-    "is_infrastructure_failure",
-    "is_misconfiguration",
-    "last_frame",
-    "poison_cause",
-    "prevents_startup",
-    "users_traceback",
-]
-
 
 class NoListenerError(IllegalStateException):
     """A message arrived, but no listener is set."""

@@ -70,17 +70,6 @@ from pyjms.template.interceptors import (
 )
 from pyjms.template.workers import call_in_worker
 
-__all__ = [
-    "ArgumentResolver",
-    "HandlerListener",
-    "HandlerParameter",
-    "InjectionMarker",
-    "SessionTypes",
-    "injection_marker",
-    "read_parameters",
-    "split_annotation",
-]
-
 InjectionMarker = Any
 """A `Provide[...]`, `Provider[...]` or `Closing[...]` of dependency-injector."""
 

@@ -35,16 +35,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import call
 from pyjms.template.workers import call_in_worker
 
-__all__ = [
-    "GROUP",
-    "AsyncIdempotencyStore",
-    "Claim",
-    "IdempotencyStore",
-    "IdempotentHandlerListener",
-    "MemoryIdempotencyStore",
-    "store_of",
-]
-
 logger: Final = get_logger(__name__)
 
 T = TypeVar("T")

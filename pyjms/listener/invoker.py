@@ -88,8 +88,6 @@ if TYPE_CHECKING:
     from pyjms.listener.recovery import Recovery
     from pyjms.runtime.backoff import BackOffExecution
 
-__all__ = ["AsyncMessageListenerInvoker", "InvokerPool"]
-
 logger: Final = get_logger(__name__)
 
 _RECEIVES_PER_YIELD = 16

@@ -24,8 +24,6 @@ from typing import Final
 
 import anyio
 
-__all__ = ["ContainerEvent", "ContainerState", "LifeCycle", "StartOutcome"]
-
 
 class ContainerState(Enum):
     """The states of a container's life cycle."""

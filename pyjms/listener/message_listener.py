@@ -28,8 +28,6 @@ from pyjms.template.workers import Worker, call_in_worker, current_worker
 if TYPE_CHECKING:
     from pyjms.listener.batches import Batch
 
-__all__ = ["ListenerCall", "MessageListenerAdapter", "OnMessage", "listener_name"]
-
 
 class OnMessage(Protocol):
     """A listener that is an object. JMS: MessageListener, Spring: SessionAwareMessageListener."""

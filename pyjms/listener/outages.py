@@ -22,8 +22,6 @@ from pyjms.jms.api import Connection, ConnectionFactory
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["Outage", "Outages", "is_connection_failure", "leave_losses_to_recovery"]
-
 logger: Final = get_logger(__name__)
 
 _WRAPPED = ("target_connection_factory", "target")

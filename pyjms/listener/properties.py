@@ -36,25 +36,6 @@ from pyjms.template.interceptors import (
     SettlementInterceptor,
 )
 
-__all__ = [
-    "ContainerOptions",
-    "ContainerProperties",
-    "DefaultContainerProperties",
-    "DefaultOptions",
-    "ErrorHandler",
-    "Listener",
-    "Prefetch",
-    "TransactionManager",
-    "TransactionStatus",
-    "UnreadableMessages",
-    "batches_can_be_acknowledged",
-    "check_batches",
-    "check_range",
-    "invalid_concurrency",
-    "one_or_more",
-    "parse_concurrency",
-]
-
 
 def batches_can_be_acknowledged(*, transacted: bool, mode: SessionMode | str) -> bool:
     """Return whether the messages of a batch are acknowledged together, after its handling."""

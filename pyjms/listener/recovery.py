@@ -63,8 +63,6 @@ from pyjms.template.closing import close_quietly
 if TYPE_CHECKING:
     from pyjms.listener.invoker import AsyncMessageListenerInvoker
 
-__all__ = ["Recovery"]
-
 logger: Final = get_logger(__name__)
 
 

@@ -16,8 +16,6 @@ from pyjms.support.messaging import GenericMessage, SimpleJmsHeaderMapper
 from pyjms.support.qos import QosSettings
 from pyjms.template.interceptors import InterceptorChain, SendInterceptor, SendInvocation
 
-__all__ = ["JmsResponse", "ReplySender"]
-
 
 class JmsResponse:
     """A handler's result with its own reply destination. Spring: JmsResponse."""

@@ -24,8 +24,6 @@ from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly
 
-__all__ = ["ContainerResources"]
-
 logger: Final = get_logger(__name__)
 
 _PREFETCH_OPTION: Final = "consumer.prefetchSize"

@@ -26,8 +26,6 @@ from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly
 from pyjms.template.workers import Worker
 
-__all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]
-
 logger: Final = get_logger(__name__)
 
 

@@ -13,8 +13,6 @@ from typing import Protocol
 from pyjms.errors import ResourceAllocationException
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 
-__all__ = ["AsyncTaskExecutor", "SimpleAsyncTaskExecutor", "TaskExecutor"]
-
 Work = Callable[[], Awaitable[None]]
 
 

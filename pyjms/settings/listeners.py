@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
@@ -77,27 +77,6 @@ Delivery = Annotated[
 CacheLevelName = Literal["none", "connection", "session", "consumer", "auto"]
 Prefetch = Annotated[int, Field(ge=0, le=32767)] | Literal["auto"]
 UnreadableMessages = Literal["dead_letter", "redeliver"]
-
-_PROPERTIES: Final = frozenset(
-    {
-        "client_id", "pub_sub_domain", "no_local", "receive_timeout", "max_messages_per_task",
-        "idle_consumer_limit", "idle_task_execution_limit", "recovery_interval", "cache_level",
-        "phase", "acknowledge_after_listener", "expose_listener_session",
-        "accept_messages_while_stopping", "idle_receives_per_task_limit", "reply_pub_sub_domain",
-        "transaction_name", "transaction_timeout",
-    }
-)  # fmt: skip
-"""Keys of `listeners.<id>` that are properties of the container."""
-
-_PROVIDED: Final = (
-    "transaction_manager",
-    "task_executor",
-    "error_handler",
-    "exception_listener",
-    "message_converter",
-    "destination_resolver",
-)
-"""Keys of `listeners.<id>` that name a provider of the application's container."""
 
 
 class BackOffSettings(Section):
@@ -312,33 +291,3 @@ class ListenerOverride(Section):
         """The destination, a composite one if there are several."""
         given = self.destination
         return ",".join(given) if isinstance(given, list) else given
-
-    def provider_names(self) -> dict[str, str]:
-        """Return the provider name of each container property that a provider supplies."""
-        given = {name: getattr(self, name) for name in _PROVIDED}
-        return {name: provider for name, provider in given.items() if provider is not None}
-
-    def endpoint_settings(self) -> dict[str, Any]:
-        """Return the keys that are set, under the names of JmsListenerEndpoint's fields.
-
-        Excluded are `redelivery`, `retry`, `cron` and `fixed_rate`, which change the decorator's
-        values, and the keys that `provider_names` returns.
-        """
-        sections = {"session", "redelivery", "retry", "back_off", "reply_qos", "cron", "fixed_rate"}
-        given = self.model_dump(exclude_unset=True, exclude={*sections, *_PROVIDED})
-        mine = {k: v for k, v in given.items() if v is not None or k == "receive_timeout"}
-        if "destination" in mine:
-            mine["destination"] = self.destination_text
-        properties = {key: mine.pop(key) for key in _PROPERTIES & mine.keys()}
-        if "no_local" in properties:
-            properties["pub_sub_no_local"] = properties.pop("no_local")
-        session = self.session.model_dump(exclude_unset=True, exclude_none=True)
-        properties |= {f"session_{name}": value for name, value in session.items()}
-        if "cache_level" in properties:
-            properties["cache_level"] = properties["cache_level"].upper()
-        if self.back_off is not None:
-            properties.pop("recovery_interval", None)
-            properties["back_off"] = self.back_off.back_off()
-        if self.reply_qos is not None:
-            properties["reply_qos_settings"] = self.reply_qos.qos()
-        return {**mine, "properties": properties} if properties else mine

@@ -6,8 +6,6 @@ import importlib
 
 from pyjms.errors import ConfigurationException
 
-__all__ = ["imported_class"]
-
 
 def imported_class(name: str, setting: str = "") -> type:
     """Import the class `name`, given as `module.Class`. Blocks while it imports.

@@ -39,20 +39,6 @@ if TYPE_CHECKING:
 
     from pyjms.support.json_converter import DefaultJson
 
-__all__ = [
-    "CONTENT_TYPE_PROPERTY",
-    "GROUP",
-    "ContentTypeDelegatingMessageConverter",
-    "DefaultMessageConverter",
-    "MessageConverter",
-    "SimpleMessageConverter",
-    "find_converter",
-    "forget_installed",
-    "installed_content_types",
-    "is_open",
-    "require_converter",
-]
-
 GROUP: Final = "pyjms.converters"
 
 CONTENT_TYPE_PROPERTY: Final = "content_type"

@@ -10,8 +10,6 @@ from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinationResolver"]
-
 logger: Final = get_logger(__name__)
 
 _VIRTUAL_TOPIC: Final = "VirtualTopic."

@@ -10,8 +10,6 @@ from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.runtime.distribution import DISTRIBUTION, entry_points
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
-__all__ = ["EmbeddedBroker", "embedded_broker"]
-
 
 class EmbeddedBroker(Protocol):
     """A real broker in memory, for one test. It belongs to the test's loop."""

@@ -30,8 +30,6 @@ from pyjms.support.converter import (
     is_open,
 )
 
-__all__ = ["DefaultJson", "JsonMessageConverter", "MessageType", "convert", "type_name"]
-
 
 class MessageType(Enum):
     """The kind of message that a converter writes. Spring: MessageType."""

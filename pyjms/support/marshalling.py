@@ -16,8 +16,6 @@ from pyjms.runtime.distribution import optional
 from pyjms.support.converter import is_open
 from pyjms.support.json_converter import MessageType, type_name
 
-__all__ = ["Marshaller", "MarshallingMessageConverter", "MsgspecMarshaller"]
-
 
 class Marshaller(Protocol):
     """Converts objects to bytes and back. Spring: Marshaller and Unmarshaller.

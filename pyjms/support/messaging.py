@@ -20,14 +20,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.support.converter import CONTENT_TYPE_PROPERTY, DefaultMessageConverter, MessageConverter
 
-__all__ = [
-    "MESSAGE_ATTRIBUTES",
-    "GenericMessage",
-    "JmsHeaders",
-    "MessagingMessageConverter",
-    "SimpleJmsHeaderMapper",
-]
-
 logger: Final = get_logger(__name__)
 
 

@@ -8,8 +8,6 @@ from pyjms.enums import DeliveryMode
 from pyjms.jms.message import DEFAULT_PRIORITY
 from pyjms.runtime.clock import check_seconds
 
-__all__ = ["QosSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class QosSettings:

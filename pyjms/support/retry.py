@@ -32,16 +32,6 @@ from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, Message
 from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.logging import error_text, one_line, shortened
 
-__all__ = [
-    "ORIGINAL_DESTINATION",
-    "ORIGINAL_MESSAGE_ID",
-    "RetryPolicy",
-    "apply_redelivery",
-    "delay_before",
-    "send_dead_letter",
-    "sendable_copy",
-]
-
 _MOST_DOUBLINGS: Final = 64
 """The number of redeliveries after which a delay without a limit stops growing."""
 

@@ -13,8 +13,6 @@ from pyjms.jms.api import Closeable, Session
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["call", "called_back", "close_quietly", "quietly", "using"]
-
 logger: Final = get_logger(__name__)
 
 _CALLBACK_TIMEOUT: Final = 15.0  # seconds; ActiveMQ's closeTimeout

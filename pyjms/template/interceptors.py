@@ -66,23 +66,6 @@ from pyjms.jms.message import Message, MessageProperties
 from pyjms.runtime.forwarding import Computed, TypedProperty
 from pyjms.template.workers import Worker, current_worker
 
-__all__ = [
-    "HandlerInterceptor",
-    "HandlerInvocation",
-    "InterceptorChain",
-    "Interceptors",
-    "Proceed",
-    "ReceiveInterceptor",
-    "ReceiveInvocation",
-    "SendInterceptor",
-    "SendInvocation",
-    "SettlementInterceptor",
-    "SettlementInvocation",
-    "chain_of",
-    "in_order",
-    "is_coroutine_function",
-]
-
 _I = TypeVar("_I")
 
 

@@ -29,8 +29,6 @@ from pyjms.support.messaging import GenericMessage, MessagingMessageConverter
 from pyjms.template.closing import call
 from pyjms.template.template import UNSET, JmsTemplate, Timeout, Variants
 
-__all__ = ["JmsClient", "JmsClientOperations", "JmsMessagingTemplate", "template_of"]
-
 _T = TypeVar("_T")
 
 GenericMessagePostProcessor = Callable[

@@ -26,8 +26,6 @@ from pyjms.selector import selector_or_none
 from pyjms.support.retry import ORIGINAL_DESTINATION, ORIGINAL_MESSAGE_ID, sendable_copy
 from pyjms.template.template import JmsTemplate
 
-__all__ = ["Redriven", "redrive"]
-
 _REDRIVE: Final = "pyjms_redrive"
 _ARTEMIS_QUEUE: Final = "_AMQ_ORIG_QUEUE"
 _OF_DEAD_LETTERS: Final = (

@@ -25,8 +25,6 @@ from pyjms.runtime.event_loop import Waiter
 from pyjms.runtime.logging import get_logger
 from pyjms.template.closing import close_quietly, quietly, using
 
-__all__ = ["reply_from_response_queue", "reply_from_shared_queue", "reply_from_temporary_queue"]
-
 logger: Final = get_logger(__name__)
 
 SendRequest = Callable[[Destination], Awaitable[Message]]

@@ -23,19 +23,6 @@ from pyjms.runtime.fork import call_in_child
 if TYPE_CHECKING:
     from pyjms.template.synchronization import Synchronizations
 
-__all__ = [
-    "BoundResource",
-    "active_transaction",
-    "bind",
-    "bindings_of",
-    "bound_resource",
-    "current_synchronizations",
-    "hide_resource",
-    "status_of",
-    "use_status",
-    "use_synchronizations",
-]
-
 
 class BoundResource:
     """A connection and a session that were opened by another component, which closes them.

@@ -57,8 +57,6 @@ from pyjms.template.messaging import template_of
 from pyjms.template.resources import BoundResource, bind
 from pyjms.template.template import JmsTemplate, SendOptions
 
-__all__ = ["NAME", "VERSION", "JmsScheduler", "Jobs", "ScheduledJob"]
-
 NAME: Final = "pyjms_schedule"
 """The property with the name of a job."""
 VERSION: Final = "pyjms_schedule_version"

@@ -36,16 +36,6 @@ from pyjms.template.closing import call, close_quietly
 from pyjms.template.resources import BoundResource
 from pyjms.template.workers import Worker, current_worker
 
-__all__ = [
-    "Synchronizations",
-    "TransactionSynchronization",
-    "call_in_thread",
-    "is_on_a_loop",
-    "is_synchronization_active",
-    "register_synchronization",
-    "waiting_thread",
-]
-
 
 class WaitingThread(Protocol):
     """A thread that waits for the current task, and runs functions for it during the wait."""

@@ -52,8 +52,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.runtime.logging import get_logger
 
-__all__ = ["Worker", "call_in_worker", "calls_in_flight", "current_worker"]
-
 logger: Final = get_logger(__name__)
 
 A = TypeVar("A")
