@@ -103,14 +103,12 @@ from pyjms.wire.openwire.commands import (
     ConsumerId,
     ConsumerInfo,
     DestinationInfo,
-    LocalTransactionId,
     MessageAck,
     MessageDispatch,
     MessageId,
     ProducerAck,
     ProducerId,
     RemoveInfo,
-    Response,
     SessionId,
     SessionInfo,
     ShutdownInfo,
@@ -267,6 +265,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
     ) -> None:
         self.transport = transport
         self.oneway: Final = transport.oneway
+        self.request: Final = transport.request
         self.send_now: Final = transport.flush
         self.options = options
         self.connection_id: ConnectionId = ConnectionId(connection_id)
@@ -311,7 +310,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self._sessions: list[ActiveMQSession] = []
         self._failed_sessions: list[ActiveMQSession] = []
         self._session_numbers = itertools.count(1)
-        self._transaction_numbers = itertools.count(1)
+        self.transaction_numbers: Final = itertools.count(1)
         self.consumers: dict[ConsumerId, ActiveMQMessageConsumer | TemporaryDestinations] = {}
         self.producers: dict[ProducerId, ActiveMQMessageProducer] = {}
         self.temporaries: TemporaryDestinations = TemporaryDestinations(self)
@@ -505,20 +504,12 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
 
     # For sessions, consumers and producers.
 
-    async def request(self, command: Command, timeout: float | None = None) -> Response:
-        """Send `command` and wait for its response, at most `timeout` seconds."""
-        return await self.transport.request(command, timeout)
-
     def oneway_if_open(self, command: Command) -> None:
         """Queue `command` unless the transport has failed."""
         try:
             self.oneway(command)
         except ConnectionFailedException as error:
             logger.debug("%s not sent: %s", type(command).__name__, error)
-
-    def next_transaction_id(self) -> LocalTransactionId:
-        """Return the id of a new local transaction."""
-        return LocalTransactionId(next(self._transaction_numbers), self.connection_id)
 
     def remove_session(self, session: ActiveMQSession) -> None:
         """Forget a session that is closed."""

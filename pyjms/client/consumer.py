@@ -121,14 +121,14 @@ is a repetition that at-least-once delivery allows.
 Forgetting. A message that the client itself returns may legitimately be dispatched again and is
 removed from the window: at rollback and recover, and all buffered messages when a consumer closes.
 
-Verdicts. The verdict on a duplicate depends on which open transaction has the first copy:
+What happens to a duplicate depends on which open transaction has the first copy:
 
     ======================================  ================================================
     first copy is held by                   the duplicate is
     ======================================  ================================================
-    a transaction of the same consumer      ACKNOWLEDGED as DELIVERED: the commit covers it
-    a transaction of another consumer       DELIVERED: that transaction may still roll back
-    no open transaction                     REFUSED with a POISON ack: it was processed
+    a transaction of the same consumer      acknowledged as DELIVERED: the commit covers it
+    a transaction of another consumer       delivered: that transaction may still roll back
+    no open transaction                     refused with a POISON ack: it was processed
     ======================================  ================================================
 
 (activemq-broker R8)
@@ -138,8 +138,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from enum import Enum
+from collections.abc import Awaitable, Callable, Iterator
 from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypedDict, Unpack
 
@@ -147,10 +146,10 @@ from anyio.lowlevel import checkpoint
 
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command, transform_received
 from pyjms.client.policies import RedeliveryPolicy
-from pyjms.client.redelivery import Redeliverer, is_poison
+from pyjms.client.redelivery import Redeliverer
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.errors import IllegalStateException, JMSException, PoisonMessageException
 from pyjms.jms import api
 from pyjms.jms.api import MessageAvailableListener
 from pyjms.jms.blob import BlobMessage
@@ -309,14 +308,16 @@ class AckLedger(ABC):
         cause: Throwable | None = None,
     ) -> None:
         """Acknowledge the range from the first to the last of `dispatches`."""
-        last = dispatches[-1]
+        first, last = dispatches[0].message, dispatches[-1].message
+        assert first is not None
+        assert last is not None
         ack = MessageAck(
-            last.destination,
+            dispatches[-1].destination,
             self._session.transaction.id if in_transaction else None,
             self._info.consumer_id,
             kind,
-            message_id(dispatches[0]) if kind != _INDIVIDUAL else None,
-            message_id(last),
+            first.message_id if kind != _INDIVIDUAL else None,
+            last.message_id,
             len(dispatches),
             cause,
         )
@@ -589,6 +590,7 @@ class DeferredAckLedger(AckLedger):
         self._delivered_acks = len(self.delivered)
         self._stale.update(map(message_id, self.delivered))
         self._was_interrupted = bool(self._stale)
+        self._session.transaction.has_stale |= self._was_interrupted
         return []
 
     @property
@@ -861,24 +863,6 @@ class Announcements:
 _MAX_AUDITS = 1000  # destinations and topic consumers; the oldest are dropped
 
 
-class DuplicateVerdict(Enum):
-    """How a duplicate is handled; see the table above."""
-
-    ACKNOWLEDGED = "acknowledged"
-    DELIVERED = "delivered"
-    REFUSED = "refused"
-
-
-def judge_duplicate(consumer: ConsumerId, holders: Collection[ConsumerId]) -> DuplicateVerdict:
-    """Return how `consumer` handles a duplicate.
-
-    `holders` are the consumers whose open transactions have received the message.
-    """
-    if consumer in holders:
-        return DuplicateVerdict.ACKNOWLEDGED
-    return DuplicateVerdict.DELIVERED if holders else DuplicateVerdict.REFUSED
-
-
 class ConnectionAudit:
     """The audits of one connection."""
 
@@ -903,13 +887,6 @@ class ConnectionAudit:
     def remove(self, consumer_id: ConsumerId) -> None:
         """Drop the audit of a topic consumer."""
         self._audits.pop(consumer_id, None)
-
-
-def own_queue(destination: Destination | None) -> Destination | None:
-    """Return the queue of a consumer that has a single queue, as its name says; otherwise None."""
-    if destination is None or not destination.is_queue:
-        return None
-    return None if destination.is_pattern or destination.is_composite else destination
 
 
 _YIELD_MASK = 0xFF  # every 256th receive lets other tasks run
@@ -939,7 +916,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.redelivery_policy: RedeliveryPolicy = policies.entry_for(info.destination)
         self.ledger: AckLedger = self._new_ledger()
         self.last_delivered_sequence_id: int = -1
-        self._own_queue = own_queue(info.destination)
+        self._audit: MessageAudit | None = None
+        """The duplicate audit of its messages; None: not looked for yet, or there are several."""
         self.is_queued = False
         self.is_removed_by_broker = False
         """Whether the broker removes the consumer by itself, so that no RemoveInfo is sent."""
@@ -1113,7 +1091,9 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             return
         if self._is_closed:
             return
-        audit = self._audit_for(dispatch)
+        audit = self._audit
+        if audit is None:
+            audit = self._find_audit(dispatch)
         if (
             audit is not None
             and audit.is_duplicate(command.message_id)
@@ -1137,25 +1117,27 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if self._announcements is not None:
             self._announcements.announce()
 
-    def _audit_for(self, dispatch: MessageDispatch) -> MessageAudit | None:
+    def _find_audit(self, dispatch: MessageDispatch) -> MessageAudit | None:
         """Return the duplicate audit that applies to `dispatch`, or None."""
-        audits = self.session.connection.audit
+        audits, own = self.session.connection.audit, self.destination
         if audits is None or self.info.browser or dispatch.destination is None:
             return None
-        return audits.audit_for(self._own_queue or dispatch.destination, self.consumer_id)
+        if own.is_composite or (own.is_queue and own.is_pattern):  # one for each of its queues
+            return audits.audit_for(dispatch.destination, self.consumer_id)
+        self._audit = audits.audit_for(own, self.consumer_id)
+        return self._audit
 
     def _takes_duplicate(self, dispatch: MessageDispatch) -> bool:
-        """Apply the verdict of `pyjms.client.consumer`; return whether it is delivered."""
+        """Handle a duplicate as the module says; return whether it is delivered."""
         assert dispatch.message is not None
         if self.ledger.takes_copy(dispatch):
             return False
         message_id = dispatch.message.message_id
         holders = self.session.connection.consumers_holding(message_id)
-        verdict = judge_duplicate(self.consumer_id, holders)
-        if verdict is DuplicateVerdict.ACKNOWLEDGED:
+        if self.consumer_id in holders:
             self.ledger.acknowledge_again(dispatch)
             return False
-        if verdict is DuplicateVerdict.DELIVERED:
+        if holders:
             logger.warning(
                 "%s delivers the duplicate %s: a transaction on %s may still roll back",
                 self.consumer_id,
@@ -1174,7 +1156,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     def forget(self, dispatch: MessageDispatch) -> None:
         """Remove `dispatch` from the duplicate audit, so that it may be dispatched again."""
-        audit = self._audit_for(dispatch)
+        audit = self._audit or self._find_audit(dispatch)
         if audit is not None and dispatch.message is not None:
             audit.forget(dispatch.message.message_id)
 
@@ -1208,7 +1190,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     def _to_message(self, dispatch: MessageDispatch) -> Message:
         command = dispatch.message
         assert command is not None
-        self.last_delivered_sequence_id = _sequence_id(dispatch)
+        message_id = command.message_id
+        self.last_delivered_sequence_id = (
+            -1 if message_id is None else message_id.broker_sequence_id
+        )
         source = CommandSource if command.original_destination is None else ReroutedSource
         message = from_command(
             command,
@@ -1256,7 +1241,9 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
                     self.redeliverer.roll_back()
                     return
             # a listener container reports the errors of its listener itself and raises nothing
-            if self.ledger.redelivers_on_error and is_poison(dispatch.rollback_cause):
+            if self.ledger.redelivers_on_error and isinstance(
+                dispatch.rollback_cause, PoisonMessageException
+            ):
                 self.redeliverer.roll_back()
                 return
             self.ledger.has_more = self._flowing and bool(self._buffer)

@@ -18,7 +18,7 @@ are sent in one write. The acknowledgements that ledgers have deferred to the en
 (`at_end_of_burst`) are queued before that, at the latest in the loop's next turn, because a
 listener may wait for a long time.
 
-`is_busy` marks a running listener. Closing waits until it has returned; a listener that closes
+`running` has a running listener. Closing waits until it has returned; a listener that closes
 its own consumer or session must not wait for itself, which a context variable detects.
 
 A listener's exceptions are handled by the consumer. Any other exception (a message that cannot be
@@ -79,7 +79,8 @@ class ListenerDispatcher:
         self._turns = session.connection.listener_turns
         self._queue: deque[ListenerTarget] = deque()
         self._sleeper: Waiter | None = None
-        self._running: ListenerTarget | None = None
+        self.running: ListenerTarget | None = None
+        """Whose listener is running; its sends are flushed at the end of the burst."""
         self._idle = Waiters()
         self._endings: list[Callable[[], object]] = []
         self._is_timed = False
@@ -97,21 +98,16 @@ class ListenerDispatcher:
         self._wake_task()
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a listener is running; its sends are flushed at the end of the burst."""
-        return self._running is not None
-
-    @property
     def is_own_call(self) -> bool:
         """Whether the caller runs inside a listener of this session."""
-        return self._running is not None and _current.get() is self
+        return self.running is not None and _current.get() is self
 
     def at_end_of_burst(self, function: Callable[[], object]) -> bool:
         """Call `function()` when the burst ends, or when one of its listeners waits for something.
 
         Returns False, and does not call it, if no listener is running.
         """
-        if self._running is None:
+        if self.running is None:
             return False
         self._endings.append(function)
         return True
@@ -119,8 +115,8 @@ class ListenerDispatcher:
     async def wait_idle(self, consumer: ListenerTarget | None = None) -> None:
         """Wait until no listener (of `consumer`) is running; return at once inside one."""
         while (
-            self._running is not None
-            and (consumer is None or consumer is self._running)
+            self.running is not None
+            and (consumer is None or consumer is self.running)
             and not self.is_own_call
         ):
             await self._idle.wait()
@@ -147,7 +143,7 @@ class ListenerDispatcher:
             while queue:
                 consumer = queue.popleft()
                 consumer.is_queued = False
-                self._running = consumer
+                self.running = consumer
                 if self._endings and not self._is_timed:
                     self._is_timed = True
                     loop.call_next(self._end_in_next_pass)
@@ -160,7 +156,7 @@ class ListenerDispatcher:
                     what = f"The delivery to {consumer.listener_name}"
                     raise background_failure(what, error) from error
                 finally:
-                    self._running = None
+                    self.running = None
                     if self._idle.event is not None:
                         self._idle.wake()
                 if more and not consumer.is_queued and not self._stopped:

@@ -134,9 +134,12 @@ def from_command(
     counter = command.redelivery_counter if redelivery_counter is None else redelivery_counter
     kind = _MESSAGES.get(command.TYPE, Message)
     message = kind.__new__(kind)
-    message.set_received(
-        command.message_id, source or CommandSource(command), acknowledger, delivery
-    )
+    message.provider_id = command.message_id
+    message.source = source or CommandSource(command)
+    message.own_delivery_time = message.decoded_properties = message.raw_body = None
+    message.is_body_encoded = True
+    message.acknowledger = acknowledger
+    message.provider_delivery = delivery
     message.timestamp = command.timestamp
     message.correlation_id = command.correlation_id
     message.reply_to = command.reply_to
@@ -189,14 +192,20 @@ def to_command(
         MessageFormatException: a value cannot be written, or is a list or dict while
             `nested_map_and_list_enabled` is off.
     """
-    source, is_body_encoded, values = message.prepare_send(message_id)
+    message.provider_id = message_id
+    source, values = message.source, message.decoded_properties
     received = source.command if isinstance(source, CommandSource) else None
-    encoding = _ENCODINGS.get(type(message)) or _encoding_of(message)
+    kind, encode = _ENCODINGS.get(type(message)) or _encoding_of(message)
+    compressed = False
     try:
-        if received is not None and is_body_encoded:
+        if received is not None and message.is_body_encoded:
             content, compressed = received.content, received.compressed
         else:
-            content, compressed = _content(message, encoding[1], use_compression)
+            if message.is_body_encoded:
+                message.load_body()
+            content = None if message.raw_body is None else encode(message.raw_body)
+            if use_compression and content:
+                content, compressed = _compress(message, content), True
         if values:
             properties: bytes | None = encode_map(values)
         elif values is None and received is not None:
@@ -207,7 +216,7 @@ def to_command(
         raise MessageFormatException(f"The message cannot be written: {error.reason}") from error
     if not nested_map_and_list_enabled:
         _refuse_containers(message)
-    return encoding[0](
+    return kind(
         producer_id,
         message.destination,
         transaction_id,
@@ -261,16 +270,11 @@ def parse_message_id(text: str) -> commands.MessageId:
     return commands.MessageId(text)
 
 
-def _content(
-    message: Message, encode: Callable[[Message], bytes | None], use_compression: bool
-) -> tuple[bytes | None, bool]:
-    content = encode(message)
-    if not use_compression or not content:
-        return content, False
+def _compress(message: Message, content: bytes) -> bytes:
     packed = zlib.compress(content)
     if isinstance(message, BytesMessage):
         packed = len(content).to_bytes(4, "big") + packed
-    return packed, True
+    return packed
 
 
 def _refuse_containers(message: Message) -> None:
@@ -287,7 +291,7 @@ def _refuse_containers(message: Message) -> None:
 
 def _encoding_of(
     message: Message,
-) -> tuple[Callable[..., commands.ActiveMQMessage], Callable[[Message], bytes | None]]:
+) -> tuple[Callable[..., commands.ActiveMQMessage], Callable[[Any], bytes | None]]:
     """Return the encoding of a message class that the application derived, or of a blob message."""
     if isinstance(message, BlobMessage):
         return partial(_blob_command, message.body), _nothing
@@ -302,42 +306,26 @@ def _blob_command(body: BlobBody, *fields: object) -> commands.ActiveMQBlobMessa
     return command
 
 
-def _encode_text(message: Message) -> bytes | None:
-    text = cast("TextMessage", message).text
-    return None if text is None else encode_text(text)
-
-
-def _encode_bytes(message: Message) -> bytes | None:
-    return cast("BytesMessage", message).data or None
-
-
-def _encode_map(message: Message) -> bytes | None:
-    values = cast("MapMessage", message).items()
-    return encode_map(dict(values)) if values else None
-
-
-def _encode_stream(message: Message) -> bytes | None:
-    values = cast("StreamMessage", message).values
-    return encode_values(values) if values else None
-
-
-def _encode_object(message: Message) -> bytes | None:
-    return cast("ObjectMessage", message).data
-
-
 def _nothing(_: object = None) -> None:
     return None
 
 
+# The command of a message, and the encoder of its body; empty bodies are sent as none.
 _ENCODINGS: Final[
-    dict[type[Message], tuple[type[commands.ActiveMQMessage], Callable[[Message], bytes | None]]]
+    dict[type[Message], tuple[type[commands.ActiveMQMessage], Callable[[Any], bytes | None]]]
 ] = {
     Message: (commands.ActiveMQMessage, _nothing),
-    TextMessage: (commands.ActiveMQTextMessage, _encode_text),
-    BytesMessage: (commands.ActiveMQBytesMessage, _encode_bytes),
-    MapMessage: (commands.ActiveMQMapMessage, _encode_map),
-    StreamMessage: (commands.ActiveMQStreamMessage, _encode_stream),
-    ObjectMessage: (commands.ActiveMQObjectMessage, _encode_object),
+    TextMessage: (commands.ActiveMQTextMessage, encode_text),
+    BytesMessage: (commands.ActiveMQBytesMessage, lambda data: bytes(data) or None),
+    MapMessage: (
+        commands.ActiveMQMapMessage,
+        lambda values: encode_map(values) if values else None,
+    ),
+    StreamMessage: (
+        commands.ActiveMQStreamMessage,
+        lambda values: encode_values(values) if values else None,
+    ),
+    ObjectMessage: (commands.ActiveMQObjectMessage, bytes),
 }
 
 _MESSAGES: Final[dict[int, type[Message]]] = {

@@ -143,7 +143,7 @@ class SendCompletions:
             self._messages.discard(id(message))
             send.unlock()
             raise
-        if not self._dispatcher.is_busy:
+        if self._dispatcher.running is None:
             self._connection.send_now()
         self._sent += 1
         if transport.congested:
@@ -163,11 +163,6 @@ class SendCompletions:
                 "The message is being sent asynchronously",
                 hint="send another object, or wait for its completion listener",
             )
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a callback has not been called or has not returned yet."""
-        return self._is_calling or bool(self.outstanding)
 
     async def wait(self, producer_id: ProducerId | None = None) -> None:
         """Wait until all callbacks (of a producer) have returned. Call `check` first."""
@@ -335,6 +330,10 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self._delay = 0  # milliseconds
         self._send_timeout = options.send_timeout
         self._destination = destination
+        # a temporary destination may be deleted, which each send checks
+        self._usual_target = (
+            None if destination is None or destination.is_temporary else destination
+        )
         self.stats: JMSProducerStats | None = None
         """The statistics of its sends; None if `stats_enabled` is off."""
         if session.stats is not None:
@@ -456,7 +455,9 @@ class ActiveMQMessageProducer(api.MessageProducer):
         if callback is not None or completion_listener is not None:
             completion_listener = completion_listener_of(completion_listener, callback)
             session.completions.check_sendable(message)
-        target = self._target(destination)
+        target = self._usual_target
+        if target is None or destination is not None:
+            target = self._target(destination)
         if self.transformer is not None:
             message = transform_sent(self.transformer, self, message)
             if completion_listener is not None:
@@ -471,7 +472,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         mode = self._delivery_mode if delivery_mode is None else delivery_mode
         if not isinstance(mode, int):  # the text "persistent" must not mean NON_PERSISTENT
             raise _unknown_mode(mode)
-        if time_to_live is not None:
+        if time_to_live:
             check_seconds("time_to_live", time_to_live)
         delay = self._delay if delivery_delay is None else _milliseconds(delivery_delay)
         persistent = mode == _PERSISTENT
@@ -506,7 +507,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         else:
             size = message_size(command)
             connection.oneway(command)
-            if not session.dispatcher.is_busy:  # otherwise it is sent with the acknowledgement
+            if session.dispatcher.running is None:  # otherwise it is sent with the acknowledgement
                 connection.send_now()
             if window is not None:
                 window.increase(size)
@@ -597,10 +598,10 @@ class ActiveMQMessageProducer(api.MessageProducer):
         message.expiration = 0
         if self.disable_message_timestamp:
             message.timestamp = 0
-            message.delivery_time = _clock.time_ms() + delay if delay else 0
+            message.own_delivery_time = _clock.time_ms() + delay if delay else 0
             return
         now = message.timestamp = _clock.time_ms()
-        message.delivery_time = now + delay
+        message.own_delivery_time = now + delay
         if time_to_live > 0:
             message.expiration = now + round(time_to_live * 1000)
 

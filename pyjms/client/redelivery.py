@@ -149,7 +149,7 @@ class Redeliverer:
 
     def _refuse_poison(self, dispatch: MessageDispatch) -> bool:
         """Refuse a message at once if its listener requested that; return whether it did."""
-        if not is_poison(dispatch.rollback_cause):
+        if not isinstance(dispatch.rollback_cause, PoisonMessageException):
             return False
         self._delay = None
         cause = _pop_cause([dispatch])
@@ -229,11 +229,6 @@ def _pop_cause(failed: list[MessageDispatch]) -> Throwable | None:
         if error is not None:
             cause = _as_throwable(error)
     return cause
-
-
-def is_poison(error: BaseException | None) -> bool:
-    """Return whether a listener's error makes its message a dead letter without redelivery."""
-    return isinstance(error, PoisonMessageException)
 
 
 def _as_throwable(error: BaseException) -> Throwable:

@@ -66,12 +66,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import ContextVar
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import anyio
 from anyio import get_current_task
@@ -124,18 +122,23 @@ if TYPE_CHECKING:
 logger: Final = get_logger(__name__)
 
 
+_BEGIN = int(TransactionType.BEGIN)
+_COMMIT = int(TransactionType.COMMIT_ONE_PHASE)
+_ROLLBACK = int(TransactionType.ROLLBACK)
+
+
 class Synchronizations:
     """The synchronizations of a transaction in progress, in the order of registration."""
 
     def __init__(self) -> None:
-        self._registered: list[Synchronization] = []
+        self.registered: list[Synchronization] = []
         self._called = 0
         self.is_calling: bool = False
         """Whether a `before_end` is running; it may neither commit nor roll back."""
 
     def add(self, synchronization: Synchronization) -> None:
         """Register a synchronization."""
-        self._registered.append(synchronization)
+        self.registered.append(synchronization)
 
     async def before_end(self) -> None:
         """Call `before_end` of each, including those that are registered during the calls.
@@ -143,8 +146,8 @@ class Synchronizations:
         Raises:
             Exception: raised by a synchronization; the later ones are not called.
         """
-        while self._called < len(self._registered):
-            synchronization = self._registered[self._called]
+        while self._called < len(self.registered):
+            synchronization = self.registered[self._called]
             self._called += 1
             self.is_calling = True
             try:
@@ -156,9 +159,9 @@ class Synchronizations:
 
     def detach(self) -> Sequence[Synchronization]:
         """Return the synchronizations of the ending transaction, and start with an empty list."""
-        if not self._registered:
+        if not self.registered:
             return ()
-        registered, self._registered, self._called = self._registered, [], 0
+        registered, self.registered, self._called = self.registered, [], 0
         return registered
 
 
@@ -183,27 +186,28 @@ async def _call(functions: Sequence[Callable[[], Awaitable[None] | None]]) -> No
             logger.exception("A synchronization failed after the end of its transaction")
 
 
-class SessionTransaction(ABC):
-    """The transactions of a session."""
+class SessionTransaction:
+    """The transactions of a session; in this class none, as the session is not transacted."""
 
-    @property
-    @abstractmethod
-    def id(self) -> TransactionId | None:
-        """The id of the transaction to which new work belongs; None: there is none."""
+    id: TransactionId | None = None
+    """The id of the transaction to which new work belongs; None: there is none."""
+    has_stale: bool = False
+    """Whether a broker was lost while messages delivered in the transaction were not settled."""
 
-    @abstractmethod
     def begin(self) -> TransactionId:
         """Return the id of the transaction; begin a transaction if there is none."""
+        raise IllegalStateException(
+            "Not a transacted session", hint="create it with create_session(transacted=True)"
+        )
 
-    @abstractmethod
     async def commit(self) -> None:
         """Commit and wait for the broker."""
+        self.begin()
 
-    @abstractmethod
     async def rollback(self) -> None:
         """Roll back and wait for the broker."""
+        self.begin()
 
-    @abstractmethod
     async def close(self) -> None:
         """End an open transaction, because the session is closing."""
 
@@ -211,48 +215,22 @@ class SessionTransaction(ABC):
         """Return the synchronizations that no end will call, as the session is disposed."""
         return ()
 
-    @abstractmethod
     def add_synchronization(self, synchronization: Synchronization) -> None:
         """Register a synchronization with the transaction; begin one if there is none."""
+        del synchronization
+        self.begin()
 
-    @abstractmethod
     def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
         """Set a listener that is called when local transactions begin and end."""
+        del listener
+        self.begin()
 
-    def on_redelivery(self) -> None:  # noqa: B027 - only local transactions wait for it
+    def on_redelivery(self) -> None:
         """Record that a message delivered by a lost broker was delivered again."""
-
-
-class NoTransaction(SessionTransaction):
-    """The transaction of a session that is not transacted: none."""
-
-    id: Final = None
-
-    def begin(self) -> NoReturn:
-        raise IllegalStateException(
-            "Not a transacted session", hint="create it with create_session(transacted=True)"
-        )
-
-    async def commit(self) -> None:
-        self.begin()
-
-    async def rollback(self) -> None:
-        self.begin()
-
-    async def close(self) -> None:
-        """Do nothing: there is no transaction."""
-
-    def add_synchronization(self, synchronization: Synchronization) -> None:
-        self.begin()
-
-    def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
-        self.begin()
 
 
 class LocalTransaction(SessionTransaction):
     """A session's work since its last commit or rollback. `id` is None before any work."""
-
-    id: LocalTransactionId | None = None
 
     def __init__(self, session: ActiveMQSession) -> None:
         self._session = session
@@ -261,10 +239,12 @@ class LocalTransaction(SessionTransaction):
         self._synchronizations = Synchronizations()
         self._redelivery = anyio.Event()
 
-    def begin(self) -> LocalTransactionId:
+    def begin(self) -> TransactionId:
         if self.id is None:
-            transaction_id = self._connection.next_transaction_id()
-            self._connection.oneway(self._info(transaction_id, TransactionType.BEGIN))
+            connection = self._connection
+            own = connection.connection_id
+            transaction_id = LocalTransactionId(next(connection.transaction_numbers), own)
+            connection.oneway(TransactionInfo(own, transaction_id, _BEGIN))
             self.id = transaction_id
             if self._listener is not None:
                 _notify(self._listener.begin_event)
@@ -288,19 +268,20 @@ class LocalTransaction(SessionTransaction):
         """
         if self.id is None:
             return
-        self._refuse_in_synchronization("commit()")
-        try:
-            await self._synchronizations.before_end()
-        except Exception:
-            await self._roll_back()
-            raise
-        if self._session.stale_count():
+        if self._synchronizations.registered:
+            self._refuse_in_synchronization("commit()")
+            try:
+                await self._synchronizations.before_end()
+            except Exception:
+                await self._roll_back()
+                raise
+        if self.has_stale and self._session.stale_count():
             await self._wait_for_redelivery()
         if self.id is None:
             raise TransactionRolledBackException("The session was closed before the commit")
         synchronizations = self._detach()
         try:
-            await self._end(TransactionType.COMMIT_ONE_PHASE)
+            await self._end(_COMMIT)
         except anyio.get_cancelled_exc_class():
             self._session.settle_in_doubt()
             await self._tell_commit(synchronizations)
@@ -377,7 +358,7 @@ class LocalTransaction(SessionTransaction):
             return  # the session was closed in the meantime
         synchronizations = self._detach()
         try:
-            await self._end(TransactionType.ROLLBACK)
+            await self._end(_ROLLBACK)
         finally:
             self._session.redeliver_unsettled()
             await self._tell_rollback(synchronizations)
@@ -387,9 +368,11 @@ class LocalTransaction(SessionTransaction):
         self._session.acknowledge_in_transaction()
         return self._synchronizations.detach()
 
-    async def _end(self, how: TransactionType) -> None:
+    async def _end(self, how: int) -> None:
         transaction_id, self.id = self.id, None
-        await self._connection.request(self._info(transaction_id, how))
+        self.has_stale = False
+        connection = self._connection
+        await connection.request(TransactionInfo(connection.connection_id, transaction_id, how))
 
     async def _tell_commit(self, synchronizations: Sequence[Synchronization]) -> None:
         if self._listener is not None:
@@ -402,11 +385,6 @@ class LocalTransaction(SessionTransaction):
             _notify(self._listener.rollback_event)
         if synchronizations:
             await after_rollback(synchronizations)
-
-    def _info(
-        self, transaction_id: LocalTransactionId | None, how: TransactionType
-    ) -> TransactionInfo:
-        return TransactionInfo(self._connection.connection_id, transaction_id, int(how))
 
 
 def _notify(event: Callable[[], None]) -> None:
@@ -430,6 +408,9 @@ class ActiveMQSession(api.Session):
 
     consumer_class: type[ActiveMQMessageConsumer] = ActiveMQMessageConsumer
     takes_chunks = True  # of connection consumers
+    # read for every message: plain attributes in the place of the interface's properties
+    transacted: bool = False
+    acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO
 
     def __init__(
         self, connection: ActiveMQConnection, session_id: SessionId, mode: AcknowledgeMode
@@ -442,8 +423,8 @@ class ActiveMQSession(api.Session):
         )
         self.transformer: MessageTransformer | None = connection.transformer
         """The message transformer of new producers and consumers."""
-        self._mode = mode
-        self._is_transacted = mode == AcknowledgeMode.TRANSACTED
+        self.acknowledge_mode = mode
+        self.transacted = mode == AcknowledgeMode.TRANSACTED
         self.reorders: bool = options.non_blocking_redelivery or options.message_priority_supported
         """Whether messages may be delivered in another order than the broker's."""
         self.is_started: bool = connection.is_started
@@ -473,6 +454,8 @@ class ActiveMQSession(api.Session):
         self.tasks: OwnedTasks = OwnedTasks(session_id, connection.fail)
         self.dispatcher: ListenerDispatcher = ListenerDispatcher(self)
         self.completions: SendCompletions = SendCompletions(self)
+        self.outstanding_sends: Final = self.completions.outstanding
+        """The asynchronous sends; if there are none, `wait_for_completions` would not wait."""
         self.transaction: SessionTransaction = self._new_transaction()
         self._abandoned: BackgroundTask | None = None
         self.ack_responses: AckResponses | None = (
@@ -491,15 +474,7 @@ class ActiveMQSession(api.Session):
         return f"<session {self.session_id}>"
 
     def _new_transaction(self) -> SessionTransaction:
-        return LocalTransaction(self) if self._is_transacted else NoTransaction()
-
-    @property
-    def transacted(self) -> bool:
-        return self._is_transacted
-
-    @property
-    def acknowledge_mode(self) -> AcknowledgeMode:
-        return self._mode
+        return LocalTransaction(self) if self.transacted else SessionTransaction()
 
     def create_blob_message(
         self, url: str | None = None, **source: Unpack[BlobSource]
@@ -648,7 +623,7 @@ class ActiveMQSession(api.Session):
             destination,
             selector,
             options=connection.options,
-            acknowledge_mode=self._mode,
+            acknowledge_mode=self.acknowledge_mode,
             client_id=connection.registered_client_id,
             optimizes_acks=connection.optimizes_acks,
             pulls=pulls,
@@ -795,12 +770,27 @@ class ActiveMQSession(api.Session):
         await self._end_unit("rollback()", self.transaction.rollback)
 
     async def _end_unit(self, call: str, end: Callable[[], Awaitable[None]]) -> None:
+        """Call `end`, and mark the session meanwhile, so that other tasks do not use it.
+
+        Raises:
+            IllegalStateException: as for `check_use`, or another task waits in `receive`.
+        """
         self._check_open()
         self.completions.check(call)
-        with self._mark_ending(call):
-            if self.completions.outstanding:
+        self.check_use(call)
+        self._check_receives(call)
+        token = None
+        if self.ending is None:  # otherwise called by a synchronization, thus within `commit`
+            self.ending = f"task {get_current_task().name!r} is in {call}"
+            token = _ends.set((*_ends.get(), self))
+        try:
+            if self.outstanding_sends:
                 await self.completions.wait()
             await end()
+        finally:
+            if token is not None:
+                _ends.reset(token)
+                self.ending = None
 
     async def recover(self) -> None:
         self._check_open()
@@ -811,11 +801,6 @@ class ActiveMQSession(api.Session):
         self.check_use("recover()")
         self._check_receives("recover()")
         self.redeliver_unsettled()
-
-    @property
-    def has_outstanding_sends(self) -> bool:
-        """Whether completion listeners are pending, so that `wait_for_completions` would wait."""
-        return self.completions.is_busy
 
     async def wait_for_completions(self) -> None:
         self.completions.check("wait_for_completions()")
@@ -847,7 +832,7 @@ class ActiveMQSession(api.Session):
 
     def acknowledge_in_transaction(self) -> None:
         """Acknowledge the delivered messages, because the transaction is about to end."""
-        for consumer in self.all_consumers:
+        for consumer in (*self.consumers, *self._lingering):
             consumer.ledger.acknowledge_in_transaction()
 
     def stale_count(self) -> int:
@@ -856,9 +841,10 @@ class ActiveMQSession(api.Session):
 
     def settle(self) -> None:
         """Settle the delivered messages after a commit."""
-        for consumer in self.all_consumers:
+        for consumer in (*self.consumers, *self._lingering):
             consumer.ledger.settle()
-        self.release_closed_consumers()
+        if self._lingering:
+            self.release_closed_consumers()
 
     def settle_in_doubt(self) -> None:
         """Settle the delivered messages, but accept redeliveries, which mean a rollback."""
@@ -880,7 +866,7 @@ class ActiveMQSession(api.Session):
 
         `acknowledge_one` is the ledger's function for mode INDIVIDUAL.
         """
-        if self._mode == AcknowledgeMode.INDIVIDUAL and acknowledge_one is not None:
+        if self.acknowledge_mode == AcknowledgeMode.INDIVIDUAL and acknowledge_one is not None:
 
             def acknowledge(message: Message) -> Awaitable[None] | None:
                 self._check_open()
@@ -890,7 +876,7 @@ class ActiveMQSession(api.Session):
                 return self.ack_responses
 
             return acknowledge
-        return self.acknowledge if self._mode == AcknowledgeMode.CLIENT else self._ignore
+        return self.acknowledge if self.acknowledge_mode == AcknowledgeMode.CLIENT else self._ignore
 
     def _ignore(self, message: Message) -> None:
         self._check_open()
@@ -917,26 +903,6 @@ class ActiveMQSession(api.Session):
         is_part = self in _ends.get() or self.dispatcher.is_own_call
         if self.ending is not None and not is_part:
             raise self._double_use(f"task {get_current_task().name!r} called {call}", self.ending)
-
-    @contextmanager
-    def _mark_ending(self, call: str) -> Iterator[None]:
-        """Record that the current task is in `call`, which ends the unit of work.
-
-        Raises:
-            IllegalStateException: as for `check_use`, or another task waits in `receive`.
-        """
-        self.check_use(call)
-        self._check_receives(call)
-        if self.ending is not None:  # called by a synchronization, thus within `commit`
-            yield
-            return
-        self.ending = f"task {get_current_task().name!r} is in {call}"
-        token = _ends.set((*_ends.get(), self))
-        try:
-            yield
-        finally:
-            _ends.reset(token)
-            self.ending = None
 
     def _check_receives(self, call: str) -> None:
         """Refuse `call` while a task waits in `receive`.

@@ -97,11 +97,6 @@ class ActiveMQXASession(ActiveMQSession, XASession):
     def xa_resource(self) -> ActiveMQXAResource:
         return self._resource
 
-    @property
-    def transacted(self) -> bool:
-        """Whether work belongs to branches now: always, unless the factory has an `xa_ack_mode`."""
-        return self._is_transacted or self.transaction.id is not None
-
     async def finish_close(self) -> None:
         """Close the consumers; the rest is done when the last branch has ended."""
         if not self.transaction.is_involved:

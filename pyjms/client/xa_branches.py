@@ -61,6 +61,7 @@ from pyjms.wire.openwire.commands import (
     ConsumerInfo,
     MessageDispatch,
     MessageId,
+    TransactionId,
     TransactionType,
     XATransactionId,
 )
@@ -298,8 +299,6 @@ _ENDS: Final = "the transaction manager ends branches, with commit() or rollback
 class BranchTransaction(SessionTransaction):
     """The branches of one session. `id` is the id of the branch in which it works now."""
 
-    id: XATransactionId | None = None
-
     def __init__(self, session: ActiveMQXASession) -> None:
         self.connection: ActiveMQXAConnection = session.connection
         self._table = session.connection.branches
@@ -334,7 +333,7 @@ class BranchTransaction(SessionTransaction):
         if refusal is not None:
             raise refusal
 
-    def begin(self) -> XATransactionId:
+    def begin(self) -> TransactionId:
         self.check_work()
         if self.id is None:
             raise _not_enlisted()
@@ -374,14 +373,13 @@ class BranchTransaction(SessionTransaction):
             if self in branch.participants:
                 branch.set_rollback_only("a session that worked in it is closed")
                 branch.leave(self)
-        self.branch = self.id = None
+        self._work_in(None)
 
     # For the resource.
 
     def associate(self, xid: XATransactionId) -> None:
         """Start to work in the branch `xid`."""
-        self.branch = self._table.join(xid, self)
-        self.id = xid
+        self._work_in(self._table.join(xid, self))
         for consumer in self._session.consumers:
             consumer.update_flow()
 
@@ -426,8 +424,14 @@ class BranchTransaction(SessionTransaction):
             if isinstance(consumer.ledger, BranchAckLedger):
                 consumer.ledger.end_work(branch, acknowledges=acknowledges)
 
+    def _work_in(self, branch: Branch | None) -> None:
+        """Note the present branch: without one only an `xa_ack_mode` makes work possible."""
+        self.branch = branch
+        self.id = None if branch is None else branch.xid
+        self._session.transacted = branch is not None or not self._works_outside
+
     def _leave(self) -> Sequence[Synchronization]:
-        self.branch = self.id = None
+        self._work_in(None)
         return self._synchronizations.detach()
 
 

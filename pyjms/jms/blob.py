@@ -97,21 +97,21 @@ class BlobMessage(Message):
 
     __slots__ = ("transfer",)
     MIME_TYPE: ClassVar[str] = OCTET_STREAM
-    _body: BlobBody
+    raw_body: BlobBody
     transfer: BlobTransfer | None
     """Set by the session that created or delivered the message."""
 
     def __init__(self, body: BlobBody | None = None, transfer: BlobTransfer | None = None) -> None:
         super().__init__()
-        self._body = body or BlobBody()
+        self.raw_body = body or BlobBody()
         self.transfer = transfer
 
     @property
     def body(self) -> BlobBody:
         """The location of the body and its local file or stream."""
-        if self._pending:
-            self._load()
-        return self._body
+        if self.is_body_encoded:
+            self.load_body()
+        return self.raw_body
 
     url: Final = Computed[str | None](
         attrgetter("body.url"),
@@ -207,11 +207,11 @@ class BlobMessage(Message):
             raise JMSException("The blob message belongs to no session")
         return transfer
 
-    def _load(self) -> None:
-        command = cast("_Remote", cast("Any", self._source).command)
-        self._body = BlobBody(command.remote_blob_url, command.mime_type)
-        self._body.deleted_by_broker = command.deleted_by_broker
-        self._pending = False
+    def load_body(self) -> None:
+        command = cast("_Remote", cast("Any", self.source).command)
+        self.raw_body = BlobBody(command.remote_blob_url, command.mime_type)
+        self.raw_body.deleted_by_broker = command.deleted_by_broker
+        self.is_body_encoded = False
 
     def _reset_body(self) -> None:
-        self._body = BlobBody()
+        self.raw_body = BlobBody()

@@ -515,27 +515,27 @@ class Message:
     """
 
     __slots__ = (
-        "_body",
-        "_delivery_time",
-        "_message_id",
-        "_pending",
-        "_properties",
-        "_source",
         "acknowledger",
         "correlation_id",
+        "decoded_properties",
         "delivery_count",
         "delivery_mode",
         "destination",
         "expiration",
         "group_id",
         "group_sequence",
+        "is_body_encoded",
         "original_destination",
+        "own_delivery_time",
         "priority",
         "provider_delivery",
+        "provider_id",
+        "raw_body",
         "read_only_body",
         "read_only_properties",
         "redelivered",
         "reply_to",
+        "source",
         "timestamp",
         "type",
         "user_id",
@@ -561,17 +561,18 @@ class Message:
     read_only_body: bool
     read_only_properties: bool
 
-    _delivery_time: int  # not set before the first send, nor in a received message
-    _message_id: object  # its str() is the id
-    _properties: dict[str, object] | None  # None: empty, or not decoded yet
-    _body: object
-    _pending: bool  # the body is not decoded yet
-    _source: MessageSource | None
-    acknowledger: Acknowledger | None  # set by the session that delivered the message
+    # For providers, which read and set them for every message:
+    provider_id: object  # its str() is the id
+    own_delivery_time: int | None  # of the last send here; None in a new or received message
+    source: MessageSource | None  # of a received message
+    decoded_properties: dict[str, object] | None  # None: empty, or not decoded yet
+    is_body_encoded: bool  # `source` has the body, and `raw_body` does not
+    raw_body: object  # as the message's class stores it
+    acknowledger: Acknowledger | None  # implements acknowledge(); None: it does nothing
     provider_delivery: object  # the session's record of the delivery
 
     def __init__(self) -> None:
-        self._message_id = None
+        self.provider_id = None
         self.timestamp = 0
         self.correlation_id = None
         self.reply_to = None
@@ -588,24 +589,25 @@ class Message:
         self.user_id = None
         self.read_only_body = False
         self.read_only_properties = False
-        self._properties = None
-        self._body = None
-        self._pending = False
-        self._source = None
+        self.decoded_properties = None
+        self.raw_body = None
+        self.is_body_encoded = False
+        self.source = None
+        self.own_delivery_time = None
         self.acknowledger = None
         self.provider_delivery = None
 
     @property
     def message_id(self) -> str | None:
         """The id, beginning with "ID:"; None before the first send. JMS: JMSMessageID."""
-        value = self._message_id
+        value = self.provider_id
         if value is not None and not isinstance(value, str):
-            value = self._message_id = str(value)
+            value = self.provider_id = str(value)
         return value
 
     @message_id.setter
     def message_id(self, value: str | None) -> None:
-        self._message_id = value
+        self.provider_id = value
 
     @property
     def delivery_time(self) -> int:
@@ -617,17 +619,16 @@ class Message:
         Raises:
             MessageFormatException: the received properties, which contain it, are damaged.
         """
-        try:
-            return self._delivery_time
-        except AttributeError:  # received, or never sent
-            source = self._source
+        if self.own_delivery_time is not None:
+            return self.own_delivery_time
+        source = self.source
         value = None if source is None else source.provider_property(JMS_DELIVERY_TIME)
         # a received message that is sent on still has the delivery time of the earlier send
         return max(value, self.timestamp) if isinstance(value, int) else self.timestamp
 
     @delivery_time.setter
     def delivery_time(self, value: int) -> None:
-        self._delivery_time = value
+        self.own_delivery_time = value
 
     @property
     def properties(self) -> MessageProperties:
@@ -651,7 +652,7 @@ class Message:
 
         JMS: clearProperties.
         """
-        self._properties = {}
+        self.decoded_properties = {}
         self.read_only_properties = False
 
     def clear_body(self) -> None:
@@ -659,7 +660,7 @@ class Message:
 
         JMS: clearBody.
         """
-        self._pending = False
+        self.is_body_encoded = False
         self.read_only_body = False
         self._reset_body()
 
@@ -701,49 +702,6 @@ class Message:
             return True
         return any(issubclass(body, kind) for body in self.BODY_TYPES)
 
-    # For providers and listener containers.
-
-    def set_received(
-        self,
-        message_id: object,
-        source: MessageSource,
-        acknowledger: Acknowledger | None = None,
-        delivery: object = None,
-    ) -> None:
-        """Make this a received message, whose properties and body `source` decodes on demand.
-
-        Args:
-            message_id: the id, or an object whose `str()` is the id.
-            source: decodes properties and body on demand.
-            acknowledger: implements `acknowledge()`; None: it does nothing.
-            delivery: the session's record of this delivery.
-        """
-        self._message_id = message_id
-        self._properties = None
-        self._body = None
-        self._pending = True
-        self._source = source
-        self.acknowledger = acknowledger
-        self.provider_delivery = delivery
-
-    def prepare_send(
-        self, message_id: object
-    ) -> tuple[MessageSource | None, bool, dict[str, object] | None]:
-        """Set the id; return the source, whether the body is still encoded, and the properties.
-
-        This is one call, because it is made for every message. The properties are those that were
-        read or set; None: none were.
-        """
-        self._message_id = message_id
-        return self._source, self._pending, self._properties
-
-    @property
-    def source(self) -> MessageSource | None:
-        """The source of a received message; None: the message was created here."""
-        return self._source
-
-    # For message classes.
-
     def _whole_body(self) -> object:
         """Return the body in its public form, None if there is none or it is empty."""
         return None
@@ -751,11 +709,11 @@ class Message:
     def _reset_body(self) -> None:
         """Make the body empty."""
 
-    def _load(self) -> None:
-        """Decode the body; only called while it is pending."""
-        assert self._source is not None
-        self._body = self._source.decode_body()
-        self._pending = False
+    def load_body(self) -> None:
+        """Decode the body; only called while it is encoded."""
+        assert self.source is not None
+        self.raw_body = self.source.decode_body()
+        self.is_body_encoded = False
 
     def _check_body_writable(self) -> None:
         if self.read_only_body:
@@ -765,10 +723,10 @@ class Message:
 
     def property_values(self) -> dict[str, object]:
         """Return the application's decoded properties; changes to the dict take effect."""
-        values = self._properties
+        values = self.decoded_properties
         if values is None:
-            source = self._source
-            values = self._properties = {} if source is None else source.decode_properties()
+            source = self.source
+            values = self.decoded_properties = {} if source is None else source.decode_properties()
         return values
 
     def __repr__(self) -> str:
@@ -802,7 +760,7 @@ class BytesMessage(TypedReads, TypedWrites, Message):
     __slots__ = ("_position",)
     MIME_TYPE: ClassVar[str] = "jms/bytes-message"
     BODY_TYPES: ClassVar[tuple[type, ...]] = (bytes,)
-    _body: bytes | bytearray
+    raw_body: bytes | bytearray
     _position: int
 
     def __init__(self, data: bytes | None = None) -> None:
@@ -818,15 +776,15 @@ class BytesMessage(TypedReads, TypedWrites, Message):
         Raises:
             MessageNotWriteableException: it is set while read-only.
         """
-        if self._pending:
-            self._load()
-        return bytes(self._body)
+        if self.is_body_encoded:
+            self.load_body()
+        return bytes(self.raw_body)
 
     @data.setter
     def data(self, data: bytes) -> None:
         fresh = bytearray(cast("bytes", fit(data, "bytes") or b""))
         self._writable()
-        self._body = fresh
+        self.raw_body = fresh
 
     @property
     def body_length(self) -> int:
@@ -839,9 +797,9 @@ class BytesMessage(TypedReads, TypedWrites, Message):
 
     def reset(self) -> None:
         """Make the body read-only and move to its start. JMS: reset."""
-        if self._pending:
-            self._load()
-        self._body = bytes(self._body)
+        if self.is_body_encoded:
+            self.load_body()
+        self.raw_body = bytes(self.raw_body)
         self.read_only_body = True
         self._position = 0
 
@@ -967,30 +925,30 @@ class BytesMessage(TypedReads, TypedWrites, Message):
             raise MessageNotReadableException(
                 "The message is write-only", hint="call reset() first, or use .data"
             )
-        if self._pending:
-            self._load()
-        return self._body
+        if self.is_body_encoded:
+            self.load_body()
+        return self.raw_body
 
     def _writable(self) -> bytearray:
         self._check_body_writable()
-        body = self._body
+        body = self.raw_body
         if not isinstance(body, bytearray):  # it was read-only until clear_body()
-            body = self._body = bytearray(body)
+            body = self.raw_body = bytearray(body)
         return body
 
     def _end(self, count: int) -> MessageEOFException:
-        left = len(self._body) - self._position
+        left = len(self.raw_body) - self._position
         return MessageEOFException(f"Cannot read {count} bytes: {left} are left")
 
-    def _load(self) -> None:
-        super()._load()
+    def load_body(self) -> None:
+        super().load_body()
         self._position = 0
 
     def _whole_body(self) -> object:
         return self.data or None
 
     def _reset_body(self) -> None:
-        self._body = bytearray()
+        self.raw_body = bytearray()
         self._position = 0
 
 
@@ -1011,7 +969,7 @@ class StreamMessage(TypedReads, TypedWrites, Message):
 
     __slots__ = ("_bytes_ended", "_offset", "_position")
     MIME_TYPE: ClassVar[str] = "jms/stream-message"
-    _body: list[object]
+    raw_body: list[object]
     _position: int
     _offset: int | None  # within a bytes value that is read in pieces
     _bytes_ended: bool  # the last read returned the last piece of a bytes value
@@ -1025,14 +983,14 @@ class StreamMessage(TypedReads, TypedWrites, Message):
     @property
     def values(self) -> list[object]:
         """All values with the types they were written with, independent of the read position."""
-        if self._pending:
-            self._load()
-        return list(self._body)
+        if self.is_body_encoded:
+            self.load_body()
+        return list(self.raw_body)
 
     def reset(self) -> None:
         """Make the body read-only and move to its start. JMS: reset."""
-        if self._pending:
-            self._load()
+        if self.is_body_encoded:
+            self.load_body()
         self.read_only_body = True
         self._position = 0
         self._offset = None
@@ -1060,7 +1018,7 @@ class StreamMessage(TypedReads, TypedWrites, Message):
         is None, and once after the last piece of the last value.
         JMS: readBytes(byte[]), which returns -1 instead of None.
         """
-        if self._bytes_ended and self._position >= len(self._body):
+        if self._bytes_ended and self._position >= len(self.raw_body):
             self._bytes_ended = False
             return None
         value = self._current_bytes()
@@ -1106,11 +1064,11 @@ class StreamMessage(TypedReads, TypedWrites, Message):
     def _write(self, kind: str, value: object) -> None:
         fitted = fit(value, kind)
         self._check_body_writable()
-        self._body.append(fitted)
+        self.raw_body.append(fitted)
 
     def _append(self, value: object) -> None:
         self._check_body_writable()
-        self._body.append(value)
+        self.raw_body.append(value)
 
     def _read(self, target: str) -> object:
         value = convert(self._next(), target, BODY_READS, NULLS)
@@ -1122,38 +1080,40 @@ class StreamMessage(TypedReads, TypedWrites, Message):
             raise MessageNotReadableException(
                 "The message is write-only", hint="call reset() first"
             )
-        if self._pending:
-            self._load()
+        if self.is_body_encoded:
+            self.load_body()
         if self._offset is not None:
             raise MessageFormatException(
                 "A bytes value is only partly read",
                 hint="call read_bytes() until it returns fewer bytes than requested, or None",
             )
         self._bytes_ended = False
-        if self._position >= len(self._body):
-            raise MessageEOFException(f"All {len(self._body)} values of the stream have been read")
-        return self._body[self._position]
+        if self._position >= len(self.raw_body):
+            raise MessageEOFException(
+                f"All {len(self.raw_body)} values of the stream have been read"
+            )
+        return self.raw_body[self._position]
 
     def _current_bytes(self) -> bytes | None:
-        value = self._next() if self._offset_free() else self._body[self._position]
+        value = self._next() if self._offset_free() else self.raw_body[self._position]
         return cast("bytes | None", convert(value, "bytes", BODY_READS, NULLS))
 
     def _offset_free(self) -> bool:
-        return self._pending or not self.read_only_body or self._offset is None
+        return self.is_body_encoded or not self.read_only_body or self._offset is None
 
     def _finish_bytes(self) -> None:
         self._offset = None
         self._bytes_ended = True
         self._position += 1
 
-    def _load(self) -> None:
-        super()._load()
+    def load_body(self) -> None:
+        super().load_body()
         self._position = 0
         self._offset = None
         self._bytes_ended = False
 
     def _reset_body(self) -> None:
-        self._body = []
+        self.raw_body = []
         self._position = 0
         self._offset = None
         self._bytes_ended = False
@@ -1173,7 +1133,7 @@ class TextMessage(Message):
     __slots__ = ()
     MIME_TYPE: ClassVar[str] = "jms/text-message"
     BODY_TYPES: ClassVar[tuple[type, ...]] = (str,)
-    _body: str | None
+    raw_body: str | None
 
     def __init__(self, text: str | None = None) -> None:
         super().__init__()
@@ -1187,9 +1147,9 @@ class TextMessage(Message):
             MessageFormatException: the received text is damaged, or the value set is not a str.
             MessageNotWriteableException: it is set while the body is read-only.
         """
-        if self._pending:
-            self._load()
-        return self._body
+        if self.is_body_encoded:
+            self.load_body()
+        return self.raw_body
 
     @text.setter
     def text(self, text: str | None) -> None:
@@ -1197,14 +1157,14 @@ class TextMessage(Message):
             self._check_body_writable()
         if text is not None and not isinstance(text, str):
             raise MessageFormatException(f"The text of a message cannot be a {type(text).__name__}")
-        self._pending = False
-        self._body = text
+        self.is_body_encoded = False
+        self.raw_body = text
 
     def _whole_body(self) -> object:
         return self.text
 
     def _reset_body(self) -> None:
-        self._body = None
+        self.raw_body = None
 
 
 class ObjectMessage(Message):
@@ -1218,7 +1178,7 @@ class ObjectMessage(Message):
     __slots__ = ()
     MIME_TYPE: ClassVar[str] = "jms/object-message"
     BODY_TYPES: ClassVar[tuple[type, ...]] = (bytes,)
-    _body: bytes | None
+    raw_body: bytes | None
 
     def __init__(self, data: bytes | None = None) -> None:
         super().__init__()
@@ -1227,21 +1187,21 @@ class ObjectMessage(Message):
     @property
     def data(self) -> bytes | None:
         """The serialized form, which can be set."""
-        if self._pending:
-            self._load()
-        return self._body
+        if self.is_body_encoded:
+            self.load_body()
+        return self.raw_body
 
     @data.setter
     def data(self, data: bytes | None) -> None:
         self._check_body_writable()
-        self._pending = False
-        self._body = cast("bytes | None", fit(data, "bytes"))
+        self.is_body_encoded = False
+        self.raw_body = cast("bytes | None", fit(data, "bytes"))
 
     def _whole_body(self) -> object:
         return self.data
 
     def _reset_body(self) -> None:
-        self._body = None
+        self.raw_body = None
 
 
 class MapMessage(TypedGetters, TypedSetters, Message):
@@ -1255,11 +1215,11 @@ class MapMessage(TypedGetters, TypedSetters, Message):
     __slots__ = ()
     MIME_TYPE: ClassVar[str] = "jms/map-message"
     BODY_TYPES: ClassVar[tuple[type, ...]] = (dict,)
-    _body: dict[str, object]
+    raw_body: dict[str, object]
 
     def __init__(self, values: Mapping[str, object] | None = None) -> None:
         super().__init__()
-        self._body = {}
+        self.raw_body = {}
         for name, value in (values or {}).items():
             self[name] = value
 
@@ -1338,9 +1298,9 @@ class MapMessage(TypedGetters, TypedSetters, Message):
         self[name] = fit_bytes(value, offset, length)
 
     def _values(self) -> dict[str, object]:
-        if self._pending:
-            self._load()
-        return self._body
+        if self.is_body_encoded:
+            self.load_body()
+        return self.raw_body
 
     def _convert(self, name: str, target: str) -> object:
         value = self._values().get(_check_name(name))
@@ -1353,7 +1313,7 @@ class MapMessage(TypedGetters, TypedSetters, Message):
         return dict(self._values()) or None
 
     def _reset_body(self) -> None:
-        self._body = {}
+        self.raw_body = {}
 
 
 def _check_name(name: str) -> str:

@@ -75,7 +75,7 @@ async def called_back(session: Session) -> None:
         RequestTimeoutException: they have not after 15 seconds; a lost broker may never respond.
         IllegalStateException: called by a completion listener.
     """
-    if not getattr(session, "has_outstanding_sends", True):
+    if not getattr(session, "outstanding_sends", True):
         return  # setting up a timeout would cost more than closing a cached session
     with _clock.timeout(_CALLBACK_TIMEOUT):
         await session.wait_for_completions()

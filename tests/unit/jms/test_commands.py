@@ -212,7 +212,7 @@ def test_damage_is_a_format_error() -> None:
         ActiveMQBytesMessage(content=b"\0", compressed=True),
     ):
         with pytest.raises(MessageFormatException, match="Damaged message body"):
-            from_command(command)._load()
+            from_command(command).load_body()
     with pytest.raises(MessageFormatException, match="Damaged message properties"):
         len(from_command(ActiveMQMessage(marshalled_properties=b"\0\0\0\1")).properties)
 
@@ -283,7 +283,7 @@ def test_a_users_subclass_and_a_blob() -> None:
     blob = from_command(ActiveMQBlobMessage(remote_blob_url="http://x"))
     assert isinstance(blob, BlobMessage)
     assert (blob.url, blob.get_body(object)) == ("http://x", None)
-    assert isinstance(blob._source, CommandSource)
+    assert isinstance(blob.source, CommandSource)
 
 
 RECORDED: dict[str, Any] = {
