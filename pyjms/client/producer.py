@@ -455,9 +455,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
         if callback is not None or completion_listener is not None:
             completion_listener = completion_listener_of(completion_listener, callback)
             session.completions.check_sendable(message)
-        target = self._usual_target
-        if target is None or destination is not None:
-            target = self._target(destination)
+        target = self._usual_target if destination is None else None
+        target = target or self._target(destination)
         if self.transformer is not None:
             message = transform_sent(self.transformer, self, message)
             if completion_listener is not None:
@@ -472,14 +471,15 @@ class ActiveMQMessageProducer(api.MessageProducer):
         mode = self._delivery_mode if delivery_mode is None else delivery_mode
         if not isinstance(mode, int):  # the text "persistent" must not mean NON_PERSISTENT
             raise _unknown_mode(mode)
-        if time_to_live:
+        if time_to_live is None:
+            time_to_live = self._time_to_live
+        elif time_to_live:
             check_seconds("time_to_live", time_to_live)
         delay = self._delay if delivery_delay is None else _milliseconds(delivery_delay)
         persistent = mode == _PERSISTENT
         mode = _PERSISTENT if persistent else _NON_PERSISTENT
         priority = self._priority if priority is None else priority
-        lifetime = self._time_to_live if time_to_live is None else time_to_live
-        self._stamp(message, target, mode, priority, lifetime, delay)
+        self._stamp(message, target, mode, priority, time_to_live, delay)
         connection = session.connection
         options = connection.options
         self._sequence += 1
