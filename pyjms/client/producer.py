@@ -514,17 +514,22 @@ class ActiveMQMessageProducer(api.MessageProducer):
             self._unyielded += size
             if connection.transport.congested:
                 self._unyielded = 0
-                try:
-                    await connection.transport.drained()
-                except BaseException:  # a send that raises must not be executed later
-                    if connection.transport.withdraw(command) and window is not None:
-                        window.decrease(size)
-                    raise
+                await self._drain(command, size)
             elif self._unyielded > _YIELD_BYTES:
                 self._unyielded = 0
                 await checkpoint()
         if self.stats is not None:
             self.stats.on_message()
+
+    async def _drain(self, command: ActiveMQMessage, size: int) -> None:
+        """Wait until the transport has written what is queued, `command` as well."""
+        transport = self.session.connection.transport
+        try:
+            await transport.drained()
+        except BaseException:  # a send that raises must not be executed later
+            if transport.withdraw(command) and self.window is not None:
+                self.window.decrease(size)
+            raise
 
     async def close(self) -> None:
         completions = self.session.completions
