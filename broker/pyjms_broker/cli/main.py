@@ -15,12 +15,9 @@ from pyjms_broker.cli import config as config_commands
 from pyjms_broker.cli import jobs, journal, transfer
 from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
 from pyjms_broker.cli.management import brokers
-from pyjms_broker.cli.management import query as statistics
 from pyjms_broker.cli.management import queues as changes
-from pyjms_broker.cli.management.query import QueryCommand, query
 from pyjms_broker.cli.management.queues import retry
 from pyjms_broker.cli.messages import browse, consumer, producer
-from pyjms_broker.cli.top import top
 
 app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
 app.add_typer(journal.app)
@@ -33,14 +30,14 @@ app.command("create")(create)
 app.command("encrypt")(encrypt)
 app.command("decrypt")(decrypt)
 app.command("list")(brokers.list_)
-app.command(cls=QueryCommand)(query)
+app.command(cls=brokers.QueryCommand)(brokers.query)
 for command in (
     brokers.status,
     brokers.stop,
     brokers.restart,
-    statistics.bstat,
-    statistics.dstat,
-    top,
+    brokers.bstat,
+    brokers.dstat,
+    brokers.top,
     changes.purge,
     changes.move,
     retry,

@@ -337,8 +337,20 @@ QUEUE: Final[Table] = {
     "Paused": boolean("Whether dispatching is paused.", "dispatcher.is_paused"),
 }
 
+DSTAT: Final[Mapping[str, str]] = {
+    "QueueSize": "Queue Size",
+    "ProducerCount": "Producer #",
+    "ConsumerCount": "Consumer #",
+    "EnqueueCount": "Enqueue #",
+    "DequeueCount": "Dequeue #",
+    "ForwardCount": "Forward #",
+    "MemoryPercentUsage": "Memory %",
+    "InFlightCount": "Inflight #",
+}
+"""The columns of ActiveMQ's `dstat`, with its titles; InFlightCount only for queues."""
+
 SUBSCRIPTION: Final[Table] = {
-    "ClientId": string("The client id."),
+    "ClientId": string("The client id.", label="Client ID"),
     "ConnectionId": string("The connection's id."),
     "SessionId": long("The session's number."),
     "SubscriptionId": long("The consumer's number in its session."),
@@ -348,21 +360,21 @@ SUBSCRIPTION: Final[Table] = {
     "DestinationTemporary": boolean(
         "Whether the destination is temporary.", "requested.is_temporary"
     ),
-    "Selector": string("The selector.", "info.selector"),
+    "Selector": string("The selector.", "info.selector", label="Selector"),
     "Active": boolean("Whether the subscription has a consumer."),
     "Network": boolean("Whether the consumer is a network bridge.", "info.network_subscription"),
     "PendingQueueSize": integer(
-        "Messages that wait for dispatch to the consumer.", "pending_count"
+        "Messages that wait for dispatch to the consumer.", "pending_count", label="Pending"
     ),
     "DispatchedQueueSize": integer(
-        "Messages that are dispatched but not acknowledged.", "in_flight"
+        "Messages that are dispatched but not acknowledged.", "in_flight", label="In flight"
     ),
     "MessageCountAwaitingAcknowledge": integer("The same as DispatchedQueueSize.", "in_flight"),
     "DispatchedCounter": long("Messages dispatched to the consumer.", "dispatched_count"),
     "EnqueueCounter": long("Messages that matched the subscription.", "enqueue_count"),
-    "DequeueCounter": long("Acknowledged messages.", "dequeue_count"),
+    "DequeueCounter": long("Acknowledged messages.", "dequeue_count", label="Dequeued"),
     "ConsumedCount": long("The same as DequeueCounter.", "dequeue_count"),
-    "PrefetchSize": integer("The consumer's prefetch.", "prefetch_size"),
+    "PrefetchSize": integer("The consumer's prefetch.", "prefetch_size", label="Prefetch"),
     "MaximumPendingMessageLimit": integer(
         "Maximum number of waiting messages that the client requested; 0: as in the policy.",
         "info.maximum_pending_message_limit",
@@ -378,7 +390,7 @@ SUBSCRIPTION: Final[Table] = {
     ),
     "Priority": Attribute(BYTE, "The consumer's priority.", "info.priority"),
     "SlowConsumer": boolean(
-        "Whether messages wait because the consumer cannot keep up.", "is_slow"
+        "Whether messages wait because the consumer cannot keep up.", "is_slow", label="Slow"
     ),
     "SubscriptionName": string("The durable subscription's name.", "info.subscription_name"),
     "UserName": string("The login name.", "context.user_name"),

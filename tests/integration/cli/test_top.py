@@ -10,7 +10,7 @@ from textual.widgets import DataTable, Input, Static
 
 from pyjms import ConnectionFactory
 from pyjms_broker.cli.management.client import JolokiaClient
-from pyjms_broker.cli.top_screen import COLUMNS, Choice, Sampler, TopApp
+from pyjms_broker.cli.management.top import COLUMNS, Choice, Sampler, TopApp
 from tests.kit.brokers.managed import ManagedBroker
 from tests.kit.processes.command_line import pyjms
 
@@ -171,7 +171,7 @@ def test_equal_values_are_in_the_order_of_their_names(
     furnished: ManagedBroker, anyio_backend: str
 ) -> None:
     rows = Sampler(JolokiaClient(furnished.url)).sample().destinations
-    assert [row.name for row in Choice(column=4).of(rows)] == ["[red]", "a", "b", "news"]
+    assert [row["Name"] for row in Choice(column=4).of(rows)] == ["[red]", "a", "b", "news"]
 
 
 @pytest.mark.parametrize(

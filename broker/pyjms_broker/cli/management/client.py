@@ -224,7 +224,6 @@ def management_command(name: str) -> Callable[[_Command], Callable[..., None]]:
     def decorate(command: _Command) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**options: Any) -> None:
-
             with one_line_errors(f"broker {name}"):
                 client = _connect(**{each: options.pop(each) for each in connecting})
                 command(client, **options)

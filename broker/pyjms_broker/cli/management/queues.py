@@ -109,7 +109,6 @@ def purge(
 
 
 def _purge(client: JolokiaClient, name: str, queue: str, selector: str | None) -> None:
-
     shown = safe_text(queue)
     if selector is not None:
         typer.echo(f"INFO: Purging messages in queue: {shown} with message selector {selector}")
@@ -234,7 +233,6 @@ class _Outcome:
 
 
 def _dead_letter_queues(client: JolokiaClient, queues: list[str] | None) -> dict[str, Attributes]:
-
     attributes = ("QueueSize", "InFlightCount", "DLQ")
     if queues:
         return find_destinations(client, queues, "Queue", *attributes)
@@ -283,7 +281,6 @@ def _retry_all(
     outcome: _Outcome,
     on_messages: Callable[[int], None],
 ) -> None:
-
     for message in _dead_letters(client, name, selector):
         if limit is not None and outcome.sent >= limit:
             return
@@ -313,7 +310,6 @@ def _print_dead_letters(
     *,
     as_json: bool,
 ) -> None:
-
     messages = chain.from_iterable(_dead_letters(client, name, selector) for name in queues)
     rows = [
         (message["JMSMessageID"], message.get("OriginalDestination") or "-", _cause(message))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -17,52 +17,40 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
 from pyjms_broker.cli.management.client import Attributes, JolokiaClient, brokers, pattern
-from pyjms_broker.management.counters import DestinationCounters
+from pyjms_broker.management.attributes import BOOLEAN, DESTINATION, STRING, SUBSCRIPTION, Table
 from pyjms_broker.management.object_name import ObjectName
 
-_BROKER: Final = (
+Row: TypeAlias = Mapping[str, Any]
+"""A queue or topic: its attributes, `view` (the view's name), and the keys of `COLUMNS`."""
+
+_KIND: Final = "kind"
+ENQUEUE_RATE: Final = "enqueue_rate"
+DEQUEUE_RATE: Final = "dequeue_rate"
+"""Messages per second since the previous sample; None in the first."""
+
+
+def _titles(table: Table, *names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((table[name].label, name) for name in names)
+
+
+COLUMNS: Final = (
+    *_titles(DESTINATION, "Name"),
+    ("Type", _KIND),
+    *_titles(DESTINATION, "QueueSize", "InFlightCount", "ConsumerCount", "ProducerCount"),
+    ("In/s", ENQUEUE_RATE),
+    ("Out/s", DEQUEUE_RATE),
+    *_titles(DESTINATION, "EnqueueCount", "DequeueCount", "MemoryPercentUsage"),
+)
+"""The titles of the columns, with the values of a row that they show."""
+CONSUMER_COLUMNS: Final = _titles(
+    SUBSCRIPTION,
+    *("ClientId", "DispatchedQueueSize", "PendingQueueSize", "PrefetchSize", "DequeueCounter"),
+    *("SlowConsumer", "Selector"),
+)
+_SUMMARY: Final = (
     *("BrokerName", "BrokerVersion", "Uptime", "CurrentConnectionsCount", "TotalMessageCount"),
     *("MemoryPercentUsage", "StorePercentUsage", "TempPercentUsage"),
 )
-_DESTINATION: Final = (
-    *("Name", "QueueSize", "InFlightCount", "ConsumerCount", "ProducerCount"),
-    *("EnqueueCount", "DequeueCount", "MemoryPercentUsage"),
-)
-_CONSUMER: Final = (
-    *("ClientId", "DispatchedQueueSize", "PendingQueueSize", "PrefetchSize"),
-    *("DequeueCounter", "SlowConsumer", "Selector"),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DestinationRow(DestinationCounters):
-    """A queue or a topic.
-
-    Args:
-        view: the name of the management view.
-        kind: `queue` or `topic`.
-        enqueue_rate: messages per second since the previous sample; None in the first.
-    """
-
-    view: str
-    name: str
-    kind: str
-    memory: int
-    enqueue_rate: float | None
-    dequeue_rate: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerRow:
-    """A consumer or a durable subscription of a destination."""
-
-    client_id: str
-    in_flight: int
-    pending: int
-    prefetch: int
-    dequeued: int
-    is_slow: bool
-    selector: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +58,13 @@ class Sample:
     """The state of a broker at one time."""
 
     broker: Attributes
-    destinations: tuple[DestinationRow, ...]
-    consumers: tuple[ConsumerRow, ...]
+    destinations: tuple[Row, ...]
+    consumers: tuple[Attributes, ...]
     """The consumers of the requested destination."""
 
-    def rate(self, attribute: str) -> float | None:
+    def rate(self, name: str) -> float | None:
         """Return the sum of a rate over all destinations; None in the first sample."""
-        found = [getattr(row, attribute) for row in self.destinations]
-        known = [each for each in found if each is not None]
+        known = [rate for row in self.destinations if isinstance(rate := row[name], float)]
         return sum(known) if known else None
 
 
@@ -90,15 +77,11 @@ class Sampler:
     """
 
     def __init__(self, client: JolokiaClient, now: Callable[[], float] = _clock.now) -> None:
+        self.url = client.url
         self._client = client
         self._now = now
-        self._counters: dict[str, tuple[int, int]] = {}
+        self._former: dict[object, Row] = {}
         self._time: float | None = None
-
-    @property
-    def url(self) -> str:
-        """The broker's URL."""
-        return self._client.url
 
     def sample(self, consumers_of: str | None = None) -> Sample:
         """Read the counters, and the consumers of the destination with the given view.
@@ -106,55 +89,37 @@ class Sampler:
         Raises:
             JMSException: the broker cannot be reached, or refuses the request.
         """
-        view, broker = next(iter(brokers(self._client, *_BROKER).items()))
+        view, broker = next(iter(brokers(self._client, *_SUMMARY).items()))
         name = ObjectName(view).keys["brokerName"]
         now = self._now()
         seconds = None if self._time is None else now - self._time
         rows = tuple(self._destinations(name, seconds))
         self._time = now
-        self._counters = {row.view: (row.enqueued, row.dequeued) for row in rows}
-        consumers = () if consumers_of is None else tuple(self._consumers(consumers_of))
-        return Sample(broker, rows, consumers)
+        self._former = {row["view"]: row for row in rows}
+        consumers: Iterable[Attributes] = ()
+        if consumers_of is not None:
+            wanted = f"{consumers_of},endpoint=Consumer,clientId=*,consumerId=*"
+            names = (name for _, name in CONSUMER_COLUMNS)
+            consumers = self._client.read_all(wanted, *names).values()
+        return Sample(broker, rows, tuple(consumers))
 
-    def _destinations(self, broker: str, seconds: float | None) -> Iterator[DestinationRow]:
+    def _destinations(self, broker: str, seconds: float | None) -> Iterator[Row]:
+        names = [name for _, name in COLUMNS if name in DESTINATION]
         for kind in ("Queue", "Topic"):
             wanted = pattern(brokerName=broker, destinationType=kind, destinationName="*")
-            for view, values in self._client.read_all(wanted, *_DESTINATION).items():
-                if not str(values.get("Name")).startswith(ADVISORY_PREFIX):
-                    yield self._row(view, kind.lower(), values, seconds)
-
-    def _row(
-        self, view: str, kind: str, values: Attributes, seconds: float | None
-    ) -> DestinationRow:
-        enqueued, dequeued = number(values, "EnqueueCount"), number(values, "DequeueCount")
-        before = self._counters.get(view, (0, 0))  # a new destination started at 0
-        return DestinationRow(
-            view=view,
-            name=str(values.get("Name")),
-            kind=kind,
-            pending=number(values, "QueueSize"),
-            in_flight=number(values, "InFlightCount"),
-            consumers=number(values, "ConsumerCount"),
-            producers=number(values, "ProducerCount"),
-            enqueued=enqueued,
-            dequeued=dequeued,
-            memory=number(values, "MemoryPercentUsage"),
-            enqueue_rate=_rate(enqueued - before[0], seconds),
-            dequeue_rate=_rate(dequeued - before[1], seconds),
-        )
-
-    def _consumers(self, view: str) -> Iterator[ConsumerRow]:
-        wanted = f"{view},endpoint=Consumer,clientId=*,consumerId=*"
-        for values in self._client.read_all(wanted, *_CONSUMER).values():
-            yield ConsumerRow(
-                str(values.get("ClientId") or ""),
-                number(values, "DispatchedQueueSize"),
-                number(values, "PendingQueueSize"),
-                number(values, "PrefetchSize"),
-                number(values, "DequeueCounter"),
-                bool(values.get("SlowConsumer")),
-                str(values.get("Selector") or ""),
-            )
+            for view, values in self._client.read_all(wanted, *names).items():
+                if str(values.get("Name")).startswith(ADVISORY_PREFIX):
+                    continue
+                row = {name: number(values, name) for name in names}
+                former = self._former.get(view, {})  # a new destination started at 0
+                yield {
+                    **row,
+                    "view": view,
+                    "Name": str(values.get("Name")),
+                    _KIND: kind.lower(),
+                    ENQUEUE_RATE: _rate(row, former, "EnqueueCount", seconds),
+                    DEQUEUE_RATE: _rate(row, former, "DequeueCount", seconds),
+                }
 
 
 def number(values: Mapping[str, object], attribute: str) -> int:
@@ -163,34 +128,18 @@ def number(values: Mapping[str, object], attribute: str) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _rate(more: int, seconds: float | None) -> float | None:
+def _rate(row: Row, former: Row, counter: str, seconds: float | None) -> float | None:
     """Return the rate per second; a counter that was reset starts at 0."""
     if not seconds:
         return None
-    return max(more, 0) / seconds
+    return max(number(row, counter) - number(former, counter), 0) / seconds
 
 
 MOST: Final = 500
 """Maximum number of destinations shown."""
-COLUMNS: Final[tuple[tuple[str, str], ...]] = (
-    ("Name", "name"),
-    ("Type", "kind"),
-    ("Pending", "pending"),
-    ("In flight", "in_flight"),
-    ("Consumers", "consumers"),
-    ("Producers", "producers"),
-    ("In/s", "enqueue_rate"),
-    ("Out/s", "dequeue_rate"),
-    ("Enqueued", "enqueued"),
-    ("Dequeued", "dequeued"),
-    ("Memory %", "memory"),
-)
-"""The titles of the columns, with the fields of a row that they show."""
-CONSUMER_COLUMNS: Final = (
-    *("Client ID", "In flight", "Pending", "Prefetch", "Dequeued", "Slow", "Selector"),
-)
 _KINDS: Final = ("all", "queue", "topic")
-_TEXTS: Final = ("name", "kind")
+_TEXTS: Final = ("Name", _KIND)
+"""The columns that are sorted and aligned as texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,28 +157,21 @@ class Choice:
         column = (self.column + 1) % len(COLUMNS)
         return replace(self, column=column, descending=COLUMNS[column][1] not in _TEXTS)
 
-    def in_reverse(self) -> Choice:
-        """Return this choice in reverse order."""
-        return replace(self, descending=not self.descending)
-
     def of_next_kind(self) -> Choice:
         """Return this choice with the next kind: all destinations, queues, topics."""
         return replace(self, kind=_KINDS[(_KINDS.index(self.kind) + 1) % len(_KINDS)])
 
-    def matching(self, text: str) -> Choice:
-        """Return this choice with only destinations whose names contain the text."""
-        return replace(self, text=text)
-
-    def of(self, rows: Sequence[DestinationRow]) -> list[DestinationRow]:
+    def of(self, rows: Sequence[Row]) -> list[Row]:
         """Return the selected rows, sorted; rows with equal values by name."""
         wanted = self.text.lower()
         found = [
             row
             for row in rows
-            if self.kind in ("all", row.kind) and (not wanted or wanted in row.name.lower())
+            if self.kind in ("all", row[_KIND]) and wanted in str(row["Name"]).lower()
         ]
-        found.sort(key=lambda row: (row.name, row.kind))
-        found.sort(key=_value(COLUMNS[self.column][1]), reverse=self.descending)
+        found.sort(key=lambda row: (row["Name"], row[_KIND]))
+        _, key = COLUMNS[self.column]
+        found.sort(key=lambda row: 0.0 if row[key] is None else row[key], reverse=self.descending)
         return found
 
     def __str__(self) -> str:
@@ -239,24 +181,17 @@ class Choice:
         return f"{shown}{about}, by {COLUMNS[self.column][0]} {order}"
 
 
-def _value(field: str) -> Callable[[DestinationRow], Any]:
-    def value(row: DestinationRow) -> Any:
-        found = getattr(row, field)
-        return 0.0 if found is None else found
-
-    return value
-
-
-def cells(row: DestinationRow) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
     """Return the cells of a destination as text."""
-    return tuple(cell_text(getattr(row, field)) for _, field in COLUMNS)
+    return tuple(cell_text(row[name]) for _, name in COLUMNS)
 
 
-def consumer_cells(row: ConsumerRow) -> tuple[str, ...]:
-    """Return the cells of a consumer as text."""
-    numbers = (row.in_flight, row.pending, row.prefetch, row.dequeued)
-    slow = "slow" if row.is_slow else ""
-    return (cell_text(row.client_id), *map(cell_text, numbers), slow, cell_text(row.selector))
+def _consumer_cell(values: Attributes, title: str, name: str) -> str:
+    if SUBSCRIPTION[name].type == BOOLEAN:
+        return title.lower() if values.get(name) else ""
+    if SUBSCRIPTION[name].type == STRING:
+        return cell_text(values.get(name) or "")
+    return cell_text(number(values, name))
 
 
 def cell_text(value: object) -> str:
@@ -266,14 +201,6 @@ def cell_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) else safe_text(value)
-
-
-_LEFT: Final = ("name", "kind")
-
-
-def run(sampler: Sampler, first: Sample, interval: float) -> None:
-    """Show a broker until the user quits."""
-    TopApp(sampler, first, interval).run()
 
 
 class TopApp(App[None]):
@@ -321,7 +248,7 @@ class TopApp(App[None]):
         """Show the first sample and start the refresh timer."""
         for title, field in COLUMNS:
             self._table.add_column(title, key=field)
-        for title in CONSUMER_COLUMNS:
+        for title, _ in CONSUMER_COLUMNS:
             self._consumers.add_column(title)
         self._show()
         self._table.focus()
@@ -367,10 +294,10 @@ class TopApp(App[None]):
         for row in rows[:MOST]:
             table.add_row(
                 *(
-                    Text(cell, justify="left" if field in _LEFT else "right")
+                    Text(cell, justify="left" if field in _TEXTS else "right")
                     for cell, (_, field) in zip(cells(row), COLUMNS, strict=True)
                 ),
-                key=row.view,
+                key=str(row["view"]),
             )
         if chosen is not None and chosen in table.rows:
             table.move_cursor(row=table.get_row_index(chosen))
@@ -387,9 +314,9 @@ class TopApp(App[None]):
         table.display = self._detail is not None
         table.clear()
         for row in self._sample.consumers:
-            table.add_row(*(Text(cell) for cell in consumer_cells(row)))
-        name = next((r.name for r in self._sample.destinations if r.view == self._detail), "")
-        table.border_title = Text(f"consumers of {safe_text(name)}").markup
+            table.add_row(*(Text(_consumer_cell(row, *each)) for each in CONSUMER_COLUMNS))
+        found = (r["Name"] for r in self._sample.destinations if r["view"] == self._detail)
+        table.border_title = Text(f"consumers of {safe_text(next(found, ''))}").markup
 
     def _row_under_cursor(self) -> str | None:
         """Return the view of the destination under the cursor."""
@@ -404,7 +331,7 @@ class TopApp(App[None]):
 
     def action_reverse(self) -> None:
         """Reverse the order."""
-        self._choose(self._choice.in_reverse())
+        self._choose(replace(self._choice, descending=not self._choice.descending))
 
     def action_kind(self) -> None:
         """Show all destinations, queues, or topics, in turn."""
@@ -435,7 +362,7 @@ class TopApp(App[None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Apply the filter as it is typed."""
-        self._choose(self._choice.matching(event.value))
+        self._choose(replace(self._choice, text=event.value))
 
     def on_input_submitted(self) -> None:
         """Keep the filter and return to the table."""
@@ -454,7 +381,7 @@ class TopApp(App[None]):
 
 def _summary(url: str, sample: Sample) -> Text:
     of = sample.broker
-    rates = (cell_text(sample.rate(name)) for name in ("enqueue_rate", "dequeue_rate"))
+    rates = (cell_text(sample.rate(name)) for name in (ENQUEUE_RATE, DEQUEUE_RATE))
     lines = (
         f"{of.get('BrokerName')} {of.get('BrokerVersion')}, up {of.get('Uptime')}, {url}",
         f"connections {cell_text(of.get('CurrentConnectionsCount'))}"
