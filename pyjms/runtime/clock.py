@@ -53,6 +53,10 @@ class Waiters:
             event.set()
 
 
+stopwatch: Final = time.perf_counter
+"""Seconds, to measure how long work takes. Tests do not replace it."""
+
+
 class Clock(Protocol):
     """A clock; its methods are the functions of this module."""
 

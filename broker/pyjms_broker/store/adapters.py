@@ -74,7 +74,8 @@ class FileAdapter(ABC):
         """Called when the lock is lost: the broker must stop. (activemq-persistence H2)"""
         self._uses_lock = use_lock
         self._lock = SharedFileLock(directory / "lock", fail_if_locked, lock_acquire_sleep_interval)
-        self._state = StoreState.RUNNING
+        self.state = StoreState.RUNNING
+        """The state of the store; with several stores, the worst of their states."""
         self._delete_all = False
 
     async def start(self) -> None:
@@ -120,17 +121,12 @@ class FileAdapter(ABC):
         self._delete_all = True
 
     @property
-    def state(self) -> StoreState:
-        """The state of the store; with several stores, the worst of their states."""
-        return self._state
-
-    @property
     def is_slave(self) -> bool:
         """Whether it waits while another broker holds its lock. (activemq-persistence H4)"""
         return self._lock.slave
 
     def _report(self, state: StoreState, error: Exception | None) -> None:
-        self._state = state
+        self.state = state
         if self.on_state is not None:
             self.on_state(state, error)
 

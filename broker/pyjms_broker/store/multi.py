@@ -558,7 +558,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         self._spawn(self._keep_alive_period, self._keep_alive)
 
     async def _open(self) -> None:
-        self._state = StoreState.RUNNING
+        self.state = StoreState.RUNNING
         decisions_directory = self.directory / _DECISIONS
         await to_thread.run_sync(self._disk.make_directory, decisions_directory)
         if self._delete_all:
@@ -689,7 +689,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         if self._decisions is not None:
             states.append(self._decisions.journal.state)
         state = worst(states)
-        if state is not self._state:
+        if state is not self.state:
             self._report(state, error)
 
     # -- stores

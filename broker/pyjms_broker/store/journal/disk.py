@@ -69,11 +69,25 @@ class Disk(Protocol):
         """Remove a file."""
 
 
+if sys.platform == "win32":
+    _seeking = threading.Lock()  # Windows has no pread
+
+    def _pread(fd: int, size: int, offset: int) -> bytes:
+        with _seeking:
+            os.lseek(fd, offset, os.SEEK_SET)
+            return os.read(fd, size)
+
+    def _pwrite(fd: int, data: Bytes, offset: int) -> int:
+        with _seeking:
+            os.lseek(fd, offset, os.SEEK_SET)
+            return os.write(fd, data)
+
+else:
+    _pread, _pwrite = os.pread, os.pwrite
+
+
 class _OsDisk:
     """The operating system's disk."""
-
-    def __init__(self) -> None:
-        self._seeking = threading.Lock()  # on Windows, which has no pread
 
     def open(self, path: Path, *, create: bool = False) -> int:
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
@@ -87,36 +101,26 @@ class _OsDisk:
         return os.fstat(fd).st_size
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
-        data = self._read(fd, size, offset)
+        data = _pread(fd, size, offset)
         if len(data) == size or not data:
             return data
         parts = [data]  # a read may return less than is available
         got = len(data)
-        while got < size and (data := self._read(fd, size - got, offset + got)):
+        while got < size and (data := _pread(fd, size - got, offset + got)):
             parts.append(data)
             got += len(data)
         return b"".join(parts)
 
     def write(self, fd: int, data: Bytes, offset: int) -> None:
-        written = self._write(fd, data, offset)
+        written = _pwrite(fd, data, offset)
         size = len(data)
         if written == size:
             return
         view = memoryview(data)
         while written < size:
-            written += self._write(fd, view[written:], offset + written)
+            written += _pwrite(fd, view[written:], offset + written)
 
     if sys.platform == "win32":
-
-        def _read(self, fd: int, size: int, offset: int) -> bytes:
-            with self._seeking:
-                os.lseek(fd, offset, os.SEEK_SET)
-                return os.read(fd, size)
-
-        def _write(self, fd: int, data: Bytes, offset: int) -> int:
-            with self._seeking:
-                os.lseek(fd, offset, os.SEEK_SET)
-                return os.write(fd, data)
 
         def sync(self, fd: int) -> None:
             os.fsync(fd)
@@ -128,13 +132,6 @@ class _OsDisk:
             """Do nothing: Windows syncs directory entries with the files."""
 
     else:
-
-        def _read(self, fd: int, size: int, offset: int) -> bytes:
-            return os.pread(fd, size, offset)
-
-        def _write(self, fd: int, data: Bytes, offset: int) -> int:
-            return os.pwrite(fd, data, offset)
-
         if sys.platform == "darwin":
 
             def sync(self, fd: int) -> None:

@@ -92,6 +92,7 @@ import anyio.to_thread
 
 from pyjms.errors import IllegalStateException, LocalProtocolError, ResourceAllocationException
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.clock import stopwatch
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.journal import (
@@ -286,10 +287,10 @@ class SegmentWriter:
 
     def _note_length(self) -> None:
         """Record the segment's length, in case it was not preallocated."""
-        if self.written.file_id == self._file_id:
-            lengths = self._files.lengths
-            end = self.written.offset + len(END_MARKER)
-            lengths[self._file_id] = max(lengths[self._file_id], end)
+        file_id, offset = self.written
+        lengths = self._files.lengths
+        if file_id == self._file_id and offset + len(END_MARKER) > lengths[file_id]:
+            lengths[file_id] = offset + len(END_MARKER)
 
     def _rewrite_unsynced(self, batches: Sequence[OpenBatch]) -> None:
         """Read back and rewrite the data before `batches` that was written but not synced."""
@@ -349,6 +350,9 @@ class InlineWritePolicy:
 class LateRecords(Protocol):
     """Records that are appended when a job starts, and may be withdrawn until then."""
 
+    count: int
+    """The number of records."""
+
     def write(self) -> None:
         """Append all of them."""
 
@@ -385,10 +389,13 @@ class Journal:
         """The number of records in closed batches, written or not."""
         self.late: LateRecords | None = None
         """The source of records that are appended when a job starts."""
+        self.last: Location | None = None
+        """The last record that was appended, or found by a recovery."""
+        self.files = SegmentFiles(directory, settings, disk)
         self._disk = disk
-        self._files = SegmentFiles(directory, settings, disk)
         self._writer: SegmentWriter | None = None
         self._is_open = False
+        self._is_writable = False  # open, and not FAILED
         self._tasks: list[BackgroundTask] = []
         self._preallocated_after = 0
         self._header: Callable[[], Sequence[bytes]] = tuple
@@ -452,9 +459,9 @@ class Journal:
         self._start()
 
     def _open(self) -> None:
-        found = recover(self._files, self.settings, self._disk)
+        found = recover(self.files, self.settings, self._disk)
         self.corrupt = found.corrupt
-        self._writer = SegmentWriter(self._files, self.settings, self._disk, found.end)
+        self._writer = SegmentWriter(self.files, self.settings, self._disk, found.end)
         self._writer.open()
 
     def _open_failed(self, error: OSError) -> ResourceAllocationException:
@@ -469,7 +476,7 @@ class Journal:
         self._fail_fast = self._turn_scheduled = False
         self._last_senders, self._failures = 1, 0
         self._policy, self._measured = InlineWritePolicy(), None
-        self._is_open = True
+        self._is_open = self._is_writable = True
         self._thread = threading.Thread(target=self._run_jobs, name="pyjms journal", daemon=True)
         self._thread.start()
         if self.settings.disk_sync_strategy is DiskSyncStrategy.PERIODIC:
@@ -490,7 +497,7 @@ class Journal:
         if not self._is_open:
             return
         self.write_late()
-        self._is_open = False
+        self._is_open = self._is_writable = False
         with anyio.CancelScope(shield=True):
             self._close_batch()
             self.fail_fast()
@@ -519,7 +526,7 @@ class Journal:
     def _close_files(self) -> None:
         if self._writer is not None:
             self._writer.close()
-        self._files.close()
+        self.files.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -573,12 +580,14 @@ class Journal:
             self._sync |= self._always
         if not self._requested:
             if not (lazy or soon) or end > self._lazy_limit:
-                self._require_writable()
+                if not self._is_writable:
+                    self._require_writable()
                 self._request()
             elif soon and not self._timer_set:
                 self._timer_set = True
                 self._loop.call_later(_SOON, self._on_timer)
-        return _location(Location, (self._file_id, offset))
+        self.last = location = _location(Location, (self._file_id, offset))
+        return location
 
     def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
         """Append lazy records atomically, in one batch: a crash loses all of them or none.
@@ -601,7 +610,8 @@ class Journal:
             self._senders += 1
             self._last_turn = turn
         if not self._requested:
-            self._require_writable()
+            if not self._is_writable:
+                self._require_writable()
             self._request()
 
     def add_waiters(self, waiters: list[Completion]) -> None:
@@ -668,7 +678,8 @@ class Journal:
 
     def _start_batch(self, size: int) -> int:
         """Begin a batch for a record of `size` bytes and return the record's offset."""
-        self._require_writable()
+        if not self._is_writable:
+            self._require_writable()
         settings = self.settings
         if size <= _HEAD or size > _LARGEST - settings.max_file_length:
             raise LocalProtocolError("A journal record is empty, or larger than 2 GiB")
@@ -718,7 +729,7 @@ class Journal:
             self._preallocated_after = self._file_id
             self._tasks = [task for task in self._tasks if not task.done]
             run = anyio.to_thread.run_sync
-            self._tasks.append(spawn(run, self._files.prepare, name="pyjms journal segment"))
+            self._tasks.append(spawn(run, self.files.prepare, name="pyjms journal segment"))
 
     # -- group commit
 
@@ -742,7 +753,8 @@ class Journal:
 
     def _start_job(self) -> WriteJob:
         """Make a job of everything that waits."""
-        self.write_late()
+        if self.late is not None and self.late.count:
+            self.late.write()
         self._close_batch()
         job = WriteJob(self._closed, self._waiters, sync=self._sync, senders=self._senders)
         self._closed, self._closed_bytes, self._waiters = [], 0, []
@@ -763,7 +775,7 @@ class Journal:
             return True
         if senders == 0 or before > 1:
             return False
-        self._started = _clock.now()
+        self._started = stopwatch()
         self._measured = self._policy.use_loop()
         return self._measured
 
@@ -792,7 +804,7 @@ class Journal:
             return
         self._retry = None
         if self._measured is not None:
-            self._policy.record(self._measured, _clock.now() - self._started)
+            self._policy.record(self._measured, stopwatch() - self._started)
             self._measured = None
         if error is None and self._failures:
             self._failures = 0
@@ -876,6 +888,7 @@ class Journal:
     def _set_state(self, state: StoreState, error: Exception | None) -> None:
         self.state = state
         self.error = error
+        self._is_writable = self._is_open and state is not StoreState.FAILED
         if self.on_state is not None:
             self.on_state(state, error)
 
@@ -918,7 +931,7 @@ class Journal:
         if payload is not None:
             return payload
         try:
-            return self._files.read(location)
+            return self.files.read(location)
         except OSError as error:
             raise _unreadable(location, error) from error
 
@@ -952,11 +965,11 @@ class Journal:
         self._require_open()
         end = self.written
         first = start or Location(0, 0)
-        for file_id in sorted(self._files.lengths):
+        for file_id in sorted(self.files.lengths):
             if not first.file_id <= file_id <= end.file_id:
                 continue
             # nothing is written behind the end, and preallocated segments are large
-            data = self._files.read_segment(file_id, end.offset if file_id == end.file_id else None)
+            data = self.files.read_segment(file_id, end.offset if file_id == end.file_id else None)
             offset = first.offset if file_id == first.file_id else 0
             reader = SegmentReader(data, file_id, start=offset)
             yield from reader.records()
@@ -980,8 +993,8 @@ class Journal:
         """Return the payloads of nearby records of one segment."""
         try:
             if self.settings.verify_checksums_at_reading:
-                return self._files.read_sound_run(run, self.written)
-            return self._files.read_run(run)
+                return self.files.read_sound_run(run, self.written)
+            return self.files.read_run(run)
         except OSError as error:
             raise _unreadable(run[0], error) from error
 
@@ -989,7 +1002,7 @@ class Journal:
 
     def segments(self) -> list[int]:
         """Return the numbers of the segments on the disk, ascending."""
-        return sorted(self._files.lengths)
+        return sorted(self.files.lengths)
 
     async def delete(self, file_id: int) -> None:
         """Remove a segment, or move it to the archive; the change is durable on return.
@@ -998,13 +1011,13 @@ class Journal:
             ValueError: it does not exist, or is still being written.
             ResourceAllocationException: the file cannot be removed.
         """
-        if file_id not in self._files.lengths or file_id >= self.written.file_id:
+        if file_id not in self.files.lengths or file_id >= self.written.file_id:
             raise ValueError(
                 f"Segment {file_id} cannot be removed: it does not exist, or is still written to"
             )
-        self._files.close_reader(file_id)
+        self.files.close_reader(file_id)
         try:
-            await anyio.to_thread.run_sync(self._files.delete, file_id)
+            await anyio.to_thread.run_sync(self.files.delete, file_id)
         except OSError as error:
             raise ResourceAllocationException(
                 f"Cannot remove segment {file_id} from {self.directory}: {error}"
@@ -1043,7 +1056,7 @@ class Journal:
     @property
     def size(self) -> int:
         """The size of all segments on disk in bytes."""
-        return self._files.lengths.total
+        return self.files.lengths.total
 
 
 def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:

@@ -135,7 +135,7 @@ class KahaDBPersistenceAdapter(
 
     def _make_core(self, index_directory: Path) -> MessageDatabase:
         settings = self.settings
-        self._state, self._index_error = StoreState.RUNNING, None
+        self.state, self._index_error = StoreState.RUNNING, None
         journal = Journal(self.directory, settings.journal, self._disk, self._state_changed)
         self._journal = journal
         index = self._index = StoreIndex(index_directory / OUR_INDEX)
@@ -151,7 +151,7 @@ class KahaDBPersistenceAdapter(
         transactions = self._transactions = KahaDBTransactionStore(db)
         transactions.enlist = self.enlist
         now = datetime.fromtimestamp(_clock.time_ms() / 1000, UTC)
-        db.append(plain_trace(f"LOADED {now:%Y-%m-%dT%H:%M:%SZ}"), sync=True)
+        db.journal.append(plain_trace(f"LOADED {now:%Y-%m-%dT%H:%M:%SZ}"), sync=True)
         transactions.recover(recovered.transactions)
         self._purge(transactions)
         self._maintenance = Maintenance(
@@ -241,14 +241,14 @@ class KahaDBPersistenceAdapter(
         (activemq-persistence K24)
         """
         if isinstance(error, IndexCorrupt):
-            if self._state is not StoreState.FAILED:
+            if self.state is not StoreState.FAILED:
                 self._state_changed(StoreState.FAILED, error)
         elif (error is None) != (self._index_error is None) and self._journal is not None:
             self._index_error = error
             self._state_changed(self._journal.state, error)
 
     def _state_changed(self, state: StoreState, error: Exception | None) -> None:
-        if self._state is StoreState.FAILED:
+        if self.state is StoreState.FAILED:
             return  # failed permanently
         if self._index_error is not None and state in _WRITABLE_STATES:
             state, error = StoreState.SUSPENDED, self._index_error
@@ -285,8 +285,8 @@ class KahaDBPersistenceAdapter(
         transactions = self.transaction_store()
         if db.index.lookup(kaha) is not None or transactions.has_journalled(kaha):
             payload = encode_command(KahaRemoveDestinationCommand(kaha))
-            location = db.append(payload, sync=True)
-            db.updater.remove_destination(kaha, location)
+            location = db.journal.append(payload, sync=True)
+            db.index.apply_destination_removal(kaha, location)
             transactions.discard_destination(kaha, location)
 
     def transaction_store(self) -> KahaDBTransactionStore:
@@ -328,7 +328,7 @@ class KahaDBPersistenceAdapter(
     @property
     def size(self) -> int:
         """The size of the journal on disk in bytes."""
-        return 0 if self._journal is None else self._journal.size
+        return 0 if self._journal is None else self._journal.files.lengths.total
 
     @property
     def last_broker_sequence_id(self) -> int:

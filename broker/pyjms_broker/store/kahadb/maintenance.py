@@ -100,8 +100,12 @@ from pyjms_broker.store.kahadb.index import (
     SubscriptionIndex,
     TopicIndex,
 )
-from pyjms_broker.store.kahadb.index.destination import DestinationIndex
-from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, TOPIC_TYPES, MessageDatabase
+from pyjms_broker.store.kahadb.index.destination import (
+    DIRTY_LIMIT,
+    TOPIC_TYPES,
+    DestinationIndex,
+)
+from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import (
     TRANSACTION,
     destination_field,
@@ -200,7 +204,7 @@ class AckCompaction:
         segments = self._db.index.segments
         for key in keys:
             payload = remove_record(part, remove.message_id, key, ack=remove.ack)
-            location = self._db.append(payload, lazy=True)
+            location = self._db.journal.append(payload, lazy=True)
             for target in segments.targets(file_id):
                 segments.add_reference(location.file_id, target)
 
@@ -474,7 +478,7 @@ class Maintenance:
     def start(self) -> None:
         """Start the tasks. On the loop."""
         settings = self._settings
-        self._db.on_dirty = self._request_checkpoint
+        self._db.index.on_dirty = self._request_checkpoint
         self._spawn(self._checkpoint_when_dirty, "dirty")
         if settings.checkpoint_interval:
             self._spawn(self._checkpoint_periodically, "checkpoint")
@@ -485,7 +489,6 @@ class Maintenance:
 
     async def stop(self) -> None:
         """Stop the tasks and write the last checkpoint, with a cleanup if so configured."""
-        self._db.on_dirty = None
         await end_tasks(*self._tasks)
         journal = self._db.journal
         journal.fail_fast()  # a full disk must not keep the store from stopping
@@ -562,7 +565,7 @@ class Maintenance:
                 await self._write_checkpoint(self._pending, sync)
             db = self._db
             db.journal.write_late()
-            last = db.last
+            last = db.journal.last
             if last is None or (last <= self._done and not db.index.dirty and not sync):
                 return
             if db.before_checkpoint is not None:
@@ -613,7 +616,7 @@ class Maintenance:
     def _reports(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
         """Return the reasons for which each segment is kept, oldest segment first."""
         db = self._db
-        last = db.journal.written.file_id if db.last is None else db.last.file_id
+        last = db.journal.written.file_id if db.journal.last is None else db.journal.last.file_id
         return segment_reports(
             db.index,
             db.journal.segments(),
@@ -642,8 +645,8 @@ class Maintenance:
                 command = KahaSubscriptionCommand(
                     topic.destination, subscription.key, retroactive=False, subscription_info=info
                 )
-                location = db.append(encode_command(command), lazy=True)
-                db.updater.subscribe(topic, subscription.key, info, False, location)
+                location = db.journal.append(encode_command(command), lazy=True)
+                topic.apply_subscription(subscription.key, info, False, location)
 
     def _rewrite_duplicate_ids(self, segments: list[int]) -> None:
         for destination in self._db.index.destinations():

@@ -47,7 +47,11 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.fast_writer import patch_raw
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.api.names import can_be_written, writable
-from pyjms_broker.store.kahadb.index.database import LARGEST_SEQUENCE, split_id
+from pyjms_broker.store.kahadb.index.database import (
+    LARGEST_SEQUENCE,
+    MessageMetadata,
+    split_id,
+)
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
@@ -69,22 +73,6 @@ _ENDS: Final = tuple(
 )
 _varint: Final = lru_cache(_CACHED)(encode_varint)
 _make_metadata: Final = tuple.__new__  # takes half the time of MessageMetadata(...)
-
-
-class MessageMetadata(NamedTuple):
-    """The data of a message that the index and duplicate detection use."""
-
-    message_id: str
-    level: int
-    """0, or 9 minus the priority in a prioritized destination."""
-    size: int
-    """The message's size in memory, in bytes."""
-    duplicate_id: str | None
-    producer: str | None
-    producer_sequence: int
-    broker_sequence: int
-    split: tuple[str, int]
-    """The two parts of the id in the index (`split_id`)."""
 
 
 def message_metadata(

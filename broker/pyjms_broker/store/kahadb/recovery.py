@@ -24,8 +24,8 @@ Replaying is deterministic: the same journal always gives the same index, so a c
 only costs time. (activemq-persistence K20 to K23)
 
 Replay. The journal was written by this store or by ActiveMQ. Records are applied in journal order
-through the same `IndexUpdater` that the running store uses; see there for the reason why both give
-the same index.
+by the same methods of the index that the running store uses; see `StoreIndex` for the reason why
+both give the same index.
 
 Covered records. A replay that continues an index begins at the oldest transaction that was open at
 its checkpoint, before the covered location. Up to that location only the records of transactions
@@ -92,16 +92,17 @@ from pyjms_broker.store.kahadb.index import (
     DestinationIndex,
     IndexCorrupt,
     IndexEntry,
+    MessageMetadata,
     StoreIndex,
     TopicIndex,
 )
-from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, IndexUpdater, MessageDatabase
+from pyjms_broker.store.kahadb.index.destination import DIRTY_LIMIT
+from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import (
     ARRIVALS,
     AUDIT,
     DUPLICATES,
     TRANSACTION,
-    MessageMetadata,
     RecordFormat,
     is_pyjms_update,
     message_metadata,
@@ -123,13 +124,12 @@ class Replay:
     """One pass over a journal. `transactions` are those open at the current record."""
 
     def __init__(
-        self, updater: IndexUpdater, record_format: RecordFormat, covered: Location | None = None
+        self, index: StoreIndex, record_format: RecordFormat, covered: Location | None = None
     ) -> None:
         """Continue behind `covered`; None for a new index: replay the whole journal."""
         self.transactions: dict[TransactionId, OpenTransaction] = {}
         self.applied = 0
-        self._updater = updater
-        self._index = updater.index
+        self._index = index
         self._format = record_format
         self._new = covered is None
         self._covered = covered or _NOWHERE
@@ -221,16 +221,16 @@ class Replay:
             self._add_operation(command, location, command.transaction_info)
         elif location > self._covered:
             destination, metadata = self._read_addition(command, location)
-            self._updater.add(destination, metadata, location, hidden=False)
+            destination.apply_add(metadata, location, hidden=False)
 
     def _update(self, command: commands.KahaUpdateMessageCommand, location: Location) -> None:
         if location <= self._covered:
             return
         destination, metadata = self._read_addition(command.message, location)
-        if self._updater.update(destination, metadata, location) is not None:
+        if destination.apply_update(metadata, location) is not None:
             return
         if not self._is_pyjms_update:  # ActiveMQ deletes the segment of the add record
-            self._updater.add(destination, metadata, location, hidden=False)
+            destination.apply_add(metadata, location, hidden=False)
 
     def _remove(self, command: commands.KahaRemoveMessageCommand, location: Location) -> None:
         key = command.subscription_key
@@ -241,11 +241,11 @@ class Replay:
             if destination is None:
                 return
             if key is None:
-                self._updater.remove(destination, command.message_id, location)
+                destination.apply_removal(command.message_id, location)
             elif isinstance(destination, TopicIndex):
                 entry = destination.find(command.message_id)
                 if entry is not None:
-                    self._updater.acknowledge(destination, key, entry, location)
+                    destination.apply_acknowledgement(key, entry, location)
 
     def _subscription(self, command: commands.KahaSubscriptionCommand, location: Location) -> None:
         if location <= self._covered:
@@ -256,9 +256,9 @@ class Replay:
             return
         key, info = command.subscription_key, command.subscription_info
         if info is None:
-            self._updater.unsubscribe(topic, key, location)
+            topic.apply_unsubscription(key, location)
         else:
-            self._updater.subscribe(topic, key, info, bool(command.retroactive), location)
+            topic.apply_subscription(key, info, bool(command.retroactive), location)
 
     def _remove_destination(
         self, command: commands.KahaRemoveDestinationCommand, location: Location
@@ -266,7 +266,7 @@ class Replay:
         for transaction in self.transactions.values():  # they may still be open at the end
             transaction.discard_destination(command.destination.key, location)
         if location > self._covered:
-            self._updater.remove_destination(command.destination, location)
+            self._index.apply_destination_removal(command.destination, location)
 
     # -- transactions
 
@@ -314,12 +314,12 @@ class Replay:
         for operation in transaction.operations:
             if operation.metadata is not None and not operation.dropped:
                 self._destination(operation.destination, location, operation.prioritized)
-        apply_operations(self._updater, transaction, location, hidden=False)
+        apply_operations(self._index, transaction, location, hidden=False)
 
     def _rollback(self, command: commands.KahaRollbackCommand, location: Location) -> None:
         transaction = self.transactions.pop(from_transaction_info(command.transaction_info), None)
         if transaction is not None and location > self._covered:
-            self._updater.end_transaction(location, transaction.files)
+            self._index.apply_end(location, transaction.files)
 
     # -- traces
 
@@ -342,7 +342,7 @@ class Replay:
             operation.dropped = operation.location in locations
         transaction.counts = counts
         if location > self._covered:
-            self._updater.end_transaction(location, transaction.files)
+            self._index.apply_end(location, transaction.files)
         transaction.note_record(location)
 
     def _arrivals(self, value: Any, location: Location) -> None:
@@ -539,7 +539,7 @@ async def recover_store(
     skipped: list[Skipped] = [*journal.corrupt]
     found = await _replay(db, covered, progress, skipped)
     _check_messages(journal, index, skipped, ignore=settings.ignore_missing_journalfiles)
-    db.last = found.last
+    db.journal.last = found.last
     return found
 
 
@@ -547,7 +547,7 @@ async def _replay(
     db: MessageDatabase, covered: Location | None, progress: Progress | None, skipped: list[Skipped]
 ) -> Recovered:
     journal, index = db.journal, db.index
-    replay = Replay(db.updater, db.format, covered)
+    replay = Replay(db.index, db.format, covered)
     start = covered
     if covered is not None and index.open_transactions is not None:
         start = min(covered, index.open_transactions)

@@ -44,11 +44,15 @@ from pyjms_broker.store.api import (
     SubscriptionKey,
 )
 from pyjms_broker.store.damage import is_damage
-from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry, TopicIndex
+from pyjms_broker.store.kahadb.index import (
+    DestinationIndex,
+    IndexEntry,
+    MessageMetadata,
+    TopicIndex,
+)
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import (
     ARRIVALS,
-    MessageMetadata,
     add_record,
     destination_field,
     reference_metadata,
@@ -160,20 +164,19 @@ class QueueLateAdds:
         """Record that the message with this number is visible."""
         self._visible.add(arrival)
 
-    def cancel(self, message_id: str) -> bool:
-        """Drop a message that was consumed; return whether it was a late addition."""
+    def cancel(self, message_id: str) -> None:
+        """Drop a message that was consumed; without effect if it was dropped before."""
         add = self.adds.pop(message_id, None)
         if add is None:
-            return False
+            return
         late = self._late
         late.count -= 1
         late.size -= len(add.payload)
         if not self.adds:
             del late.queues[self]
             self._visible.clear()
-        late.db.updater.note_sender(add.metadata)
+        late.db.index.note_sender(add.metadata)
         late.complete_soon(add.waiter)
-        return True
 
     def write(self) -> None:
         """Append all of them; called by `LateAdds`."""
@@ -186,18 +189,18 @@ class QueueLateAdds:
             try:
                 if arrival != index.last_arrival + 1:
                     self._skip_to(arrival, index)
-                location = db.append(payload, sync=sync)
+                location = db.journal.append(payload, sync=sync)
             except Exception as error:
                 waiter.complete(error)
             else:
-                db.updater.add(index, metadata, location, hidden=arrival not in visible)
+                index.apply_add(metadata, location, hidden=arrival not in visible)
                 appended.append(waiter)
         db.journal.add_waiters(appended)
 
     def _skip_to(self, arrival: int, index: DestinationIndex) -> None:
         """Append a record that makes a replay skip the numbers of consumed messages."""
         record = trace_record(ARRIVALS, {index.key: [index.epoch, arrival]})
-        self._late.db.append(record, lazy=True)
+        self._late.db.journal.append(record, lazy=True)
         index.begin(index.epoch, arrival - 1)
 
     def discard(self) -> list[Completion]:
@@ -251,7 +254,7 @@ class KahaDBMessageStore:
         db, late = self._db, self._late
         message = reference.message
         is_late = late is not None and metadata.message_id in late.adds
-        if is_late or db.updater.is_duplicate(self._index, metadata):
+        if is_late or self._index.is_duplicate(metadata):
             return db.journal.barrier() if message.response_required else COMPLETED
         frame = db.format.message_frame(message)
         reference.raw_is_numbered = True
@@ -263,8 +266,8 @@ class KahaDBMessageStore:
             )
             return waiter
         self.write_late()
-        location = db.append(payload, waiter, sync=message.response_required)
-        entry = db.updater.add(self._index, metadata, location, hidden=True)
+        location = db.journal.append(payload, waiter, sync=message.response_required)
+        entry = self._index.apply_add(metadata, location, hidden=True)
         reference.position = Position(metadata.level, 0) if entry is None else entry.position
         return waiter
 
@@ -285,19 +288,18 @@ class KahaDBMessageStore:
 
     def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         """See MessageStore."""
-        message_id = str(reference.message_id)
         if context.xid is not None:
-            if self.is_removed:
-                return COMPLETED
-            operation = Operation(self._kaha, message_id, reference=reference)
-            self._transactions.add(context.xid, operation)
+            if not self.is_removed:
+                operation = Operation(self._kaha, str(reference.message_id), reference=reference)
+                self._transactions.add(context.xid, operation)
             return COMPLETED
-        index, position = self._index, reference.position
+        index, position, late = self._index, reference.position, self._late
         if position is None:
             self.write_late()
-            known = index.find(message_id)
+            known = index.find(str(reference.message_id))
             position = None if known is None else known.position
-        elif self._late is not None and self._late.adds and self._late.cancel(message_id):
+        elif late is not None and late.adds and position[1] > index.last_arrival:
+            late.cancel(str(reference.message_id))
             return COMPLETED
         entry = None if position is None else index.remove(position)
         if entry is None:
@@ -305,9 +307,10 @@ class KahaDBMessageStore:
         db = self._db
         sync = context.response_required
         waiter = Completion() if sync else COMPLETED
-        payload = remove_record(self._part, message_id)
-        location = db.append(payload, waiter, sync=sync, soon=not sync)
-        db.index.segments.add_reference(location.file_id, entry.file_id)
+        payload = remove_record(self._part, entry[1])
+        file_id, _ = db.journal.append(payload, waiter, sync=sync, soon=not sync)
+        if file_id != entry[2]:
+            db.index.segments.add_reference(file_id, entry[2])
         return waiter
 
     def update_message(self, reference: MessageReference) -> Completion:
@@ -320,8 +323,8 @@ class KahaDBMessageStore:
             return COMPLETED
         payload = db.format.update(self._kaha, message, self._prioritized)
         waiter = Completion()
-        location = db.append(payload, waiter, sync=True)
-        db.updater.update(index, metadata, location)
+        location = db.journal.append(payload, waiter, sync=True)
+        index.apply_update(metadata, location)
         return waiter
 
     def remove_all_messages(self, context: OperationContext) -> Completion:
@@ -339,8 +342,8 @@ class KahaDBMessageStore:
         ]
         waiter = Completion()
         payload = encode_command(KahaRemoveDestinationCommand(self._kaha))
-        location = db.append(payload, waiter, sync=True)
-        db.updater.remove_destination(self._kaha, location)
+        location = db.journal.append(payload, waiter, sync=True)
+        db.index.apply_destination_removal(self._kaha, location)
         self._index = index = db.index.destination(self._kaha, self._prioritized)
         index.begin(epoch, last)
         db.append_arrivals([index])
@@ -353,8 +356,8 @@ class KahaDBMessageStore:
         for entry in index.entries():
             waiter = Completion()
             payload = remove_record(self._part, entry.message_id)
-            location = db.append(payload, waiter, sync=True)
-            db.updater.remove(index, entry.message_id, location)
+            location = db.journal.append(payload, waiter, sync=True)
+            index.apply_removal(entry.message_id, location)
         return waiter
 
     # -- reading
@@ -454,8 +457,8 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         self.delete_subscription(name)
         command = KahaSubscriptionCommand(self._kaha, key, retroactive, info)
         waiter = Completion()
-        location = db.append(encode_command(command), waiter, sync=True)
-        db.updater.subscribe(self._index, key, info, retroactive, location)
+        location = db.journal.append(encode_command(command), waiter, sync=True)
+        self._index.apply_subscription(key, info, retroactive, location)
         return waiter
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion:
@@ -465,8 +468,8 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
             return COMPLETED
         waiter = Completion()
         command = KahaSubscriptionCommand(self._kaha, text)
-        location = db.append(encode_command(command), waiter, sync=True)
-        db.updater.unsubscribe(self._index, text, location)
+        location = db.journal.append(encode_command(command), waiter, sync=True)
+        self._index.apply_unsubscription(text, location)
         return waiter
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
@@ -522,8 +525,8 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         sync = context.response_required
         waiter = Completion() if sync else COMPLETED
         payload = remove_record(self._part, message_id, text, ack=b"")
-        location = db.append(payload, waiter, sync=sync, soon=not sync)
-        db.updater.acknowledge(index, text, entry, location)
+        location = db.journal.append(payload, waiter, sync=sync, soon=not sync)
+        index.apply_acknowledgement(text, entry, location)
         return waiter
 
     def next_subscription_messages(

@@ -50,11 +50,15 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Transaction
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import Position, StoredMessage, SubscriptionKey
 from pyjms_broker.store.api import RecoveredTransaction
-from pyjms_broker.store.kahadb.index import DestinationIndex, TopicIndex
-from pyjms_broker.store.kahadb.message_database import IndexUpdater, MessageDatabase
+from pyjms_broker.store.kahadb.index import (
+    DestinationIndex,
+    MessageMetadata,
+    StoreIndex,
+    TopicIndex,
+)
+from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import (
     TRANSACTION,
-    MessageMetadata,
     RecordFormat,
     add_record,
     destination_field,
@@ -167,11 +171,11 @@ class OpenTransaction:
 
 
 def apply_operations(
-    updater: IndexUpdater, transaction: OpenTransaction, end: Location, *, hidden: bool
+    index: StoreIndex, transaction: OpenTransaction, end: Location, *, hidden: bool
 ) -> None:
     """Apply a transaction's operations; its commit record is at `end`."""
-    updater.end_transaction(end, transaction.files)
-    numbers = _Numbers(updater, transaction.counts)
+    index.apply_end(end, transaction.files)
+    numbers = _Numbers(index, transaction.counts)
     destinations: dict[tuple[int, bool], DestinationIndex] = {}
     for operation in transaction.operations:
         if not operation.dropped:
@@ -179,20 +183,17 @@ def apply_operations(
             destination = destinations.get(where)
             if destination is None:
                 if operation.metadata is not None:
-                    destination = updater.index.destination(
-                        operation.destination, operation.prioritized
-                    )
+                    destination = index.destination(operation.destination, operation.prioritized)
                 else:
-                    destination = updater.index.lookup(operation.destination)
+                    destination = index.lookup(operation.destination)
                 if destination is None:
                     continue
                 destinations[where] = destination
-            _apply(updater, operation, destination, numbers, hidden)
+            _apply(operation, destination, numbers, hidden)
     numbers.finish()
 
 
 def _apply(
-    updater: IndexUpdater,
     operation: Operation,
     destination: DestinationIndex,
     numbers: _Numbers,
@@ -203,28 +204,28 @@ def _apply(
     metadata = operation.metadata
     if metadata is not None:
         arrival = numbers.next(destination, location[0])
-        entry = updater.add(destination, metadata, location, hidden=hidden, arrival=arrival)
+        entry = destination.apply_add(metadata, location, hidden=hidden, arrival=arrival)
         if operation.reference is not None:
             unneeded = Position(metadata.level, 0)
             operation.reference.position = unneeded if entry is None else entry.position
     elif operation.key is None:
         reference = operation.reference
         position = None if reference is None else reference.position
-        updater.remove(destination, operation.message_id, location, position)
+        destination.apply_removal(operation.message_id, location, position)
     else:
         assert isinstance(destination, TopicIndex), "only topics have subscriptions"
         known = destination.find(operation.message_id)
         if known is not None:
-            updater.acknowledge(destination, operation.key, known, location)
+            destination.apply_acknowledgement(operation.key, known, location)
 
 
 class _Numbers:
     """The arrival numbers of a transaction, some of whose segments may have been deleted."""
 
-    def __init__(self, updater: IndexUpdater, counts: dict[str, list[list[int]]]) -> None:
+    def __init__(self, index: StoreIndex, counts: dict[str, list[list[int]]]) -> None:
         self._starts: dict[tuple[str, int], int] = {}
         self._ends: list[tuple[DestinationIndex, int]] = []
-        by_key = {d.key: d for d in updater.index.destinations()} if counts else {}
+        by_key = {d.key: d for d in index.destinations()} if counts else {}
         for key, files in counts.items():
             destination = by_key.get(key)
             if destination is None:
@@ -265,7 +266,7 @@ class _DestinationIds:
         self.index = index
         self.ids: set[str] = set()
         self.duplicate_ids: set[str | None] = set()
-        self.is_unneeded = isinstance(index, TopicIndex) and not index.subscriptions
+        self.is_unneeded = index is not None and not index.keeps_messages
 
 
 class KahaDBTransactionStore:
@@ -296,7 +297,7 @@ class KahaDBTransactionStore:
         self._journal(xid, transaction)
         waiter = Completion()
         prepare = transaction_record(KahaPrepareCommand, xid)
-        transaction.note_record(self._db.append(prepare, waiter, sync=True))
+        transaction.note_record(self._db.journal.append(prepare, waiter, sync=True))
         transaction.prepared = True
         self._hide(transaction)
         return waiter
@@ -316,10 +317,10 @@ class KahaDBTransactionStore:
         self._make_destinations(transaction)
         self._append_transaction_trace(xid, transaction)
         waiter = Completion()
-        end = db.append(transaction_record(KahaCommitCommand, xid), waiter, sync=True)
+        end = db.journal.append(transaction_record(KahaCommitCommand, xid), waiter, sync=True)
         if transaction.prepared:
             self._unhide(transaction)
-        apply_operations(db.updater, transaction, end, hidden=True)
+        apply_operations(db.index, transaction, end, hidden=True)
         if transaction.files != {end.file_id}:
             # The segments of its additions, with the numbers, may be deleted before this one.
             db.append_arrivals(_added_to(db, transaction))
@@ -335,13 +336,13 @@ class KahaDBTransactionStore:
             return COMPLETED
         db = self._db
         waiter = Completion() if transaction.prepared else COMPLETED
-        end = db.append(
+        end = db.journal.append(
             transaction_record(KahaRollbackCommand, xid),
             waiter,
             sync=transaction.prepared,
             lazy=not transaction.prepared,
         )
-        db.updater.end_transaction(end, transaction.files)
+        db.index.apply_end(end, transaction.files)
         if transaction.prepared:
             self._unhide(transaction)
         return waiter
@@ -452,7 +453,7 @@ class KahaDBTransactionStore:
             if part is None:
                 part = parts[id(where)] = destination_field(where)
             payload = operation.encode(db.format, part, inside, branch)
-            operation.location = location = db.append(payload, lazy=True)
+            operation.location = location = db.journal.append(payload, lazy=True)
             transaction.note_record(location)
         transaction.journalled = len(operations)
         transaction.size = 0
@@ -488,7 +489,7 @@ class KahaDBTransactionStore:
         message_id, duplicate_id = metadata.message_id, metadata.duplicate_id
         if message_id in ids.ids or duplicate_id in ids.duplicate_ids:
             return True
-        if ids.index is not None and self._db.updater.is_duplicate(ids.index, metadata):
+        if ids.index is not None and ids.index.is_duplicate(metadata):
             return True
         ids.ids.add(message_id)
         if duplicate_id is not None:
@@ -520,8 +521,8 @@ class KahaDBTransactionStore:
             return
         rows = {key: [[f, n] for f, n in files.items()] for key, files in counts.items()}
         trace = trace_record(TRANSACTION, [str(xid), dropped, rows])
-        location = self._db.append(trace, lazy=True)
-        self._db.updater.end_transaction(location, transaction.files)
+        location = self._db.journal.append(trace, lazy=True)
+        self._db.index.apply_end(location, transaction.files)
         transaction.note_record(location)
 
     def _publish_oldest_record(self) -> None:

@@ -268,13 +268,13 @@ async def test_changes_in_memory_request_a_checkpoint(home: Any) -> None:
     db = adapter._require_open()
     store = adapter.queue_message_store(Q)
     written = anyio.Event()
-    on_dirty = db.on_dirty
+    on_dirty = db.index.on_dirty
 
     def asked() -> None:
         written.set()
         on_dirty()
 
-    db.on_dirty = asked
+    db.index.on_dirty = asked
     number = 0
     while not written.is_set():
         answer: Completion = COMPLETED

@@ -403,8 +403,8 @@ async def test_acknowledgements_of_a_removed_destination_do_not_make_it_in_a_rep
     await home.done(transactions.prepare(XA))
     db = home.adapter._require_open()
     kaha = store._kaha
-    db.updater.remove_destination(
-        kaha, db.append(encode_command(KahaRemoveDestinationCommand(kaha)))
+    db.index.apply_destination_removal(
+        kaha, db.journal.append(encode_command(KahaRemoveDestinationCommand(kaha)))
     )
     await home.done(transactions.commit(XA, True))
     assert home.adapter.destinations() == set()

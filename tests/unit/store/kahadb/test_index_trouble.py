@@ -18,7 +18,7 @@ from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.index import IndexCorrupt
-from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT
+from pyjms_broker.store.kahadb.index.destination import DIRTY_LIMIT
 from pyjms_broker.store.kahadb.recovery import OUR_INDEX
 from tests.kit.stores.simulated_disk import SimulatedDisk
 from tests.kit.waiting import until, until_stored

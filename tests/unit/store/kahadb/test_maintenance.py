@@ -37,11 +37,11 @@ async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any
     assert db.index.coverage() is None
     await clock.advance(0.2)
     await until_stored(lambda: db.index.coverage() is not None)
-    assert db.index.coverage()[0] == db.last
+    assert db.index.coverage()[0] == db.journal.last
     await home.remove(store, *references)
     segments = home.adapter.journal.segments()
     await clock.advance(6)
-    await until_stored(lambda: db.index.coverage()[0] == db.last)
+    await until_stored(lambda: db.index.coverage()[0] == db.journal.last)
     assert home.adapter.journal.segments() == segments
     await clock.advance(30)
     await until_stored(lambda: len(home.adapter.journal.segments()) < len(segments))

@@ -1,7 +1,7 @@
 """The index of a KahaDB store, which can be rebuilt from the journal. It runs no tasks."""
 
 from pyjms_broker.store.kahadb.index.checkpoint import DuplicateIds, IndexCheckpoint
-from pyjms_broker.store.kahadb.index.database import IndexCorrupt, IndexEntry
+from pyjms_broker.store.kahadb.index.database import IndexCorrupt, IndexEntry, MessageMetadata
 from pyjms_broker.store.kahadb.index.destination import DestinationIndex
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 from pyjms_broker.store.kahadb.index.store_index import (
@@ -17,6 +17,7 @@ __all__ = [
     "IndexCheckpoint",
     "IndexCorrupt",
     "IndexEntry",
+    "MessageMetadata",
     "ProducerSequences",
     "SegmentReferences",
     "SequenceSet",

@@ -54,6 +54,22 @@ class IndexEntry(NamedTuple):
         return Location(self.file_id, self.offset)
 
 
+class MessageMetadata(NamedTuple):
+    """The data of a message that the index and duplicate detection use."""
+
+    message_id: str
+    level: int
+    """0, or 9 minus the priority in a prioritized destination."""
+    size: int
+    """The message's size in memory, in bytes."""
+    duplicate_id: str | None
+    producer: str | None
+    producer_sequence: int
+    broker_sequence: int
+    split: tuple[str, int]
+    """The two parts of the id in the index (`split_id`)."""
+
+
 class Producer:
     """A producer of messages of one destination."""
 

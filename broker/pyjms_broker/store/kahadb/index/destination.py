@@ -46,6 +46,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
 from pyjms.wire.kahadb.commands import DestinationType, KahaDestination
+from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.api.message import Position, Positions
 from pyjms_broker.store.kahadb.index.checkpoint import (
     DestinationChanges,
@@ -54,7 +55,12 @@ from pyjms_broker.store.kahadb.index.checkpoint import (
     Row,
     SubscriptionChanges,
 )
-from pyjms_broker.store.kahadb.index.database import IndexEntry, Producer, split_id
+from pyjms_broker.store.kahadb.index.database import (
+    IndexEntry,
+    MessageMetadata,
+    Producer,
+    split_id,
+)
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 
 if TYPE_CHECKING:
@@ -251,10 +257,12 @@ class MessageTable:
         return entries
 
 
+DIRTY_LIMIT: Final = 20_000
+"""The number of index changes in memory above which a checkpoint is due."""
 _LEVELS: Final = range(10)
 _ONE_LEVEL: Final = range(1)
 _CHUNK: Final = 1_000
-_TOPICS: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
+TOPIC_TYPES: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
 _tuple: Final = tuple.__new__  # takes half the time of Position(...) and IndexEntry(...)
 
 
@@ -271,7 +279,7 @@ class DestinationIndex:
     ) -> None:
         self.destination = destination
         self.key = destination.key
-        self.is_topic = destination.type in _TOPICS
+        self.is_topic = destination.type in TOPIC_TYPES
         self.prioritized = prioritized
         """Whether messages may have several levels; stays True until there are no messages."""
         self.number = number
@@ -351,6 +359,8 @@ class DestinationIndex:
             self._hidden.add(arrival)
         index = self._index
         index.dirty += 1
+        if index.dirty == DIRTY_LIMIT:
+            index.on_dirty()
         index.dirty_parts[self] = None
         return entry
 
@@ -392,6 +402,78 @@ class DestinationIndex:
         self.files[file_id] = self.files.get(file_id, 0) + 1
         self._note_change()
         return entry
+
+    # -- records of the journal (see `StoreIndex`)
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether anybody needs a message that is added now."""
+        return True
+
+    def is_duplicate(self, metadata: MessageMetadata) -> bool:
+        """Return whether the message id or duplicate id is known (activemq-persistence S6)."""
+        duplicate_id = metadata.duplicate_id
+        if duplicate_id is not None and duplicate_id in self.duplicates:
+            return True
+        return self.find(metadata.message_id, metadata.split) is not None
+
+    def apply_add(
+        self,
+        metadata: MessageMetadata,
+        location: Location,
+        *,
+        hidden: bool,
+        arrival: int | None = None,
+    ) -> IndexEntry | None:
+        """Apply an addition; None if no subscription needs the message: it only takes a number."""
+        message_id, level, size, duplicate_id, producer, sequence, broker_sequence, split = metadata
+        file_id, offset = location
+        entry = self.add(message_id, level, file_id, offset, size, hidden, arrival, split)
+        index = self._index
+        if entry is None and self.keeps_messages:
+            # The remove record between the two was deleted with its segment.
+            old = self.find(message_id)
+            if old is not None:
+                index.segments.add_reference(file_id, old.file_id)
+                self.remove(old.position)
+            entry = self.add(message_id, level, file_id, offset, size, hidden, arrival, split)
+        if duplicate_id is not None:
+            self.duplicates.add(duplicate_id, file_id)
+        index.last_broker_sequence_id = max(index.last_broker_sequence_id, broker_sequence)
+        if producer is not None:
+            index.producers.record(producer, sequence)
+        return entry
+
+    def apply_update(self, metadata: MessageMetadata, location: Location) -> IndexEntry | None:
+        """Apply an update of a message; None if there is no such message."""
+        entry = self.find(metadata.message_id)
+        if entry is None:
+            return None
+        # The old record determines the message's arrival number; the record that removes the
+        # message will refer to the new one.
+        segments = self._index.segments
+        segments.add_reference(location.file_id, entry.file_id)
+        segments.add_reference(entry.file_id, location.file_id)
+        return self.relocate(entry.position, *location, metadata.size)
+
+    def apply_removal(
+        self, message_id: str, location: Location, position: Position | None = None
+    ) -> IndexEntry | None:
+        """Apply a removal and return the message's entry; None if there is no such message.
+
+        Passing the message's `position`, if known, saves a lookup.
+        """
+        if position is None:
+            known = self.find(message_id)
+            if known is None:
+                return None
+            position = known.position
+        entry = self.remove(position)
+        if entry is not None:
+            self._index.segments.add_reference(location.file_id, entry.file_id)
+        return entry
+
+    # -- visibility and reading
 
     def mark_visible(self, position: Position) -> None:
         """Include a hidden message in the results of `page` from now on."""
@@ -469,6 +551,8 @@ class DestinationIndex:
     def _note_change(self) -> None:
         index = self._index
         index.dirty += 1
+        if index.dirty == DIRTY_LIMIT:
+            index.on_dirty()
         index.dirty_parts[self] = None
 
     def _uncount_segment(self, file_id: int) -> None:

@@ -17,6 +17,32 @@ At any time, the database is therefore exactly the index of a prefix of the jour
 `covered`. A crash loses the changes in memory; recovery replays the records behind `covered`. A
 failed checkpoint is written again, unchanged, before the next one begins.
 
+Records of the journal are applied by methods such as `DestinationIndex.apply_add`, when they are
+written and when they are replayed: the index is a function of the journal. The running store calls
+them with the location of a record that it has just appended, `Replay` with that of a record that it
+has read, and both must leave the same index. Two rules make that true.
+
+Arrival numbers. Every add record of a destination takes the next number, whether or not its message
+is still in the journal when it is replayed. Messages that take no number (a duplicate, a message
+for a topic without subscriptions) are not written, or a trace record says so. Each segment begins
+with a trace record of all destinations' next numbers, so the numbering survives the deletion of
+older segments.
+
+Segment references. A segment A refers to a segment B if a replay without A would restore something
+of B: a removed message, a deleted subscription, a destination, a rolled back transaction.
+A cleanup deletes A only after B. References are added
+
+    by                          in the segment of    to the segment of
+    a removal, acknowledgement  its record           the message's add (or update) record
+    an update                   its record, and      the message's previous record: neither may
+                                                     vice versa           stay without the other
+    an unsubscription, or a     its record           the subscription's record
+    new subscription info
+    a destination's removal     its record           all its messages and subscriptions
+    the end of a transaction    its record           all the transaction's records
+
+(activemq-persistence K11, K17, K21)
+
 Clearing or removing a destination takes constant time: the key of its rows, `contents`, is replaced
 by a new one, and later checkpoints delete the obsolete rows in increments.
 """
@@ -42,6 +68,7 @@ from pyjms_broker.store.kahadb.index.database import (
     Database,
     IndexCorrupt,
     IndexEntry,
+    MessageMetadata,
     problems,
     translate_errors,
 )
@@ -53,7 +80,7 @@ from pyjms_broker.store.kahadb.index.topic import TopicIndex
 class SegmentReferences:
     """Message counts of segments, and references between segments.
 
-    See `IndexUpdater` for what a reference means. (activemq-persistence K17, K18)
+    See the module for what a reference means. (activemq-persistence K17, K18)
     """
 
     def __init__(self, counts: Callable[[], Iterable[Mapping[int, int]]]) -> None:
@@ -171,11 +198,13 @@ class StoreIndex:
         self.duplicates_limit = duplicates_limit
         self.segments = SegmentReferences(self._files)
         self.producers = ProducerSequences()
+        self.on_dirty: Callable[[], object] = _do_nothing
+        """Called when a checkpoint is due because of the number of changes in memory."""
         self._reset()
 
     def _reset(self) -> None:
         self.dirty = 0
-        """The number of changes since the last checkpoint began (the next: at 20,000)."""
+        """The number of changes since the last checkpoint began (the next: at `DIRTY_LIMIT`)."""
         self.dirty_parts: dict[DestinationIndex, None] = {}
         """Destinations with changes."""
         self.obsolete_contents: list[int] = []
@@ -280,6 +309,33 @@ class StoreIndex:
         self.dirty_parts.pop(found, None)
         self._removed.append(found.number)
         return True
+
+    # -- records of the journal
+
+    def note_sender(self, metadata: MessageMetadata) -> None:
+        """Record the sequence numbers of a message that was consumed before it was appended."""
+        self.last_broker_sequence_id = max(self.last_broker_sequence_id, metadata.broker_sequence)
+        if metadata.producer is not None:
+            self.producers.record(metadata.producer, metadata.producer_sequence)
+
+    def apply_destination_removal(self, destination: KahaDestination, location: Location) -> None:
+        """Apply the removal of a destination with everything in it."""
+        known = self.lookup(destination)
+        if known is None:
+            return
+        for file_id in known.files:
+            self.segments.add_reference(location.file_id, file_id)
+        if isinstance(known, TopicIndex):
+            for subscription in known.subscriptions.values():
+                self.segments.add_reference(location.file_id, subscription.file_id)
+        self.remove_destination(destination)
+
+    def apply_end(self, location: Location, files: Iterable[int]) -> None:
+        """Apply the end, at `location`, of a transaction with records in these segments."""
+        for file_id in files:
+            self.segments.add_reference(location.file_id, file_id)
+
+    # -- checkpoints
 
     def begin_checkpoint(self, covered: Location, digest: int) -> IndexCheckpoint:
         """Collect all changes for `write_checkpoint`. On the loop.
@@ -414,6 +470,10 @@ class StoreIndex:
         _load_destinations(database, self._part)
         self.segments.load(database.rows("SELECT file_id, target FROM refers"))
         self.producers.load(database.rows("SELECT producer, sequence FROM sequences ORDER BY age"))
+
+
+def _do_nothing() -> None:
+    """Ignore that a checkpoint is due: a replay checks it itself."""
 
 
 _MakePart = Callable[[KahaDestination, bool, int, int], DestinationIndex]

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyjms.wire.kahadb.commands import KahaDestination
+from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.api.message import Position, Positions
 from pyjms_broker.store.kahadb.index.checkpoint import Row, SubscriptionChanges
 from pyjms_broker.store.kahadb.index.database import IndexEntry
@@ -204,6 +205,55 @@ class TopicIndex(DestinationIndex):
             and arrival <= self.last_arrival
             and arrival not in subscription.acked
         )
+
+    # -- records of the journal (see `StoreIndex`)
+
+    @property
+    def keeps_messages(self) -> bool:
+        return bool(self.subscriptions)
+
+    def apply_acknowledgement(
+        self, key: str, entry: IndexEntry, location: Location
+    ) -> IndexEntry | None:
+        """Apply an acknowledgement; return the entry if it was the last one, else None."""
+        self._index.segments.add_reference(location.file_id, entry.file_id)
+        self.mark_visible_to(key, entry.position)
+        return self.remove(entry.position) if self.acknowledge(key, entry.position) else None
+
+    def apply_subscription(
+        self, key: str, info: bytes, retroactive: bool, location: Location
+    ) -> None:
+        """Apply a new subscription, or the new info of an existing one."""
+        known = self.subscriptions.get(key)
+        if known is not None:
+            self._index.segments.add_reference(location.file_id, known.file_id)
+        if retroactive:
+            self._retain_other_subscriptions()
+        self.subscribe(key, info, location, retroactive)
+
+    def _retain_other_subscriptions(self) -> None:
+        """Ensure that a replay gives a retroactive subscription the same messages as now.
+
+        A replay keeps a message only if a subscription existed when it was added. The records of
+        the subscriptions for which messages are kept must therefore stay as long as the messages.
+        """
+        while self.is_reclaiming:
+            self.reclaim()
+        for other in self.subscriptions.values():
+            if other.pending_count:
+                for file_id in self.files:
+                    self._index.segments.add_reference(other.file_id, file_id)
+
+    def apply_unsubscription(self, key: str, location: Location) -> None:
+        """End a durable subscription; a large backlog is reclaimed later (`is_reclaiming`)."""
+        known = self.subscriptions.get(key)
+        if known is not None:
+            self._index.segments.add_reference(location.file_id, known.file_id)
+            self.unsubscribe(key)
+            if self.is_reclaiming:
+                self.reclaim()
+
+    # -- visibility and reading
 
     def hide_from(self, key: str, position: Position) -> None:
         """Hide a message from a subscription, because a prepared transaction acknowledged it."""

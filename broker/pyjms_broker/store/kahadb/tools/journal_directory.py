@@ -23,7 +23,7 @@ from pyjms.wire.kahadb.journal import Location, segment_name, segment_number
 from pyjms.wire.kahadb.segments import JournalFiles, JournalRecord, SegmentReader
 from pyjms_broker.store.files import SharedFileLock
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex, TopicIndex
-from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, IndexUpdater
+from pyjms_broker.store.kahadb.index.destination import DIRTY_LIMIT
 from pyjms_broker.store.kahadb.records import RecordFormat
 from pyjms_broker.store.kahadb.recovery import INDEX_FILES, OUR_INDEX, Replay, record_digest
 
@@ -228,7 +228,7 @@ class Snapshot:
         """Continue an open index behind `covered`; None: from the beginning of the journal."""
         self.index = index
         self.format = RecordFormat(STORE_OPENWIRE_VERSION)
-        self.replay = Replay(IndexUpdater(index), self.format, covered)
+        self.replay = Replay(index, self.format, covered)
         self.last = covered
         """The location of the last applied record."""
         self.start: Location | None = covered
