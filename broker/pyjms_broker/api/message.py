@@ -271,8 +271,6 @@ _FIELD_OR_PROPERTY: Final = frozenset({"JMSXUserID"})
 """Headers that default to the application's property of the same name."""
 
 
-_DUPLICATE_ID: Final = DUPLICATE_ID_PROPERTY.encode()
-
 C = TypeVar("C", bound=Command)
 
 
@@ -327,13 +325,22 @@ def copy_for_destination(
     return copy
 
 
+def duplicate_id_of(message: ActiveMQMessage) -> str | None:
+    """Return the duplicate id (`_AMQ_DUPL_ID`) of a message; None: it has none."""
+    marshalled = message.marshalled_properties
+    if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
+        return None
+    value: object = decode_map(marshalled, MAX_PROPERTY_VALUES).get(DUPLICATE_ID_PROPERTY)
+    return None if value is None else str(value)
+
+
 def remove_duplicate_id(copy: ActiveMQMessage) -> None:
     """Remove the duplicate id of a copy, which may occur in another message of its target.
 
     Source: Artemis does not reject moved messages as duplicates.
     """
     marshalled = copy.marshalled_properties
-    if marshalled is None or _DUPLICATE_ID not in marshalled:
+    if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
         return
     try:
         properties = dict(decode_map(marshalled, MAX_PROPERTY_VALUES))

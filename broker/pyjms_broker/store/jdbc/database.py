@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,25 +19,14 @@ from sqlalchemy.engine import URL
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pyjms.errors import ConfigurationException, JMSException, ResourceAllocationException
-from pyjms.runtime import clock as _clock
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger
-from pyjms_broker.store.jdbc.operations import (
-    BULK,
-    AcknowledgeMessage,
-    AddMessage,
-    NoteMessage,
-    Outcome,
-    RemoveMessage,
-    SubscriberKey,
-    Unit,
-)
-from pyjms_broker.store.jdbc.schema import Statements, statements_with
+from pyjms_broker.store.jdbc.operations import Batch, Outcome, Unit
+from pyjms_broker.store.jdbc.schema import statements_with
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 logger = get_logger(__name__)
 
-LAST_BROKER_SEQUENCE_ID: Final = "last_broker_sequence_id"
 _WRITER: Final = "writer"
 _FILE_NAME: Final = "activemq.db"
 _SECRET: Final = re.compile("pass|pwd|secret|token|key|credential", re.IGNORECASE)
@@ -49,7 +37,6 @@ _UNAVAILABLE: Final = (
     sql_errors.InternalError,
     sql_errors.TimeoutError,
 )
-_MAX_PARAMETERS: Final = 5000
 
 T = TypeVar("T")
 
@@ -196,234 +183,6 @@ class Database:
         if reader is not None:
             reader.invalidate()
             reader.close()
-
-
-class Batch:
-    """Units that are executed in one transaction.
-
-    Adjacent additions, removals and acknowledgements form one bulk, written as additions, then
-    acknowledgements, then removals; that is valid because IDs are never reused. A message that is
-    added and removed in one bulk never reaches its table, nor does a topic's message that is added
-    and acknowledged by all subscriptions in one bulk. Counters are collected, too, and written by
-    `write_counts`.
-    """
-
-    def __init__(self, connection: Connection, statements: Statements, max_rows: int) -> None:
-        self.connection = connection
-        self.statements = statements
-        self.max_rows = max_rows
-        self.outcome = Outcome()
-        self.added: dict[int, AddMessage] = {}
-        self.removed: dict[int, RemoveMessage] = {}
-        self.acknowledged: dict[int, dict[SubscriberKey, AcknowledgeMessage]] = {}
-        self._counts: dict[str, list[int]] = {}
-        self._last: dict[str, int] = {}
-        self._producers: dict[str, int] = {}
-
-    def execute(self, units: Iterable[Unit]) -> Outcome:
-        """Execute all operations of all units, in order, in the connection's transaction.
-
-        Raises:
-            SQLAlchemyError: the database rejected them; the transaction has to be rolled back.
-        """
-        for unit in units:
-            for operation in unit.operations:
-                if not isinstance(operation, BULK):
-                    self._write_bulk()
-                operation.execute(self)
-        self._write_bulk()
-        self.write_counts()
-        return self.outcome
-
-    def _write_bulk(self) -> None:
-        """Write the collected additions, acknowledgements and removals, and begin a new bulk."""
-        if not (self.added or self.removed or self.acknowledged):
-            return
-        self._drop_consumed()
-        self.add(list(self.added.values()))
-        by_key: dict[SubscriberKey, list[AcknowledgeMessage]] = defaultdict(list)
-        for acknowledgements in self.acknowledged.values():
-            for key, each in acknowledgements.items():
-                by_key[key].append(each)
-        for key, parts in by_key.items():
-            for chunk in self.chunks(parts):
-                self.acknowledge(key, chunk)
-        by_container: dict[str, list[RemoveMessage]] = defaultdict(list)
-        for removal in self.removed.values():
-            by_container[removal.container].append(removal)
-        for container, removals in by_container.items():
-            for removed in self.chunks(removals):
-                self._remove(container, removed)
-        self.added, self.removed, self.acknowledged = {}, {}, {}
-
-    def _drop_consumed(self) -> None:
-        """Drop the messages that are consumed in this bulk, except for their sequence numbers."""
-        consumed = [self.added.pop(i) for i in list(self.removed) if i in self.added]
-        for message in consumed:
-            del self.removed[message.id]
-        for message_id, acknowledgements in list(self.acknowledged.items()):
-            added = self.added.get(message_id)
-            if added is not None and len(acknowledgements) >= added.subscribers > 0:
-                del self.acknowledged[message_id]
-                consumed.append(self.added.pop(message_id))
-                self.outcome.freed.append((added.container, added.size))
-        for message in consumed:
-            self.count(message.container, 0, 0, message.id)
-            self.note(message)
-
-    def run(self, statement: Any, **parameters: object) -> Any:
-        """Execute a statement."""
-        return self.connection.execute(statement, parameters)
-
-    def run_many(self, statement: Any, rows: list[dict[str, object]]) -> None:
-        """Execute a statement once for each row; `rows` may be empty."""
-        if rows:
-            self.connection.execute(statement, rows)
-
-    def chunks(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Yield `items` in chunks that fit the parameters of one statement."""
-        size = min(self.max_rows, _MAX_PARAMETERS)
-        for start in range(0, len(items), size):
-            yield items[start : start + size]
-
-    def count(self, container: str, messages: int, size: int, last_id: int | None = None) -> None:
-        """Add to the counters of a destination."""
-        counts = self._counts.setdefault(container, [0, 0, 0])
-        counts[0] += messages
-        counts[1] += size
-        counts[2] = max(counts[2], last_id or 0)
-
-    def note(self, message: AddMessage | NoteMessage) -> None:
-        """Record the sequence numbers of an added message, and its duplicate id."""
-        if message.duplicate_id is not None:
-            self.run(
-                self.statements.insert_duplicate,
-                container=message.container,
-                id=message.id,
-                duplicate_id=message.duplicate_id,
-            )
-        self.raise_state(LAST_BROKER_SEQUENCE_ID, message.broker_sequence)
-        known = self._producers.get(message.producer, -1)
-        self._producers[message.producer] = max(known, message.sequence)
-
-    def raise_state(self, name: str, value: int) -> None:
-        """Raise a number of the state table to at least `value`."""
-        self._last[name] = max(self._last.get(name, 0), value)
-
-    def write_counts(self) -> None:
-        """Write the collected counters to the tables."""
-        s = self.statements
-        rows: list[dict[str, object]] = [
-            {"where_container": name, "count": count, "bytes": size, "new_last": last or None}
-            for name, (count, size, last) in self._counts.items()
-        ]
-        self.run_many(s.count_destination, rows)
-        self._counts.clear()
-        for name, value in self._last.items():
-            self.run(s.raise_state, state=name, new=value)
-        self._last.clear()
-        now = _clock.time_ms()
-        for producer, sequence in self._producers.items():
-            values = {"of_producer": producer, "new_sequence": sequence, "now": now}
-            if not self.run(s.raise_producer, **values).rowcount:
-                self.run(s.insert_producer, msgid_prod=producer, msgid_seq=sequence, last_used=now)
-        self._producers.clear()
-
-    def add(self, messages: Sequence[AddMessage], xids: Sequence[str] = ()) -> None:
-        """Insert messages; with `xids`, as messages of a prepared transaction."""
-        rows = [_row(message) for message in messages]
-        for row, xid in zip(rows, xids, strict=False):
-            row["xid"] = xid
-        self.run_many(self.statements.insert_message, rows)
-        if not xids:
-            for message in messages:
-                self.count_added(message)
-
-    def count_added(self, message: AddMessage) -> None:
-        """Count a message that was added."""
-        self.count(message.container, 1, message.size, message.id)
-        self.note(message)
-
-    def _remove(self, container: str, removals: Sequence[RemoveMessage]) -> None:
-        """Delete messages of a queue."""
-        ids = [removal.id for removal in removals]
-        done = self.run(self.statements.delete_messages, ids=ids, at=container).rowcount
-        size = sum(removal.size for removal in removals)
-        if done != len(ids):
-            removed_size = (
-                size * done // len(ids)
-            )  # an estimate: it is unknown which messages did not exist
-            self.outcome.not_removed.append((container, len(ids) - done, size - removed_size))
-            size = removed_size
-        self.count(container, -done, -size)
-
-    def acknowledge(self, key: SubscriberKey, parts: Sequence[AcknowledgeMessage]) -> None:
-        """Store acknowledgements of a subscription, and advance its marks.
-
-        A mark (LAST_ACKED_ID) advances to the ID before the next message that is pending for the
-        subscription; acknowledgements beyond it are listed singly. (activemq-persistence J3, J5)
-        """
-        s, prioritized = self.statements, parts[0].prioritized
-        sizes = {part.id: part.size for part in parts}
-        parameters = key.parameters
-        valid = self.run(s.pending_of[prioritized], ids=list(sizes), **parameters).all()
-        if len(valid) != len(sizes):
-            self.outcome.not_acknowledged.append((key, len(sizes) - len(valid)))
-        if not valid:
-            return
-        marks = dict(tuple(row) for row in self.run(s.marks, **parameters))
-        levels = sorted({row.priority for row in valid}) if prioritized else [None]
-        beyond: list[dict[str, object]] = []
-        for level in levels:
-            ids = [row.id for row in valid if level is None or row.priority == level]
-            mark = marks[level] if level is not None else min(marks.values())
-            new = self._move_mark(key, level, mark, ids)
-            beyond += [
-                {**key.columns, "id": row.id, "priority": row.priority, "xid": None}
-                for row in valid
-                if (level is None or row.priority == level) and row.id > new
-            ]
-        self.run_many(s.insert_acked, beyond)
-        self._free(key.container, prioritized, {row.id: sizes[row.id] for row in valid})
-
-    def _move_mark(self, key: SubscriberKey, level: int | None, mark: int, ids: list[int]) -> int:
-        """Advance a mark and return it: all messages up to it are acknowledged."""
-        s, prioritized = self.statements, level is not None
-        parameters: dict[str, Any] = key.parameters
-        if prioritized:
-            parameters["level"] = level
-        following = self.run(
-            s.next_pending[prioritized], after=mark, ids=ids, **parameters
-        ).scalar()
-        if following is None:
-            ahead = self.run(s.last_acked[prioritized], **parameters).scalar()
-            new = max(*ids, ahead or 0)
-        else:
-            new = following - 1
-        if new <= mark:
-            return mark
-        self.run(s.move_mark[prioritized], mark=new, **parameters)
-        self.run(s.forget_acked[prioritized], after=new, **parameters)
-        return int(new)
-
-    def _free(self, container: str, prioritized: bool, sizes: dict[int, int]) -> None:
-        live = self.run(self.statements.live_of[prioritized], ids=list(sizes)).scalars().all()
-        for message_id in sizes.keys() - set(live):
-            self.outcome.freed.append((container, sizes[message_id]))
-            self.count(container, -1, -sizes[message_id])
-
-
-def _row(message: AddMessage) -> dict[str, object]:
-    return {
-        "id": message.id,
-        "container": message.container,
-        "msgid_prod": message.producer,
-        "msgid_seq": message.sequence,
-        "expiration": message.expiration,
-        "msg": message.frame,
-        "priority": message.priority,
-        "xid": None,
-    }
 
 
 def _create_statements(

@@ -53,37 +53,21 @@ from pyjms.wire.kahadb.segments import Skipped
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.damage import quarantine_record
-from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
+from pyjms_broker.store.jdbc import operations as ops
+from pyjms_broker.store.jdbc.adapter import Contents, JDBCPersistenceAdapter, make_state
 from pyjms_broker.store.jdbc.database import Database
-from pyjms_broker.store.jdbc.loading import Contents, make_state
 from pyjms_broker.store.jdbc.operations import (
     JOURNAL_MARK,
     PASSING,
     AcknowledgeMessage,
-    AddContainer,
     AddMessage,
-    AddSubscription,
-    CommitAcknowledgement,
-    CommitAdd,
     JournalMark,
     NoteMessage,
     Operation,
     Outcome,
-    PrepareAcknowledgement,
-    PrepareAdd,
-    PrepareRemove,
-    RemoveAll,
-    RemoveContainer,
     RemoveMessage,
-    RemoveSubscription,
-    RemoveTopicMessage,
-    RollbackAcknowledgement,
-    RollbackAdd,
-    RollbackRemove,
-    SetPrioritized,
     SubscriberKey,
     Unit,
-    UpdateMessage,
 )
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms_broker.store.jdbc.writer import Writer
@@ -98,25 +82,25 @@ _OFFSET_BITS: Final = 32
 _REPLAY_BATCH: Final = 2000
 _VERSION: Final = 1
 _CLASSES: Final[tuple[type, ...]] = (
-    AddMessage,
-    RemoveMessage,
-    AcknowledgeMessage,
-    UpdateMessage,
-    RemoveTopicMessage,
-    RemoveAll,
-    AddContainer,
-    RemoveContainer,
-    AddSubscription,
-    RemoveSubscription,
-    SetPrioritized,
-    PrepareAdd,
-    PrepareRemove,
-    PrepareAcknowledgement,
-    CommitAdd,
-    CommitAcknowledgement,
-    RollbackAdd,
-    RollbackRemove,
-    RollbackAcknowledgement,
+    ops.AddMessage,
+    ops.RemoveMessage,
+    ops.AcknowledgeMessage,
+    ops.UpdateMessage,
+    ops.RemoveTopicMessage,
+    ops.RemoveAll,
+    ops.AddContainer,
+    ops.RemoveContainer,
+    ops.AddSubscription,
+    ops.RemoveSubscription,
+    ops.SetPrioritized,
+    ops.PrepareAdd,
+    ops.PrepareRemove,
+    ops.PrepareAcknowledgement,
+    ops.CommitAdd,
+    ops.CommitAcknowledgement,
+    ops.RollbackAdd,
+    ops.RollbackRemove,
+    ops.RollbackAcknowledgement,
 )
 """The order is part of the format: append new classes at the end."""
 _NUMBERS: Final = {cls: number for number, cls in enumerate(_CLASSES)}

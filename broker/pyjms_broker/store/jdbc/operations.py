@@ -1,24 +1,27 @@
-"""The operations on the database: each is plain data, and knows how a batch executes it.
+"""The operations on the database, and the batch that writes them.
 
-A `Unit` is executed completely or not at all; units are executed in the order of submission. Most
-operations add, remove and acknowledge messages: a batch collects them and writes them in bulk. The
-others are rare and are executed singly. The fields are numbers, strings, bytes, None and other
-operations, so a journal can store them (its format depends on the order of the fields, see
-`journaled`).
+An operation is plain data, and knows how a batch executes it. Most operations add, remove and
+acknowledge messages: a batch collects them and writes them in bulk. The others are rare and are
+executed singly. The fields are numbers, strings, bytes, None and other operations, so a journal can
+store them (its format depends on the order of the fields, see `journaled`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple, TypeVar
 
+from sqlalchemy import Connection
+
+from pyjms.runtime import clock as _clock
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.store.jdbc.schema import SUBSCRIPTION_PRIORITY, destination_number
+from pyjms_broker.store.jdbc.schema import SUBSCRIPTION_PRIORITY, Statements, destination_number
 
-if TYPE_CHECKING:
-    from pyjms_broker.store.jdbc.database import Batch
+T = TypeVar("T")
 
 
 class SubscriberKey(NamedTuple):
@@ -40,7 +43,9 @@ class SubscriberKey(NamedTuple):
 
 
 JOURNAL_MARK: Final = "journal_mark"
+LAST_BROKER_SEQUENCE_ID: Final = "last_broker_sequence_id"
 LAST_DESTINATION: Final = "last_destination"
+_MAX_PARAMETERS: Final = 5000
 
 _PRIORITIES: Final = range(10)
 
@@ -144,14 +149,14 @@ class RemoveTopicMessage(_MessageOperation):
                 batch.run(s.pending_of[self.prioritized], ids=[self.id], **key.parameters).first()
                 is not None
             ):
-                batch.outcome.not_acknowledged.append((key, -1))
+                batch.outcome.pending.append((key, -1))
         live = batch.run(s.live_of[self.prioritized], ids=[self.id]).scalar() is not None
         batch.run(s.delete_messages, ids=[self.id], at=self.container)
         batch.run(s.delete_acked_message, row_id=self.id, at=self.container)
         if live:
             batch.count(self.container, -1, -self.size)
         else:
-            batch.outcome.not_removed.append((self.container, 1, self.size))
+            batch.outcome.counts.append((self.container, 1, self.size))
 
 
 @dataclass(slots=True, eq=False)
@@ -243,7 +248,7 @@ class AddSubscription(_SubscriptionOperation):
         if self.no_local:
             batch.run(s.insert_no_local, **mine)
         count = batch.run(s.rows_behind, at=self.container, after=self.start).scalar()
-        batch.outcome.subscribed.append((self.key, count))
+        batch.outcome.pending.append((self.key, count))
 
 
 @dataclass(slots=True, eq=False)
@@ -456,7 +461,7 @@ class NoteMessage(_MessageOperation):
         batch.count(self.container, 0, 0, self.id)
         batch.note(self)
         if self.freed is not None:
-            batch.outcome.freed.append((self.container, self.freed))
+            batch.outcome.counts.append((self.container, -1, -self.freed))
 
 
 @dataclass(slots=True, eq=False)
@@ -490,14 +495,12 @@ UNSETTLING = (
 class Outcome:
     """Results that only the database can determine, for the stores' counters."""
 
-    freed: list[tuple[str, int]] = field(default_factory=list)
-    """(container, size) of each message whose last subscription acknowledged it."""
-    not_removed: list[tuple[str, int, int]] = field(default_factory=list)
-    """(container, number, size) of messages that did not exist when they were removed."""
-    not_acknowledged: list[tuple[SubscriberKey, int]] = field(default_factory=list)
-    """The number of acknowledgements of messages that were not pending for the subscription."""
-    subscribed: list[tuple[SubscriberKey, int]] = field(default_factory=list)
-    """The number of stored messages that a new subscription gets."""
+    counts: list[tuple[str, int, int]] = field(default_factory=list)
+    """(container, number, size): corrections for messages whose last subscription acknowledged
+    them, and for those that did not exist when they were removed."""
+    pending: list[tuple[SubscriberKey, int]] = field(default_factory=list)
+    """Corrections for acknowledgements of messages that were not pending for the subscription,
+    and for the stored messages that a new subscription gets."""
     dropped: list[tuple[str, int]] = field(default_factory=list)
     """(container, number) of messages that were pending only for a removed subscription."""
     cleaned: list[tuple[str, int]] = field(default_factory=list)
@@ -519,6 +522,231 @@ class Unit:
         """Report that it was executed, or why it was not."""
         self.done(error)
         self.completion.complete(error)
+
+
+class Batch:
+    """Units that are executed in one transaction.
+
+    Adjacent additions, removals and acknowledgements form one bulk, written as additions, then
+    acknowledgements, then removals; that is valid because IDs are never reused. A message that is
+    added and removed in one bulk never reaches its table, nor does a topic's message that is added
+    and acknowledged by all subscriptions in one bulk. Counters are collected, too, and written by
+    `write_counts`.
+    """
+
+    def __init__(self, connection: Connection, statements: Statements, max_rows: int) -> None:
+        self.connection = connection
+        self.statements = statements
+        self.max_rows = max_rows
+        self.outcome = Outcome()
+        self.added: dict[int, AddMessage] = {}
+        self.removed: dict[int, RemoveMessage] = {}
+        self.acknowledged: dict[int, dict[SubscriberKey, AcknowledgeMessage]] = {}
+        self._counts: dict[str, list[int]] = {}
+        self._last: dict[str, int] = {}
+        self._producers: dict[str, int] = {}
+
+    def execute(self, units: Iterable[Unit]) -> Outcome:
+        """Execute all operations of all units, in order, in the connection's transaction.
+
+        Raises:
+            SQLAlchemyError: the database rejected them; the transaction has to be rolled back.
+        """
+        for unit in units:
+            for operation in unit.operations:
+                if not isinstance(operation, BULK):
+                    self._write_bulk()
+                operation.execute(self)
+        self._write_bulk()
+        self.write_counts()
+        return self.outcome
+
+    def _write_bulk(self) -> None:
+        """Write the collected additions, acknowledgements and removals, and begin a new bulk."""
+        if not (self.added or self.removed or self.acknowledged):
+            return
+        self._drop_consumed()
+        self.add(list(self.added.values()))
+        by_key: dict[SubscriberKey, list[AcknowledgeMessage]] = defaultdict(list)
+        for acknowledgements in self.acknowledged.values():
+            for key, each in acknowledgements.items():
+                by_key[key].append(each)
+        for key, parts in by_key.items():
+            for chunk in self.chunks(parts):
+                self.acknowledge(key, chunk)
+        by_container: dict[str, list[RemoveMessage]] = defaultdict(list)
+        for removal in self.removed.values():
+            by_container[removal.container].append(removal)
+        for container, removals in by_container.items():
+            for removed in self.chunks(removals):
+                self._remove(container, removed)
+        self.added, self.removed, self.acknowledged = {}, {}, {}
+
+    def _drop_consumed(self) -> None:
+        """Drop the messages that are consumed in this bulk, except for their sequence numbers."""
+        consumed = [self.added.pop(i) for i in list(self.removed) if i in self.added]
+        for message in consumed:
+            del self.removed[message.id]
+        for message_id, acknowledgements in list(self.acknowledged.items()):
+            added = self.added.get(message_id)
+            if added is not None and len(acknowledgements) >= added.subscribers > 0:
+                del self.acknowledged[message_id]
+                consumed.append(self.added.pop(message_id))
+                self.outcome.counts.append((added.container, -1, -added.size))
+        for message in consumed:
+            self.count(message.container, 0, 0, message.id)
+            self.note(message)
+
+    def run(self, statement: Any, **parameters: object) -> Any:
+        """Execute a statement."""
+        return self.connection.execute(statement, parameters)
+
+    def run_many(self, statement: Any, rows: list[dict[str, object]]) -> None:
+        """Execute a statement once for each row; `rows` may be empty."""
+        if rows:
+            self.connection.execute(statement, rows)
+
+    def chunks(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Yield `items` in chunks that fit the parameters of one statement."""
+        size = min(self.max_rows, _MAX_PARAMETERS)
+        for start in range(0, len(items), size):
+            yield items[start : start + size]
+
+    def count(self, container: str, messages: int, size: int, last_id: int | None = None) -> None:
+        """Add to the counters of a destination."""
+        counts = self._counts.setdefault(container, [0, 0, 0])
+        counts[0] += messages
+        counts[1] += size
+        counts[2] = max(counts[2], last_id or 0)
+
+    def note(self, message: AddMessage | NoteMessage) -> None:
+        """Record the sequence numbers of an added message, and its duplicate id."""
+        if message.duplicate_id is not None:
+            self.run(
+                self.statements.insert_duplicate,
+                container=message.container,
+                id=message.id,
+                duplicate_id=message.duplicate_id,
+            )
+        self.raise_state(LAST_BROKER_SEQUENCE_ID, message.broker_sequence)
+        known = self._producers.get(message.producer, -1)
+        self._producers[message.producer] = max(known, message.sequence)
+
+    def raise_state(self, name: str, value: int) -> None:
+        """Raise a number of the state table to at least `value`."""
+        self._last[name] = max(self._last.get(name, 0), value)
+
+    def write_counts(self) -> None:
+        """Write the collected counters to the tables."""
+        s = self.statements
+        rows: list[dict[str, object]] = [
+            {"where_container": name, "count": count, "bytes": size, "new_last": last or None}
+            for name, (count, size, last) in self._counts.items()
+        ]
+        self.run_many(s.count_destination, rows)
+        self._counts.clear()
+        for name, value in self._last.items():
+            self.run(s.raise_state, state=name, new=value)
+        self._last.clear()
+        now = _clock.time_ms()
+        for producer, sequence in self._producers.items():
+            values = {"of_producer": producer, "new_sequence": sequence, "now": now}
+            if not self.run(s.raise_producer, **values).rowcount:
+                self.run(s.insert_producer, msgid_prod=producer, msgid_seq=sequence, last_used=now)
+        self._producers.clear()
+
+    def add(self, messages: Sequence[AddMessage], xids: Sequence[str] = ()) -> None:
+        """Insert messages; with `xids`, as messages of a prepared transaction."""
+        rows: list[dict[str, object]] = [
+            {
+                "id": message.id,
+                "container": message.container,
+                "msgid_prod": message.producer,
+                "msgid_seq": message.sequence,
+                "expiration": message.expiration,
+                "msg": message.frame,
+                "priority": message.priority,
+                "xid": xid,
+            }
+            for message, xid in zip_longest(messages, xids)
+        ]
+        self.run_many(self.statements.insert_message, rows)
+        if not xids:
+            for message in messages:
+                self.count_added(message)
+
+    def count_added(self, message: AddMessage) -> None:
+        """Count a message that was added."""
+        self.count(message.container, 1, message.size, message.id)
+        self.note(message)
+
+    def _remove(self, container: str, removals: Sequence[RemoveMessage]) -> None:
+        """Delete messages of a queue."""
+        ids = [removal.id for removal in removals]
+        done = self.run(self.statements.delete_messages, ids=ids, at=container).rowcount
+        size = sum(removal.size for removal in removals)
+        if done != len(ids):
+            removed_size = (
+                size * done // len(ids)
+            )  # an estimate: it is unknown which messages did not exist
+            self.outcome.counts.append((container, len(ids) - done, size - removed_size))
+            size = removed_size
+        self.count(container, -done, -size)
+
+    def acknowledge(self, key: SubscriberKey, parts: Sequence[AcknowledgeMessage]) -> None:
+        """Store acknowledgements of a subscription, and advance its marks.
+
+        A mark (LAST_ACKED_ID) advances to the ID before the next message that is pending for the
+        subscription; acknowledgements beyond it are listed singly. (activemq-persistence J3, J5)
+        """
+        s, prioritized = self.statements, parts[0].prioritized
+        sizes = {part.id: part.size for part in parts}
+        parameters = key.parameters
+        valid = self.run(s.pending_of[prioritized], ids=list(sizes), **parameters).all()
+        if len(valid) != len(sizes):
+            self.outcome.pending.append((key, len(sizes) - len(valid)))
+        if not valid:
+            return
+        marks = dict(tuple(row) for row in self.run(s.marks, **parameters))
+        levels = sorted({row.priority for row in valid}) if prioritized else [None]
+        beyond: list[dict[str, object]] = []
+        for level in levels:
+            ids = [row.id for row in valid if level is None or row.priority == level]
+            mark = marks[level] if level is not None else min(marks.values())
+            new = self._move_mark(key, level, mark, ids)
+            beyond += [
+                {**key.columns, "id": row.id, "priority": row.priority, "xid": None}
+                for row in valid
+                if (level is None or row.priority == level) and row.id > new
+            ]
+        self.run_many(s.insert_acked, beyond)
+        self._free(key.container, prioritized, {row.id: sizes[row.id] for row in valid})
+
+    def _move_mark(self, key: SubscriberKey, level: int | None, mark: int, ids: list[int]) -> int:
+        """Advance a mark and return it: all messages up to it are acknowledged."""
+        s, prioritized = self.statements, level is not None
+        parameters: dict[str, Any] = key.parameters
+        if prioritized:
+            parameters["level"] = level
+        following = self.run(
+            s.next_pending[prioritized], after=mark, ids=ids, **parameters
+        ).scalar()
+        if following is None:
+            ahead = self.run(s.last_acked[prioritized], **parameters).scalar()
+            new = max(*ids, ahead or 0)
+        else:
+            new = following - 1
+        if new <= mark:
+            return mark
+        self.run(s.move_mark[prioritized], mark=new, **parameters)
+        self.run(s.forget_acked[prioritized], after=new, **parameters)
+        return int(new)
+
+    def _free(self, container: str, prioritized: bool, sizes: dict[int, int]) -> None:
+        live = self.run(self.statements.live_of[prioritized], ids=list(sizes)).scalars().all()
+        for message_id in sizes.keys() - set(live):
+            self.outcome.counts.append((container, -1, -sizes[message_id]))
+            self.count(container, -1, -sizes[message_id])
 
 
 def _values(row: Any) -> dict[str, Any]:

@@ -35,7 +35,6 @@ from pyjms.wire.kahadb.frames import (
     encode_message,
     to_transaction_info,
 )
-from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConsumerId,
@@ -45,7 +44,7 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.fast_writer import patch_raw
-from pyjms.wire.openwire.primitives import decode_map
+from pyjms_broker.api.message import duplicate_id_of
 from pyjms_broker.api.names import can_be_written, writable
 from pyjms_broker.store.kahadb.index.database import (
     LARGEST_SEQUENCE,
@@ -90,15 +89,12 @@ def message_metadata(
     content, properties = message.content, message.marshalled_properties
     if size is None:
         size = _SMALLEST_SIZE + len(content or b"") + len(properties or b"")
-    duplicate_id = None
-    if properties is not None and _DUPLICATE_ID_BYTES in properties:
-        value: Any = decode_map(properties, MAX_PROPERTY_VALUES).get(DUPLICATE_ID_PROPERTY)
-        duplicate_id = None if value is None else writable(str(value))
+    duplicate_id = duplicate_id_of(message)
     return MessageMetadata(
         message_id,
         _HIGHEST_PRIORITY - min(max(message.priority, 0), _HIGHEST_PRIORITY) if prioritized else 0,
         size,
-        duplicate_id,
+        None if duplicate_id is None else writable(duplicate_id),
         producer,
         0 if own is None else own.producer_sequence_id,
         0 if own is None else own.broker_sequence_id,

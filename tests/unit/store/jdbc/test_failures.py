@@ -14,13 +14,12 @@ from pyjms.jms.destination import Topic
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
 from pyjms_broker.region.region_broker import StoreCapabilities
 from pyjms_broker.store.api import StoredSubscription, StoreState
-from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter, load
 from pyjms_broker.store.jdbc.database import (
     Database,
     DatabaseTakenException,
     DatabaseUnavailableException,
 )
-from pyjms_broker.store.jdbc.loading import load
 from pyjms_broker.store.jdbc.operations import AddContainer, Unit
 from pyjms_broker.store.jdbc.schema import base_of
 from pyjms_broker.store.jdbc.settings import JDBCSettings
