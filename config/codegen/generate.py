@@ -152,7 +152,6 @@ def _region(name: str, structures: dict[str, Structure]) -> Iterable[str]:
 def _class_body(structure: Structure, structures: dict[str, Structure]) -> Iterable[str]:
     fields = structure.fields
     slots = sorted([*(f.name for f in fields), *structure.local])
-    yield "# fmt: off"
     yield from _fill("__slots__ = (", [f'"{slot}",' for slot in slots], ")")
     yield f"TYPE: ClassVar[int] = {structure.code}"
     if structure.marshall_aware:
@@ -170,7 +169,6 @@ def _class_body(structure: Structure, structures: dict[str, Structure]) -> Itera
         yield ")"
     if fields:
         yield from _constructor(structure, structures)
-    yield "# fmt: on"
 
 
 def _fill(head: str, items: list[str], tail: str) -> Iterable[str]:

@@ -178,13 +178,15 @@ class Turn:
             if self._early:
                 self._finish_early()
             if self._sends and not self._has_sent:
-                self._await_next_pass()
+                self._has_sent = True
+                self._call_next(self._next_pass)
 
     def send(self, flush: Callable[[], object]) -> None:
         """Call `flush()` once, at the end of the current turn or in the next loop turn."""
         self._sends.append(flush)
         if not self.is_open and not self._has_sent:
-            self._await_next_pass()
+            self._has_sent = True
+            self._call_next(self._next_pass)
 
     def finish_with(self, function: Callable[[], object]) -> bool:
         """Call `function()` after the chunk's output is sent; its own output is sent afterwards.
@@ -206,13 +208,10 @@ class Turn:
     def _send(self) -> None:
         sends, self._sends = self._sends, []
         if sends and not self._has_sent:
-            self._await_next_pass()
+            self._has_sent = True
+            self._call_next(self._next_pass)
         for flush in sends:
             flush()
-
-    def _await_next_pass(self) -> None:
-        self._has_sent = True
-        self._call_next(self._next_pass)
 
     def _next_pass(self) -> None:
         self._has_sent = False

@@ -43,8 +43,7 @@ from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
 from pyjms.transport.discovery import DiscoveryAgent
 from pyjms.transport.failover.brokers import FAILOVER, INFINITE, BrokerList, FailoverOptions
 from pyjms.transport.failover.connector import Connector
-from pyjms.transport.failover.replay import is_done_by_loss
-from pyjms.transport.failover.state import ClientState
+from pyjms.transport.failover.state import ClientState, is_done_by_loss
 from pyjms.transport.failover.transport import (
     FailoverTransport,
     discovery_agent,

@@ -96,9 +96,13 @@ class FrameBudget:
         self.read_timeout = read_timeout
         self.used: int = 0
         self.held: int = 0
-        """Bytes of messages that have arrived and wait for space in the broker."""
+        """Bytes of messages that have arrived and wait for space in the broker.
+
+        Whoever reduces it calls `resume_waiting` if there are `waiting` frames.
+        """
         self._frames: dict[UnfinishedFrame, float] = {}  # start times, oldest first
-        self._waiting: dict[UnfinishedFrame, int] = {}  # sizes of frames without room yet
+        self.waiting: dict[UnfinishedFrame, int] = {}
+        """The frames without room yet, with their sizes."""
 
     def begin(self, frame: UnfinishedFrame, size: int) -> None:
         """Start to count a frame, at once or as soon as waiting messages leave room for it.
@@ -116,7 +120,7 @@ class FrameBudget:
                 f"in part, with {self.used} of {self.limit} bytes"
             )
         if frame.can_wait and not self._has_room(size):
-            self._waiting[frame] = size
+            self.waiting[frame] = size
             frame.pause()
         else:
             self._count(frame, size)
@@ -125,18 +129,9 @@ class FrameBudget:
         """Stop counting a frame."""
         if self._frames.pop(frame, None) is not None:
             self.used -= size
-            self._resume_waiting()
+            self.resume_waiting()
         else:
-            self._waiting.pop(frame, None)
-
-    def hold(self, size: int) -> None:
-        """Count a message that has arrived and waits."""
-        self.held += size
-
-    def release(self, size: int) -> None:
-        """Stop counting such a message."""
-        self.held -= size
-        self._resume_waiting()
+            self.waiting.pop(frame, None)
 
     @property
     def exceeded(self) -> bool:
@@ -150,11 +145,12 @@ class FrameBudget:
         self.used += size
         self._frames[frame] = self._now()
 
-    def _resume_waiting(self) -> None:
-        for frame, size in list(self._waiting.items()):
+    def resume_waiting(self) -> None:
+        """Start to count the waiting frames, as far as there is room for them."""
+        for frame, size in list(self.waiting.items()):
             if not self._has_room(size):
                 return
-            del self._waiting[frame]
+            del self.waiting[frame]
             self._count(frame, size)
             frame.resume()
 

@@ -3,9 +3,9 @@
     transport     FailoverTransport: sends and receives with and without a connected broker
     connector     finds the next broker: passes over the list, backups, the priority broker
     brokers       options; the list of brokers, from the URL and from brokers and files that change
-                  it; the number of passes and the waits between them
-    state         the client's state that the broker has, with open transactions and pulls
-    replay        what restores the state at a new broker, and becomes of pending requests
+                  it
+    state         the client's state that the broker has, with open transactions and pulls; what
+                  restores it at a new broker, and becomes of pending requests
 
 (activemq-edges 1.3; openwire-encoding 15)
 """

@@ -5,8 +5,6 @@ before those of the URL. With randomize they are shuffled; priority brokers, if 
 first, and the broker that failed last is tried last.
 
 A broker is less trusted than the configuration: see `BrokerList.announced_by_broker`.
-
-`ReconnectPolicy` says how often the list is tried, and how long to wait in between.
 (activemq-edges F0, F1, F7, F8, NW10)
 """
 
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.backoff import BackOffExecution, ExponentialBackOff, FixedBackOff
 from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
 from pyjms.transport.options import Options, integer, options_of, read_all
 from pyjms.transport.uri import (
@@ -64,6 +63,24 @@ class FailoverOptions:
     """A file, or a URL of http: or https:, with the brokers' URLs."""
     rebalance_update_uris: bool = True
     reconnect_supported: bool = True
+
+    def limit(self, *, is_first: bool) -> int:
+        """Return the maximum number of passes of an outage, or of the first connection.
+
+        A negative number is no limit.
+        """
+        if is_first and self.startup_max_reconnect_attempts != INFINITE:
+            return self.startup_max_reconnect_attempts
+        return self.max_reconnect_attempts
+
+    def back_off(self) -> BackOffExecution:
+        """Return the waits of one series of failed passes."""
+        initial = max(0.0, self.initial_reconnect_delay)
+        if not self.use_exponential_back_off:
+            return FixedBackOff(initial).start()
+        longest = max(initial, self.max_reconnect_delay)
+        exponent = self.reconnect_delay_exponent
+        return ExponentialBackOff(initial, exponent, max_interval=longest).start()
 
 
 def _timeout(text: str) -> float | None:
@@ -292,35 +309,3 @@ def _key(uri: TransportURI) -> tuple[object, ...]:
     """Return a hashable key that is equal for equal URLs."""
     components = tuple(map(_key, uri.components))
     return uri.scheme, uri.location, frozenset(uri.options.items()), components, uri.path
-
-
-class ReconnectPolicy:
-    """The policy of one outage, or of the first connection."""
-
-    def __init__(self, options: FailoverOptions, *, is_first: bool) -> None:
-        self._options = options
-        self.is_first = is_first
-        limit = options.max_reconnect_attempts
-        if is_first and options.startup_max_reconnect_attempts != INFINITE:
-            limit = options.startup_max_reconnect_attempts
-        self.limit = limit
-        """The maximum number of passes; negative: no limit."""
-
-    @property
-    def allows_any(self) -> bool:
-        """Whether at least one pass is made."""
-        return self.is_first or self.limit != 0
-
-    def delay_after(self, passes: int) -> float:
-        """Return the seconds to wait after this number of failed passes."""
-        options = self._options
-        initial = options.initial_reconnect_delay
-        steps = passes - 1 if self.is_first else passes
-        if not options.use_exponential_back_off:
-            return initial
-        delay = initial
-        for _ in range(steps):
-            delay *= options.reconnect_delay_exponent
-            if delay >= options.max_reconnect_delay or delay == 0:
-                break
-        return min(delay, max(options.max_reconnect_delay, initial))

@@ -33,9 +33,10 @@ from anyio import to_thread
 
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.backoff import BackOffExecution
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import TransportListener
-from pyjms.transport.failover.brokers import BrokerList, FailoverOptions, ReconnectPolicy
+from pyjms.transport.failover.brokers import BrokerList, FailoverOptions
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
@@ -190,28 +191,31 @@ class Connector:
         self._used: TransportURI | None = None
         self._lost_backup = anyio.Event()
         self._preferred: Peer | None = None
-        self._refusals: dict[str, tuple[int, float]] = {}
-        """By priority broker: the number of consecutive refusals, and the time before which it is
-        not tried again."""
+        self._refusals: dict[str, tuple[BackOffExecution, float]] = {}
+        """By priority broker that has refused the client: the waits, and the time before which it
+        is not tried again."""
         self.asked_for: TransportURI | None = None
         """The broker to try first in the next pass."""
 
-    async def connect(self, policy: ReconnectPolicy, take_over: TakeOver) -> None:
+    async def connect(
+        self, waits: BackOffExecution, take_over: TakeOver, *, is_first: bool
+    ) -> None:
         """Make passes until `take_over` has succeeded for one broker.
 
         Raises:
-            JMSException: the policy allows no further pass; the failure of the last one.
+            JMSException: the options allow no further pass; the failure of the last one.
         """
+        limit = self._options.limit(is_first=is_first)
         attempts = 0
         while True:
             try:
                 await self._pass(take_over)
             except JMSException as error:
                 attempts += 1
-                if 0 <= policy.limit <= attempts:
+                if 0 <= limit <= attempts:
                     raise
-                self._log_attempt(policy, attempts, error)
-                await _clock.sleep(policy.delay_after(attempts))
+                self._log_attempt(attempts, error, is_first=is_first)
+                await _clock.sleep(waits.next_back_off() or 0.0)
             else:
                 return
 
@@ -240,8 +244,7 @@ class Connector:
         this task.
         """
         self._used = current
-        policy = ReconnectPolicy(self._options, is_first=False)
-        failures = 0
+        waits = self._options.back_off()
         while True:
             returning = self._options.priority_backup and not self.brokers.is_priority(current)
             if returning:
@@ -249,13 +252,12 @@ class Connector:
                 if peer is not None:
                     switch(peer)
                     return
-            is_full = await self._fill_backups()
-            failures = 0 if is_full and not returning else failures + 1
-            if failures:
-                await _clock.sleep(policy.delay_after(failures))
-            else:
+            if await self._fill_backups() and not returning:
+                waits = self._options.back_off()
                 self._lost_backup = anyio.Event()
                 await self._lost_backup.wait()
+            else:
+                await _clock.sleep(waits.next_back_off() or 0.0)
 
     def prefer(self, peer: Peer) -> None:
         """Try an already connected peer before all others."""
@@ -315,17 +317,13 @@ class Connector:
     def _postpone(self, uri: TransportURI) -> None:
         """Do not try a priority broker for some time, which grows with each refusal."""
         key = uri.with_secrets()
-        count = self._refusals.get(key, (0, 0.0))[0]
-        delay = ReconnectPolicy(self._options, is_first=False).delay_after(count)
-        self._refusals[key] = count + 1, _clock.now() + delay
+        waits = self._refusals[key][0] if key in self._refusals else self._options.back_off()
+        self._refusals[key] = waits, _clock.now() + (waits.next_back_off() or 0.0)
 
     def _priorities_to_try(self) -> list[TransportURI]:
         now = _clock.now()
-        return [
-            uri
-            for uri in self.brokers.priorities()
-            if self._refusals.get(uri.with_secrets(), (0, now))[1] <= now
-        ]
+        refused = {key for key, (_, until) in self._refusals.items() if until > now}
+        return [uri for uri in self.brokers.priorities() if uri.with_secrets() not in refused]
 
     async def _first_of(self, uris: list[TransportURI]) -> Peer | None:
         for uri in uris:
@@ -369,10 +367,9 @@ class Connector:
             shown = re.sub(r"//[^/]*@", "//***@", str(source).partition("?")[0])
             logger.warning("The broker list of updateURIsURL, %s, is not used: %s", shown, error)
 
-    def _log_attempt(self, policy: ReconnectPolicy, attempt: int, error: JMSException) -> None:
+    def _log_attempt(self, attempt: int, error: JMSException, *, is_first: bool) -> None:
         every = self._options.warn_after_reconnect_attempts
-        is_first = attempt == 1 and policy.is_first
-        if is_first or (every > 0 and attempt % every == 0):
+        if (attempt == 1 and is_first) or (every > 0 and attempt % every == 0):
             logger.log(
                 self.outage_log.warning(),
                 "Failed to connect to [%s] after: %d attempt(s) with '%s', continuing to retry.",

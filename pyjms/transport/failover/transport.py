@@ -9,7 +9,7 @@
     FAILED         raises                               stop()
 
 Commands are recorded (`ClientState`), then passed to the current transport. For a new broker the
-record is replayed (`replay`), followed by the pending requests, all without an await.
+record is replayed, followed by the pending requests, all without an await.
 
 Acknowledgements, removals and rollbacks are not replayed, because they refer to state that the new
 broker does not have. Their callers get a response at once; the outcome is the same. A commit that
@@ -35,11 +35,11 @@ from pyjms.transport.discovery import DiscoveryAgent, create_agent, known_agents
 from pyjms.transport.failover.brokers import (
     BrokerList,
     FailoverOptions,
-    ReconnectPolicy,
     read_failover_options,
 )
 from pyjms.transport.failover.connector import Connector, CreateTransport, Peer
-from pyjms.transport.failover.replay import (
+from pyjms.transport.failover.state import (
+    ClientState,
     OnResponse,
     Request,
     consumer_controls,
@@ -51,7 +51,6 @@ from pyjms.transport.failover.replay import (
     repeat,
     resources,
 )
-from pyjms.transport.failover.state import ClientState
 from pyjms.transport.openwire.correlator import (
     ReconnectingTransport,
     RequestTransport,
@@ -115,10 +114,10 @@ class FailoverTransport(ReconnectingTransport):
     # --- life cycle
 
     async def start(self) -> None:
-        """Connect to one of the brokers; wait until that succeeds or the policy is exhausted."""
+        """Connect to one of the brokers; wait until that succeeds or no pass is allowed."""
         self._check_usable()
         self._lost_at = _clock.now()
-        self._begin(ReconnectPolicy(self._options, is_first=True), None)
+        self._begin(None, is_first=True)
         await self._settled.wait()
         self._is_starting = False
         if self._error is not None:
@@ -282,12 +281,11 @@ class FailoverTransport(ReconnectingTransport):
 
     def on_exception(self, error: Exception) -> None:
         """Reconnect, because the current broker is lost."""
-        policy = ReconnectPolicy(self._options, is_first=False)
         peer = self._peer
         self._interrupt(error)
         if self._is_stopped:
             return
-        if not policy.allows_any:
+        if self._options.limit(is_first=False) == 0:
             self._give_up(error)
             return
         logger.log(
@@ -299,7 +297,7 @@ class FailoverTransport(ReconnectingTransport):
         )
         if peer is not None:
             self._connector.brokers.failed = peer.uri
-        self._begin(policy, peer)
+        self._begin(peer)
 
     def _on_response(self, request: Request, outcome: Response | Exception) -> None:
         if isinstance(outcome, ConnectionFailedException):
@@ -333,23 +331,25 @@ class FailoverTransport(ReconnectingTransport):
         self._interrupt(
             ConnectionFailedException(f"{self.remote_address} is left for another broker")
         )
-        self._begin(ReconnectPolicy(self._options, is_first=False), peer, at_once=True)
+        self._begin(peer, at_once=True)
 
-    def _begin(self, policy: ReconnectPolicy, lost: Peer | None, *, at_once: bool = False) -> None:
+    def _begin(self, lost: Peer | None, *, is_first: bool = False, at_once: bool = False) -> None:
         name = f"pyjms {self.remote_address}"
         began = _clock.now()
         self._watch = spawn(
             self._watch_deadlines, began, name=f"{name} deadlines", on_error=self._give_up
         )
-        connect = partial(self._connect, policy, lost, at_once)
+        connect = partial(self._connect, lost, is_first=is_first, at_once=at_once)
         self._connecting = spawn(connect, name=f"{name} reconnecting", on_error=self._give_up)
 
-    async def _connect(self, policy: ReconnectPolicy, lost: Peer | None, at_once: bool) -> None:
+    async def _connect(self, lost: Peer | None, *, is_first: bool, at_once: bool) -> None:
+        waits = self._options.back_off()
         if lost is not None:
+            wait = waits.next_back_off() or 0.0
             await lost.stop()
             if not at_once:
-                await _clock.sleep(policy.delay_after(0))
-        await self._connector.connect(policy, self._take_over)
+                await _clock.sleep(wait)
+        await self._connector.connect(waits, self._take_over, is_first=is_first)
 
     async def _take_over(self, peer: Peer) -> None:
         """Restore the client's state at a broker, and start to use the broker.

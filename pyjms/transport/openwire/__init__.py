@@ -23,12 +23,12 @@ if TYPE_CHECKING:
         from_throwable as from_throwable,
     )
     from pyjms.transport.openwire.factory import (
+        InactivityMonitor as InactivityMonitor,
         accepted_transport as accepted_transport,
         client_transport as client_transport,
         ssl_transport as ssl_transport,
         tcp_transport as tcp_transport,
     )
-    from pyjms.transport.openwire.inactivity import InactivityMonitor as InactivityMonitor
     from pyjms.transport.openwire.negotiator import WireFormatNegotiator as WireFormatNegotiator
     from pyjms.transport.openwire.options import (
         OpenWireOptions as OpenWireOptions,

@@ -121,6 +121,8 @@ class RequestChannel(Channel[Command], ABC):
         try:
             if outcomes:
                 await checkpoint()  # let other tasks run even without a wait
+            elif timeout is None:
+                await waiter.wait()
             else:
                 await _clock.wait(waiter, timeout)
         finally:

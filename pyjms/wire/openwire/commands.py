@@ -2,8 +2,8 @@
 
 A class names its type code, `TYPE`, and lists its fields in `LAYOUT` in wire order; the marshallers
 iterate over it. `__slots__`, `TYPE`, `LAYOUT` and the constructor are generated from
-config/codegen/commands.yaml. Constructors take a class's fields in wire order, then `command_id`
-and `response_required`. Fields are plain attributes in snake_case.
+config/codegen/commands.yaml, with filled lines. Constructors take a class's fields in wire order,
+then `command_id` and `response_required`. Fields are plain attributes in snake_case.
 
 Identifiers compare and hash by value and are shared freely: do not change them. The one exception
 is `MessageId.broker_sequence_id`, which the broker sets when it accepts the message; it is not part
@@ -19,6 +19,8 @@ from typing import ClassVar, Final, NamedTuple
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire import kinds
+
+# fmt: off
 
 
 class Field(NamedTuple):
@@ -125,7 +127,6 @@ class BrokerId(Identifier):
     """A broker."""
 
     # generated: BrokerId
-    # fmt: off
     __slots__ = ("value",)
     TYPE: ClassVar[int] = 124
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
@@ -133,7 +134,6 @@ class BrokerId(Identifier):
     def __init__(self, value: str | None = None) -> None:
         self.value = value
         self.identity = (124, value)
-    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -144,7 +144,6 @@ class ConnectionId(Identifier):
     """A connection: `ID:host-port-millis-n:1`."""
 
     # generated: ConnectionId
-    # fmt: off
     __slots__ = ("value",)
     TYPE: ClassVar[int] = 120
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
@@ -152,7 +151,6 @@ class ConnectionId(Identifier):
     def __init__(self, value: str | None = None) -> None:
         self.value = value
         self.identity = (120, value)
-    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -163,7 +161,6 @@ class SessionId(Identifier):
     """A session of a connection, from 1; -1 is the one that needs no SessionInfo."""
 
     # generated: SessionId
-    # fmt: off
     __slots__ = ("connection_id", "value")
     TYPE: ClassVar[int] = 121
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -174,7 +171,6 @@ class SessionId(Identifier):
         self.connection_id = connection_id
         self.value = value
         self.identity = (121, connection_id, value)
-    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -185,7 +181,6 @@ class ConsumerId(Identifier):
     """A consumer of a session."""
 
     # generated: ConsumerId
-    # fmt: off
     __slots__ = ("connection_id", "session_id", "value")
     TYPE: ClassVar[int] = 122
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -200,7 +195,6 @@ class ConsumerId(Identifier):
         self.session_id = session_id
         self.value = value
         self.identity = (122, connection_id, session_id, value)
-    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -211,7 +205,6 @@ class ProducerId(Identifier):
     """A producer of a session."""
 
     # generated: ProducerId
-    # fmt: off
     __slots__ = ("connection_id", "session_id", "value")
     TYPE: ClassVar[int] = 123
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -226,7 +219,6 @@ class ProducerId(Identifier):
         self.value = value
         self.session_id = session_id
         self.identity = (123, connection_id, session_id, value)
-    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -237,7 +229,6 @@ class MessageId(Identifier):
     """A message: its producer and that producer's sequence number, from 1."""
 
     # generated: MessageId
-    # fmt: off
     __slots__ = ("broker_sequence_id", "producer_id", "producer_sequence_id", "text_view")
     TYPE: ClassVar[int] = 110
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -258,7 +249,6 @@ class MessageId(Identifier):
         self.identity = (
             None if producer_id is None else producer_id.identity, producer_sequence_id,
         )
-    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -277,7 +267,6 @@ class LocalTransactionId(TransactionId):
     """A transaction of one connection, from 1."""
 
     # generated: LocalTransactionId
-    # fmt: off
     __slots__ = ("connection_id", "value")
     TYPE: ClassVar[int] = 111
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -288,7 +277,6 @@ class LocalTransactionId(TransactionId):
         self.value = value
         self.connection_id = connection_id
         self.identity = (111, value, None if connection_id is None else connection_id.identity)
-    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -299,7 +287,6 @@ class XATransactionId(TransactionId):
     """A branch of a distributed transaction."""
 
     # generated: XATransactionId
-    # fmt: off
     __slots__ = ("branch_qualifier", "format_id", "global_transaction_id")
     TYPE: ClassVar[int] = 112
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -315,7 +302,6 @@ class XATransactionId(TransactionId):
         self.global_transaction_id = global_transaction_id
         self.branch_qualifier = branch_qualifier
         self.identity = (112, format_id, global_transaction_id, branch_qualifier)
-    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -333,7 +319,6 @@ class BrokerInfo(BaseCommand):
     """Describes a broker; a network bridge sends it to introduce itself."""
 
     # generated: BrokerInfo
-    # fmt: off
     __slots__ = (
         "broker_id", "broker_name", "broker_upload_url", "broker_url", "connection_id",
         "duplex_connection", "fault_tolerant_configuration", "master_broker",
@@ -376,7 +361,6 @@ class BrokerInfo(BaseCommand):
         self.connection_id = connection_id
         self.broker_upload_url = broker_upload_url
         self.network_properties = network_properties
-    # fmt: on
     # end generated
 
 
@@ -384,7 +368,6 @@ class ConnectionInfo(BaseCommand):
     """Opens a connection, with its ids and credentials."""
 
     # generated: ConnectionInfo
-    # fmt: off
     __slots__ = (
         "broker_master_connector", "broker_path", "client_id", "client_ip", "client_master",
         "connection_id", "failover_reconnect", "fault_tolerant", "manageable", "password",
@@ -422,7 +405,6 @@ class ConnectionInfo(BaseCommand):
         self.fault_tolerant = fault_tolerant
         self.failover_reconnect = failover_reconnect
         self.client_ip = client_ip
-    # fmt: on
     # end generated
 
 
@@ -430,7 +412,6 @@ class SessionInfo(BaseCommand):
     """Opens a session."""
 
     # generated: SessionInfo
-    # fmt: off
     __slots__ = ("session_id",)
     TYPE: ClassVar[int] = 4
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -444,7 +425,6 @@ class SessionInfo(BaseCommand):
         self.command_id = command_id
         self.response_required = response_required
         self.session_id = session_id
-    # fmt: on
     # end generated
 
 
@@ -452,7 +432,6 @@ class NetworkBridgeFilter(DataStructure):
     """Limits the messages and consumers that a network bridge forwards."""
 
     # generated: NetworkBridgeFilter
-    # fmt: off
     __slots__ = ("consumer_ttl", "message_ttl", "network_broker_id")
     TYPE: ClassVar[int] = 91
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -474,7 +453,6 @@ class NetworkBridgeFilter(DataStructure):
         self.network_broker_id = network_broker_id
         self.message_ttl = message_ttl
         self.consumer_ttl = consumer_ttl
-    # fmt: on
     # end generated
 
 
@@ -482,7 +460,6 @@ class ConsumerInfo(BaseCommand):
     """Opens a consumer."""
 
     # generated: ConsumerInfo
-    # fmt: off
     __slots__ = (
         "additional_predicate", "broker_path", "browser", "client_id", "consumer_id",
         "destination", "dispatch_async", "exclusive", "maximum_pending_message_limit",
@@ -544,7 +521,6 @@ class ConsumerInfo(BaseCommand):
         self.optimized_acknowledge = optimized_acknowledge
         self.no_range_acks = no_range_acks
         self.network_consumer_path = network_consumer_path
-    # fmt: on
     # end generated
 
 
@@ -552,7 +528,6 @@ class ProducerInfo(BaseCommand):
     """Opens a producer; without a destination it is anonymous."""
 
     # generated: ProducerInfo
-    # fmt: off
     __slots__ = ("broker_path", "destination", "dispatch_async", "producer_id", "window_size")
     TYPE: ClassVar[int] = 6
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -574,7 +549,6 @@ class ProducerInfo(BaseCommand):
         self.broker_path = broker_path
         self.dispatch_async = dispatch_async
         self.window_size = window_size
-    # fmt: on
     # end generated
 
 
@@ -582,7 +556,6 @@ class DestinationInfo(BaseCommand):
     """Adds (operation_type 0) or removes (1) a destination."""
 
     # generated: DestinationInfo
-    # fmt: off
     __slots__ = ("broker_path", "connection_id", "destination", "operation_type", "timeout")
     TYPE: ClassVar[int] = 8
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -605,7 +578,6 @@ class DestinationInfo(BaseCommand):
         self.operation_type = operation_type
         self.timeout = timeout
         self.broker_path = broker_path
-    # fmt: on
     # end generated
 
 
@@ -613,7 +585,6 @@ class RemoveInfo(BaseCommand):
     """Removes the connection, session, consumer or producer `object_id`."""
 
     # generated: RemoveInfo
-    # fmt: off
     __slots__ = ("last_delivered_sequence_id", "object_id")
     TYPE: ClassVar[int] = 12
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -630,7 +601,6 @@ class RemoveInfo(BaseCommand):
         self.response_required = response_required
         self.object_id = object_id
         self.last_delivered_sequence_id = last_delivered_sequence_id
-    # fmt: on
     # end generated
 
 
@@ -638,7 +608,6 @@ class RemoveSubscriptionInfo(BaseCommand):
     """Deletes a durable subscription."""
 
     # generated: RemoveSubscriptionInfo
-    # fmt: off
     __slots__ = ("client_id", "connection_id", "subscription_name")
     TYPE: ClassVar[int] = 9
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -655,7 +624,6 @@ class RemoveSubscriptionInfo(BaseCommand):
         self.connection_id = connection_id
         self.subscription_name = subscription_name
         self.client_id = client_id
-    # fmt: on
     # end generated
 
 
@@ -666,7 +634,6 @@ class JournalTopicAck(DataStructure):
     """Journal: a topic acknowledgement."""
 
     # generated: JournalTopicAck
-    # fmt: off
     __slots__ = (
         "client_id", "destination", "message_id", "message_sequence_id", "subscription_name",
         "transaction_id",
@@ -691,7 +658,6 @@ class JournalTopicAck(DataStructure):
         self.subscription_name = subscription_name
         self.client_id = client_id
         self.transaction_id = transaction_id
-    # fmt: on
     # end generated
 
 
@@ -699,7 +665,6 @@ class JournalQueueAck(DataStructure):
     """Journal: a queue acknowledgement."""
 
     # generated: JournalQueueAck
-    # fmt: off
     __slots__ = ("destination", "message_ack")
     TYPE: ClassVar[int] = 52
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -712,7 +677,6 @@ class JournalQueueAck(DataStructure):
     ) -> None:
         self.destination = destination
         self.message_ack = message_ack
-    # fmt: on
     # end generated
 
 
@@ -720,14 +684,12 @@ class JournalTrace(DataStructure):
     """Journal: a line of text."""
 
     # generated: JournalTrace
-    # fmt: off
     __slots__ = ("message",)
     TYPE: ClassVar[int] = 53
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("message", kinds.STRING, 1),)
 
     def __init__(self, message: str | None = None) -> None:
         self.message = message
-    # fmt: on
     # end generated
 
 
@@ -735,7 +697,6 @@ class JournalTransaction(DataStructure):
     """Journal: a transaction's step."""
 
     # generated: JournalTransaction
-    # fmt: off
     __slots__ = ("transaction_id", "type", "was_prepared")
     TYPE: ClassVar[int] = 54
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -750,7 +711,6 @@ class JournalTransaction(DataStructure):
         self.transaction_id = transaction_id
         self.type = type
         self.was_prepared = was_prepared
-    # fmt: on
     # end generated
 
 
@@ -758,7 +718,6 @@ class SubscriptionInfo(DataStructure):
     """A durable subscription."""
 
     # generated: SubscriptionInfo
-    # fmt: off
     __slots__ = (
         "client_id", "destination", "no_local", "selector", "subscribed_destination",
         "subscription_name",
@@ -783,7 +742,6 @@ class SubscriptionInfo(DataStructure):
         self.subscription_name = subscription_name
         self.subscribed_destination = subscribed_destination
         self.no_local = no_local
-    # fmt: on
     # end generated
 
 
@@ -791,7 +749,6 @@ class DiscoveryEvent(DataStructure):
     """A broker found by a discovery agent."""
 
     # generated: DiscoveryEvent
-    # fmt: off
     __slots__ = ("broker_name", "service_name")
     TYPE: ClassVar[int] = 40
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -803,7 +760,6 @@ class DiscoveryEvent(DataStructure):
     ) -> None:
         self.service_name = service_name
         self.broker_name = broker_name
-    # fmt: on
     # end generated
 
 
@@ -811,7 +767,6 @@ class BrokerSubscriptionInfo(BaseCommand):
     """The durable subscriptions of a broker, for its bridges."""
 
     # generated: BrokerSubscriptionInfo
-    # fmt: off
     __slots__ = ("broker_id", "broker_name", "subscription_infos")
     TYPE: ClassVar[int] = 92
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -830,7 +785,6 @@ class BrokerSubscriptionInfo(BaseCommand):
         self.broker_id = broker_id
         self.broker_name = broker_name
         self.subscription_infos = subscription_infos
-    # fmt: on
     # end generated
 
 
@@ -847,7 +801,6 @@ class ActiveMQMessage(BaseCommand):
     """
 
     # generated: ActiveMQMessage
-    # fmt: off
     __slots__ = (
         "arrival", "broker_in_time", "broker_out_time", "broker_path", "cluster", "compressed",
         "content", "correlation_id", "data_structure", "destination", "droppable", "expiration",
@@ -933,7 +886,6 @@ class ActiveMQMessage(BaseCommand):
         self.broker_out_time = broker_out_time
         self.jms_xgroup_first_for_consumer = jms_xgroup_first_for_consumer
         self.raw = None
-    # fmt: on
     # end generated
 
 
@@ -941,10 +893,8 @@ class ActiveMQBytesMessage(ActiveMQMessage):
     """A message of raw bytes."""
 
     # generated: ActiveMQBytesMessage
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 24
-    # fmt: on
     # end generated
 
 
@@ -952,10 +902,8 @@ class ActiveMQMapMessage(ActiveMQMessage):
     """A message of names and typed values."""
 
     # generated: ActiveMQMapMessage
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 25
-    # fmt: on
     # end generated
 
 
@@ -963,10 +911,8 @@ class ActiveMQObjectMessage(ActiveMQMessage):
     """A message with a serialized Java object, opaque here."""
 
     # generated: ActiveMQObjectMessage
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 26
-    # fmt: on
     # end generated
 
 
@@ -974,10 +920,8 @@ class ActiveMQStreamMessage(ActiveMQMessage):
     """A message of a sequence of typed values."""
 
     # generated: ActiveMQStreamMessage
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 27
-    # fmt: on
     # end generated
 
 
@@ -985,10 +929,8 @@ class ActiveMQTextMessage(ActiveMQMessage):
     """A message of text."""
 
     # generated: ActiveMQTextMessage
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 28
-    # fmt: on
     # end generated
 
 
@@ -996,7 +938,6 @@ class ActiveMQBlobMessage(ActiveMQMessage):
     """A message that refers to a large body stored elsewhere."""
 
     # generated: ActiveMQBlobMessage
-    # fmt: off
     __slots__ = ("deleted_by_broker", "mime_type", "remote_blob_url")
     TYPE: ClassVar[int] = 29
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1012,7 +953,6 @@ class ActiveMQBlobMessage(ActiveMQMessage):
         self.remote_blob_url = remote_blob_url
         self.mime_type = mime_type
         self.deleted_by_broker = deleted_by_broker
-    # fmt: on
     # end generated
 
 
@@ -1054,7 +994,6 @@ class MessagePull(BaseCommand):
     """Requests one message without prefetch; `timeout` in ms, 0 for ever, -1 do not wait."""
 
     # generated: MessagePull
-    # fmt: off
     __slots__ = ("consumer_id", "correlation_id", "destination", "message_id", "timeout")
     TYPE: ClassVar[int] = 20
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1077,7 +1016,6 @@ class MessagePull(BaseCommand):
         self.timeout = timeout
         self.correlation_id = correlation_id
         self.message_id = message_id
-    # fmt: on
     # end generated
 
 
@@ -1088,7 +1026,6 @@ class MessageDispatch(BaseCommand):
     """
 
     # generated: MessageDispatch
-    # fmt: off
     __slots__ = (
         "consumer_id", "destination", "message", "redelivery_counter", "rollback_cause",
     )
@@ -1113,7 +1050,6 @@ class MessageDispatch(BaseCommand):
         self.message = message
         self.redelivery_counter = redelivery_counter
         self.rollback_cause = None
-    # fmt: on
     # end generated
 
 
@@ -1121,7 +1057,6 @@ class MessageAck(BaseCommand):
     """What happened to the messages from first to last, as AckType says."""
 
     # generated: MessageAck
-    # fmt: off
     __slots__ = (
         "ack_type", "consumer_id", "destination", "first_message_id", "last_message_id",
         "message_count", "poison_cause", "transaction_id",
@@ -1154,7 +1089,6 @@ class MessageAck(BaseCommand):
         self.last_message_id = last_message_id
         self.message_count = message_count
         self.poison_cause = poison_cause
-    # fmt: on
     # end generated
 
 
@@ -1162,7 +1096,6 @@ class MessageDispatchNotification(BaseCommand):
     """Tells a slave broker which consumer received a message."""
 
     # generated: MessageDispatchNotification
-    # fmt: off
     __slots__ = ("consumer_id", "delivery_sequence_id", "destination", "message_id")
     TYPE: ClassVar[int] = 90
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1183,7 +1116,6 @@ class MessageDispatchNotification(BaseCommand):
         self.destination = destination
         self.delivery_sequence_id = delivery_sequence_id
         self.message_id = message_id
-    # fmt: on
     # end generated
 
 
@@ -1191,7 +1123,6 @@ class TransactionInfo(BaseCommand):
     """A step of a transaction; see TransactionType."""
 
     # generated: TransactionInfo
-    # fmt: off
     __slots__ = ("connection_id", "transaction_id", "type")
     TYPE: ClassVar[int] = 7
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1209,7 +1140,6 @@ class TransactionInfo(BaseCommand):
         self.connection_id = connection_id
         self.transaction_id = transaction_id
         self.type = type
-    # fmt: on
     # end generated
 
 
@@ -1217,7 +1147,6 @@ class WireFormatInfo(Command):
     """The first command of each side: version and offered settings."""
 
     # generated: WireFormatInfo
-    # fmt: off
     __slots__ = ("magic", "marshalled_properties", "version")
     TYPE: ClassVar[int] = 1
     MARSHALL_AWARE: ClassVar[bool] = True
@@ -1233,7 +1162,6 @@ class WireFormatInfo(Command):
         self.magic = magic
         self.version = version
         self.marshalled_properties = marshalled_properties
-    # fmt: on
     # end generated
 
 
@@ -1241,10 +1169,8 @@ class KeepAliveInfo(BaseCommand):
     """Shows that the sender is alive."""
 
     # generated: KeepAliveInfo
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 10
-    # fmt: on
     # end generated
 
 
@@ -1252,10 +1178,8 @@ class ShutdownInfo(BaseCommand):
     """The sender is about to close."""
 
     # generated: ShutdownInfo
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 11
-    # fmt: on
     # end generated
 
 
@@ -1263,7 +1187,6 @@ class ControlCommand(BaseCommand):
     """A command given by name; clients do not use it."""
 
     # generated: ControlCommand
-    # fmt: off
     __slots__ = ("command",)
     TYPE: ClassVar[int] = 14
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1276,7 +1199,6 @@ class ControlCommand(BaseCommand):
         self.command_id = command_id
         self.response_required = response_required
         self.command = command
-    # fmt: on
     # end generated
 
 
@@ -1284,10 +1206,8 @@ class FlushCommand(BaseCommand):
     """Asks the peer to flush its buffers; clients do not use it."""
 
     # generated: FlushCommand
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 15
-    # fmt: on
     # end generated
 
 
@@ -1295,7 +1215,6 @@ class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
     """An error that is not the response to a command."""
 
     # generated: ConnectionError
-    # fmt: off
     __slots__ = ("connection_id", "exception")
     TYPE: ClassVar[int] = 16
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1311,7 +1230,6 @@ class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
         self.response_required = response_required
         self.exception = exception
         self.connection_id = connection_id
-    # fmt: on
     # end generated
 
 
@@ -1319,7 +1237,6 @@ class ConsumerControl(BaseCommand):
     """Changes an open consumer: its prefetch, or closes it."""
 
     # generated: ConsumerControl
-    # fmt: off
     __slots__ = ("close", "consumer_id", "destination", "flush", "prefetch", "start", "stop")
     TYPE: ClassVar[int] = 17
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1344,7 +1261,6 @@ class ConsumerControl(BaseCommand):
         self.flush = flush
         self.start = start
         self.stop = stop
-    # fmt: on
     # end generated
 
 
@@ -1352,7 +1268,6 @@ class ConnectionControl(BaseCommand):
     """Tells a client of cluster changes, or asks it to close or resume."""
 
     # generated: ConnectionControl
-    # fmt: off
     __slots__ = (
         "close", "connected_brokers", "exit", "fault_tolerant", "rebalance_connection",
         "reconnect_to", "resume", "suspend", "token",
@@ -1384,7 +1299,6 @@ class ConnectionControl(BaseCommand):
         self.reconnect_to = reconnect_to
         self.rebalance_connection = rebalance_connection
         self.token = token
-    # fmt: on
     # end generated
 
 
@@ -1392,7 +1306,6 @@ class ProducerAck(BaseCommand):
     """Returns `size` bytes to a producer's window."""
 
     # generated: ProducerAck
-    # fmt: off
     __slots__ = ("producer_id", "size")
     TYPE: ClassVar[int] = 19
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1408,7 +1321,6 @@ class ProducerAck(BaseCommand):
         self.response_required = response_required
         self.producer_id = producer_id
         self.size = size
-    # fmt: on
     # end generated
 
 
@@ -1416,7 +1328,6 @@ class PartialCommand(Command):
     """A part of a command, in one datagram."""
 
     # generated: PartialCommand
-    # fmt: off
     __slots__ = ("command_id", "data")
     TYPE: ClassVar[int] = 60
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1426,7 +1337,6 @@ class PartialCommand(Command):
     def __init__(self, command_id: int = 0, data: bytes | None = None) -> None:
         self.command_id = command_id
         self.data = data
-    # fmt: on
     # end generated
 
 
@@ -1434,10 +1344,8 @@ class LastPartialCommand(PartialCommand):
     """The last part of a command."""
 
     # generated: LastPartialCommand
-    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 61
-    # fmt: on
     # end generated
 
 
@@ -1445,7 +1353,6 @@ class ReplayCommand(BaseCommand):
     """Requests that datagrams are sent again."""
 
     # generated: ReplayCommand
-    # fmt: off
     __slots__ = ("first_nak_number", "last_nak_number")
     TYPE: ClassVar[int] = 65
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1461,7 +1368,6 @@ class ReplayCommand(BaseCommand):
         self.response_required = response_required
         self.first_nak_number = first_nak_number
         self.last_nak_number = last_nak_number
-    # fmt: on
     # end generated
 
 
@@ -1469,7 +1375,6 @@ class Response(BaseCommand):
     """The command succeeded."""
 
     # generated: Response
-    # fmt: off
     __slots__ = ("correlation_id",)
     TYPE: ClassVar[int] = 30
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1482,7 +1387,6 @@ class Response(BaseCommand):
         self.command_id = command_id
         self.response_required = response_required
         self.correlation_id = correlation_id
-    # fmt: on
     # end generated
 
 
@@ -1490,7 +1394,6 @@ class ExceptionResponse(Response):
     """The command failed."""
 
     # generated: ExceptionResponse
-    # fmt: off
     __slots__ = ("exception",)
     TYPE: ClassVar[int] = 31
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1505,7 +1408,6 @@ class ExceptionResponse(Response):
         self.response_required = response_required
         self.correlation_id = correlation_id
         self.exception = exception
-    # fmt: on
     # end generated
 
 
@@ -1513,7 +1415,6 @@ class DataResponse(Response):
     """The command succeeded, with a value."""
 
     # generated: DataResponse
-    # fmt: off
     __slots__ = ("data",)
     TYPE: ClassVar[int] = 32
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1528,7 +1429,6 @@ class DataResponse(Response):
         self.response_required = response_required
         self.correlation_id = correlation_id
         self.data = data
-    # fmt: on
     # end generated
 
 
@@ -1536,7 +1436,6 @@ class DataArrayResponse(Response):
     """The command succeeded, with several values."""
 
     # generated: DataArrayResponse
-    # fmt: off
     __slots__ = ("data",)
     TYPE: ClassVar[int] = 33
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -1552,7 +1451,6 @@ class DataArrayResponse(Response):
         self.response_required = response_required
         self.correlation_id = correlation_id
         self.data = data
-    # fmt: on
     # end generated
 
 
@@ -1560,7 +1458,6 @@ class IntegerResponse(Response):
     """The command succeeded, with a number."""
 
     # generated: IntegerResponse
-    # fmt: off
     __slots__ = ("result",)
     TYPE: ClassVar[int] = 34
     LAYOUT: ClassVar[tuple[Field, ...]] = (*Response.LAYOUT, Field("result", kinds.INT, 1))
@@ -1573,7 +1470,6 @@ class IntegerResponse(Response):
         self.response_required = response_required
         self.correlation_id = correlation_id
         self.result = result
-    # fmt: on
     # end generated
 
 

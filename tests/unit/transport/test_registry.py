@@ -12,7 +12,7 @@ from pyjms.transport import registry
 from pyjms.transport.failover import FailoverTransport
 from pyjms.transport.mock import MockTransport, find, mock_transport
 from pyjms.transport.openwire.correlator import ResponseCorrelator
-from pyjms.transport.openwire.inactivity import InactivityMonitor
+from pyjms.transport.openwire.factory import InactivityMonitor
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.registry import UNSUPPORTED, create_transport, known_schemes
 from pyjms.transport.tcp import TcpTransport

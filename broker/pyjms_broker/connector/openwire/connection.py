@@ -572,7 +572,7 @@ class BrokerConnection:
         """Count a send of `size` bytes that waits for space."""
         self._waiting_sends += 1
         self._waiting_bytes += size
-        self._budget.hold(size)
+        self._budget.held += size
         if not self._is_within_limits():
             self._pause_reading(ReadPause.WAITING_SENDS)
 
@@ -580,7 +580,9 @@ class BrokerConnection:
         """Count a send of `size` bytes as no longer waiting."""
         self._waiting_sends -= 1
         self._waiting_bytes -= size
-        self._budget.release(size)
+        self._budget.held -= size
+        if self._budget.waiting:
+            self._budget.resume_waiting()
         if self.read_pauses and self._is_within_limits():
             self._resume_reading(ReadPause.WAITING_SENDS)
 

@@ -1,6 +1,6 @@
 """Heart-beats: ends of line when nothing else is sent, and disconnection of silent clients.
 
-`pyjms.transport.silence` has the algorithm. Sending is checked at half the promised period, so that
+`pyjms.transport.tcp` has the algorithm. Sending is checked at half the promised period, so that
 the client never waits longer than that period. Receiving is checked at the client's period times
 the grace multiplier, from the second period on, so a silent client is disconnected after three
 periods. (activemq-edges ST13)
@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError
 from pyjms.runtime.event_loop import BackgroundTask, spawn
-from pyjms.transport.silence import NEVER, Checks, wait_for_silence
-from pyjms.transport.tcp import TcpTransport
+from pyjms.transport.tcp import NEVER, Checks, TcpTransport, wait_for_silence
 from pyjms.wire.stomp import HEART_BEAT, Frame
 from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, integer
 

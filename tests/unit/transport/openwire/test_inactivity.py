@@ -8,7 +8,7 @@ import pytest
 from pyjms.errors import ConnectionFailedException
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import MockTransport, RecordingListener
-from pyjms.transport.openwire.inactivity import InactivityMonitor
+from pyjms.transport.openwire.factory import InactivityMonitor
 from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.tcp import TcpTransport
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo, ShutdownInfo
