@@ -107,4 +107,4 @@ nightly: venv
 docs: venv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean --config-file config/site/mkdocs.yml
 	$(BIN)/pyjms config schema --output docs/application.schema.json
-	$(BIN)/python -m pyjms_broker.settings
+	$(BIN)/python -m pyjms_broker.settings.reference

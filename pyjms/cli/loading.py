@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """Return the dotted name of MODULE, and APP or an empty text.
-
-    Raises:
-        ConfigurationException: MODULE is a path, and there is no such file.
-    """
+    """Return the dotted name of MODULE, and APP or an empty text."""
     module, _, name = target.partition(":")
     if target[1:3] in {":\\", ":/"}:  # a Windows drive
         module, _, name = target[2:].partition(":")
@@ -65,12 +61,7 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def load_application(target: str, config: Path | None) -> JmsApplication:
-    """Import MODULE and return APP, its only JmsApplication, or a new one with its handlers.
-
-    Raises:
-        ConfigurationException: the module or application does not exist, or the choice is
-            ambiguous; or `--config` was given with an application that the module creates itself.
-    """
+    """Import MODULE and return APP, its only JmsApplication, or a new one with its handlers."""
     module_name, name = split_target(target)
     module = load_module(module_name)
     apps = {k: v for k, v in vars(module).items() if isinstance(v, JmsApplication)}
@@ -101,12 +92,7 @@ def pipelines_of(target: str) -> list[Pipeline]:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module from the current folder or from Python's search path.
-
-    Raises:
-        ConfigurationException: there is no such module.
-        UserCodeFailed: the module raised. An error of pyjms is passed on unchanged.
-    """
+    """Import a module from the current folder or from Python's search path."""
     _search_first(Path.cwd())
     try:
         return importlib.import_module(name)

@@ -67,11 +67,7 @@ class Outgoing:
 
 
 def read_property(text: str) -> tuple[str, object]:
-    """Return the name and value of `name=value` (a string) or `name:type=value`.
-
-    Raises:
-        ConfigurationException: it has another form, or the value is not of the type.
-    """
+    """Return the name and value of `name=value` (a string) or `name:type=value`."""
     name, equals, value = text.partition("=")
     name, colon, kind = name.partition(":")
     types = [each for each in PROPERTY_READS if each not in ("String", "char")]
@@ -94,11 +90,7 @@ def read_property(text: str) -> tuple[str, object]:
 def bodies_of(
     body: str | None, file: Path | None, *, lines: bool, as_bytes: bool, count: int
 ) -> Iterator[str | bytes]:
-    """Iterate over the bodies to send; without `body` and `file`, those of the standard input.
-
-    Raises:
-        ConfigurationException: the file cannot be read, or is text to send but not UTF-8.
-    """
+    """Iterate over the bodies to send; without `body` and `file`, those of the standard input."""
     if body is not None:
         found: Iterable[bytes] = (body.encode("utf-8", "surrogateescape"),)
     else:
@@ -143,12 +135,7 @@ async def send_all(
     bodies: Iterable[str | bytes],
     on_messages: Callable[[int], None],
 ) -> list[str]:
-    """Send a message for each body; return the ids of at most the last 100. Cancellable.
-
-    Raises:
-        ConfigurationException: a body cannot be read.
-        JMSException: the broker cannot be reached, or rejected a message.
-    """
+    """Send a message for each body; return the ids of at most the last 100. Cancellable."""
     ids: list[str] = []
     async with await factory.create_connection() as connection:
         session = await connection.create_session()
@@ -210,9 +197,6 @@ async def receive_all(
 
     A transaction is committed after the last message, and rolled back if `handle` fails or the
     call is cancelled.
-
-    Raises:
-        JMSException: the broker cannot be reached, or rejected a request.
     """
     received = 0
     acknowledgement = incoming.acknowledgement
@@ -285,11 +269,7 @@ async def browse_all(
     limit: int | None,
     handle: Callable[[Message], None],
 ) -> int:
-    """Call `handle` with each message of a queue, at most `limit`; return their number.
-
-    Raises:
-        JMSException: the broker cannot be reached, or rejected a request.
-    """
+    """Call `handle` with each message of a queue, at most `limit`; return their number."""
     seen = 0
     async with await factory.create_connection() as connection:
         await connection.start()

@@ -84,10 +84,6 @@ def read_credentials(
         user: None: no credentials.
         password_file: has the password in its first line.
         password: given on the command line, if ActiveMQ's options allow that.
-
-    Raises:
-        ConfigurationException: there is no password, or its file cannot be read; or a password
-            without a user.
     """
     if user is None:
         if password_file is not None or password is not None:
@@ -111,11 +107,7 @@ def read_credentials(
 def factory_for(
     url: str | None, user: str | None, password_file: Path | None, password: str | None = None
 ) -> ConnectionFactory:
-    """Return the connection factory for a command's options; does not connect.
-
-    Raises:
-        ConfigurationException: as for `read_credentials`, or the URL cannot be parsed.
-    """
+    """Return the connection factory for a command's options; does not connect."""
     from pyjms.client.factory import ConnectionFactory
 
     given = read_credentials(user, password_file, password)
@@ -212,11 +204,7 @@ Delay: TypeAlias = Annotated[
 
 
 def read_destination(text: str) -> Destination:
-    """Return the destination of `queue://a`, `topic://b`, or of a queue's name.
-
-    Raises:
-        ConfigurationException: the name is empty, or of another kind.
-    """
+    """Return the destination of `queue://a`, `topic://b`, or of a queue's name."""
     try:
         named_kind(text)
         return parse_destination(text)

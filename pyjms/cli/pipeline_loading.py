@@ -33,9 +33,6 @@ def load_pipelines(
     """Import the modules, read the settings, and return the pipelines of both.
 
     A YAML file replaces `--config`. Without targets, the pipelines are those of the settings.
-
-    Raises:
-        ConfigurationException: something is missing or not valid; all problems are listed.
     """
     modules, settings = _targets(targets, config)
     marked = [pipeline for target in modules for pipeline in _find_marked(target)]

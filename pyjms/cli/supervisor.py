@@ -40,11 +40,13 @@ process is left behind.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -56,6 +58,7 @@ from pyjms.cli.worker import WORKER_OPTION, WORKER_VARIABLE, WorkerArguments, Wo
 from pyjms.errors import ConfigurationException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.backoff import ExponentialBackOff
+from pyjms.runtime.distribution import install_command
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 
@@ -83,11 +86,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, command: list[str], number: int, total: int) -> WorkerProcess:
-        """Start `command` as worker `number` of `total`.
-
-        Raises:
-            OSError: the operating system cannot start a process.
-        """
+        """Start `command` as worker `number` of `total`."""
         report, report_to = os.pipe()
         end_with, lifeline = os.pipe()
         arguments = WorkerArguments(number, total, report_to, end_with)
@@ -306,11 +305,7 @@ class Supervisor:
                 await self._wait_to_replace(slot, process, has_started=has_started)
 
     async def _start(self, slot: _Slot) -> WorkerProcess | None:
-        """Start a process; None: the system could not start it, and the back-off is over.
-
-        Raises:
-            OSError: one of the first processes could not be started.
-        """
+        """Start a process; None: the system could not start it, and the back-off is over."""
         try:
             return await WorkerProcess.start(self._command, slot.number, len(self._slots))
         except OSError as error:
@@ -462,14 +457,55 @@ class Supervisor:
                     slot.restart.set()
 
 
+_SUFFIXES: Final = (".py", ".yaml", ".yml", ".toml", ".json")
+_IGNORED: Final = frozenset(
+    {".git", ".hg", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".venv", "__pycache__",
+     "node_modules", "site-packages", "venv"}
+)  # fmt: skip
+
+
+def _watched_folders(named: Sequence[Path] | None) -> list[Path]:
+    """Return the folders to watch: those named, or else the current one."""
+    if find_spec("watchfiles") is None:
+        raise ConfigurationException(
+            "--reload needs the package watchfiles", hint=install_command("reload")
+        )
+    folders = list(named or [Path.cwd()])
+    missing = [str(folder) for folder in folders if not folder.is_dir()]
+    if missing:
+        raise ConfigurationException(
+            f"--reload-dir: there is no folder {', '.join(missing)}", hint="name existing folders"
+        )
+    return folders
+
+
+async def _wait_for_changes(
+    folders: Sequence[Path], on_change: Callable[[str], Awaitable[None]]
+) -> None:
+    """Await `on_change(text)` after each change of code or settings files below `folders`.
+
+    Changes within a short time (an editor saves several files) count as one. Runs until cancelled.
+    """
+    from watchfiles import awatch
+
+    def is_watched(_: object, path: str) -> bool:
+        return path.endswith(_SUFFIXES) and _IGNORED.isdisjoint(Path(path).parts)
+
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # its own messages are less specific
+    async for changes in awatch(*folders, watch_filter=is_watched):
+        await on_change(_describe({path for _, path in changes}))
+
+
+def _describe(paths: set[str]) -> str:
+    names = sorted(os.path.relpath(path) for path in paths)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} changed"
+
+
 def supervise(workers: int, folders: Sequence[Path] | None, *, reload: bool) -> NoReturn:
     """Run this command line in `workers` processes until SIGINT or SIGTERM, and exit.
 
     `reload`: restart them when files below `folders` (None: the current folder) change.
-
-    Raises:
-        ConfigurationException: the operating system does not have the required signals, or
-            `--reload` cannot watch the folders.
     """
     if sys.platform == "win32":
         raise ConfigurationException(
@@ -480,10 +516,8 @@ def supervise(workers: int, folders: Sequence[Path] | None, *, reload: bool) -> 
     changes = None
     configure_logging({})
     if reload:
-        from pyjms.cli.reload import wait_for_changes, watched_folders
-
-        watched = watched_folders(folders)
-        changes = partial(wait_for_changes, watched)
+        watched = _watched_folders(folders)
+        changes = partial(_wait_for_changes, watched)
         logger.info("Watching %s", ", ".join(map(str, watched)))
     supervisor = Supervisor(command_of_this_process(), workers, changes)
     sys.exit(anyio.run(supervisor.run))

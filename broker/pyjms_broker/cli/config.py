@@ -81,11 +81,7 @@ def convert(
 
 
 def given_properties(define: list[str] | None, files: list[Path] | None) -> dict[str, str]:
-    """Return the values of `--properties` and `-D`.
-
-    Raises:
-        ConfigurationException: a file cannot be read, or a definition is not NAME=VALUE.
-    """
+    """Return the values of `--properties` and `-D`."""
     from pyjms_broker.security.properties_file import read_properties
 
     given: dict[str, str] = {}
@@ -118,12 +114,7 @@ _EXECUTABLE: Final = 0o700
 def write_private(
     path: Path, text: str, *, replace: bool = False, executable: bool = False
 ) -> None:
-    """Write a file with mode 0600, or 0700 if it is executable; blocking.
-
-    Raises:
-        FileExistsError: it exists, and `replace` is not set.
-        OSError: it cannot be written.
-    """
+    """Write a file with mode 0600, or 0700 if it is executable; blocking."""
     mode = _EXECUTABLE if executable else _PRIVATE
     flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if replace else os.O_EXCL)
     handle = os.open(path, flags, mode)

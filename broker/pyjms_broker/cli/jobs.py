@@ -78,11 +78,7 @@ def remove(
 
 
 async def list_jobs(url: str) -> list[Job]:
-    """Return the jobs of a broker; the list ends when no reply arrives for a second.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refuses the request.
-    """
+    """Return the jobs of a broker; the list ends when no reply arrives for a second."""
     async with _session(url) as session:
         replies = await session.create_temporary_queue()
         consumer = await session.create_consumer(replies)
@@ -94,22 +90,14 @@ async def list_jobs(url: str) -> list[Job]:
 
 
 async def remove_jobs(url: str, job_ids: list[str]) -> None:
-    """Remove jobs of a broker.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refuses the request.
-    """
+    """Remove jobs of a broker."""
     async with _session(url) as session:
         for job_id in job_ids:
             await _request(session, AMQ_SCHEDULER_ACTION_REMOVE, job_id=job_id)
 
 
 async def remove_all_jobs(url: str) -> None:
-    """Remove all jobs of a broker.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refuses the request.
-    """
+    """Remove all jobs of a broker."""
     async with _session(url) as session:
         await _request(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
 

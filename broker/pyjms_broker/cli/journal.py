@@ -202,11 +202,7 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
 
 
 def parse_location(text: str | None) -> Location | None:
-    """Parse a location: `N:OFFSET`, or `N` for the start of segment N.
-
-    Raises:
-        ConfigurationException: the text has another form.
-    """
+    """Parse a location: `N:OFFSET`, or `N` for the start of segment N."""
     from pyjms.wire.kahadb.journal import Location
 
     if text is None:
@@ -221,11 +217,7 @@ def parse_location(text: str | None) -> Location | None:
 
 
 def destination_patterns(text: str | None) -> list[Destination] | None:
-    """Parse a destination or pattern; without queue:// or topic:// it matches both kinds.
-
-    Raises:
-        ConfigurationException: the name is empty.
-    """
+    """Parse a destination or pattern; without queue:// or topic:// it matches both kinds."""
     if text is None:
         return None
     try:

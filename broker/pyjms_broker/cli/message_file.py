@@ -68,11 +68,7 @@ def encode_bytes(data: bytes) -> str:
 
 
 def decode_bytes(name: str, value: object) -> bytes:
-    """Decode base64 text; `name` is the field, for error messages.
-
-    Raises:
-        MessageFormatException: it is not base64.
-    """
+    """Decode base64 text; `name` is the field, for error messages."""
     try:
         return base64.b64decode(str(value), validate=True)
     except (binascii.Error, ValueError) as error:
@@ -80,11 +76,7 @@ def decode_bytes(name: str, value: object) -> bytes:
 
 
 def encode_properties(data: bytes) -> dict[str, object] | None:
-    """Return marshalled properties for JSON; None if they cannot be decoded.
-
-    Raises:
-        MessageFormatException: a value's type cannot be represented in the file.
-    """
+    """Return marshalled properties for JSON; None if they cannot be decoded."""
     try:
         properties = decode_map(data)
     except JMSException:
@@ -105,11 +97,7 @@ def _encode_value(value: object) -> object:
 
 
 def decode_properties(value: object) -> bytes:
-    """Return the marshalled properties of a JSON object.
-
-    Raises:
-        MessageFormatException: a value is invalid; the error names the property.
-    """
+    """Return the marshalled properties of a JSON object."""
     if not isinstance(value, dict):
         raise MessageFormatException("properties: not a JSON object")
     properties = {}
@@ -206,11 +194,7 @@ _DESTINATIONS: Final = ("destination", "reply_to", "original_destination")
 
 
 def encode_message(message: commands.ActiveMQMessage) -> dict[str, object]:
-    """Return the fields of a message for JSON.
-
-    Raises:
-        MessageFormatException: a value cannot be represented in the format.
-    """
+    """Return the fields of a message for JSON."""
     fields: dict[str, object] = {"kind": _KIND_NAMES[message.TYPE]}
     for name in _DESTINATIONS:
         destination = getattr(message, name)
@@ -254,11 +238,7 @@ def _text_of(message: commands.ActiveMQMessage, content: bytes) -> str | None:
 
 
 def decode_message(fields: object) -> commands.ActiveMQMessage:
-    """Return the message with these fields.
-
-    Raises:
-        MessageFormatException: a field is missing or invalid; the error names it.
-    """
+    """Return the message with these fields."""
     if not isinstance(fields, dict):
         raise MessageFormatException("message: it is not a JSON object")
     kind = _KINDS.get(str(fields.get("kind")))
@@ -321,11 +301,7 @@ def _producer(text: str) -> commands.ProducerId | None:
 
 
 def decode_destination(name: str, value: object) -> Destination:
-    """Parse a destination; `name` is the field, for error messages.
-
-    Raises:
-        MessageFormatException: it is not a destination.
-    """
+    """Parse a destination; `name` is the field, for error messages."""
     if not isinstance(value, str) or "://" not in value:
         raise MessageFormatException(f"{name}: {value!r} is not a destination")
     try:
@@ -377,11 +353,7 @@ class MessageFileWriter:
     def message(
         self, message: ActiveMQMessage, subscriptions: Iterable[SubscriptionKey] | None = None
     ) -> None:
-        """Write a message.
-
-        Raises:
-            MessageFormatException: a value cannot be represented in the format.
-        """
+        """Write a message."""
         line: dict[str, object] = {"message": encode_message(message)}
         if subscriptions is not None:
             line["subscriptions"] = [list(key) for key in subscriptions]
@@ -417,11 +389,7 @@ class MessageFileReader:
     """Iterates over a file's lines, including invalid ones. `ended`: the end line was found."""
 
     def __init__(self, lines: Iterable[bytes], name: str) -> None:
-        """Read the first line.
-
-        Raises:
-            ConfigurationException: the file has another format or a newer version.
-        """
+        """Read the first line."""
         self.ended = False
         self._lines = iter(lines)
         first = _json_of(next(self._lines, b""))

@@ -63,11 +63,7 @@ def export_folder(
     is_selected: Callable[[Destination], bool],
     on_messages: Callable[[int], None] = lambda _count: None,
 ) -> Exported:
-    """Write the messages of the selected destinations, each in arrival order.
-
-    Raises:
-        OSError: the journal cannot be read, or the file cannot be written.
-    """
+    """Write the messages of the selected destinations, each in arrival order."""
     found = Exported()
     files = JournalFiles(folder)
     for destination, part in _select(snapshot, is_selected):
@@ -332,10 +328,6 @@ async def import_into_broker(
 
     The messages get new ids and timestamps but keep their remaining time to live; expired ones are
     skipped.
-
-    Raises:
-        ConnectionFailedException: the broker cannot be reached, or the connection failed.
-        JMSException: the broker refused a request.
     """
     found = Imported()
     async with AsyncExitStack() as stack:

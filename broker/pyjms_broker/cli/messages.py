@@ -307,11 +307,7 @@ class _Run:
 
 
 async def _produce(run: _Run, production: _Production) -> None:
-    """_Run all producers until they have sent their messages. Cancellable.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refused a message.
-    """
+    """Run all producers until they have sent their messages. Cancellable."""
     from pyjms.enums import DeliveryMode
     from pyjms.runtime import clock as _clock
 
@@ -335,11 +331,7 @@ async def _produce(run: _Run, production: _Production) -> None:
 
 
 async def _consume(run: _Run, consumption: _Consumption) -> None:
-    """_Run all consumers until they have received their messages, without a timeout. Cancellable.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refused a request.
-    """
+    """Run all consumers until they have received their messages. Cancellable."""
     from pyjms.enums import AcknowledgeMode
     from pyjms.runtime import clock as _clock
 

@@ -158,7 +158,7 @@ def _only_config(directory: Path | None, url: str | None) -> None:
 
 
 def _store_of(config: str) -> Path:
-    from pyjms_broker.cli.broker_source import store_directory_of
+    from pyjms_broker.cli.start import store_directory_of
 
     return store_directory_of(config)
 
@@ -293,11 +293,7 @@ def _into_folder(data: Path, reader: MessageFileReader) -> Imported:
 
 
 def _folder_for(data: Path) -> Path:
-    """Return the journal's directory in `data`, or the one that `pyjms broker start` would create.
-
-    Raises:
-        ConfigurationException: neither `data` nor its parent directory exists.
-    """
+    """Return the journal's directory in `data`, or the one that a broker would create."""
     from pyjms_broker.store.kahadb.tools.journal_directory import find_journal, journals_in
 
     if not data.parent.is_dir():

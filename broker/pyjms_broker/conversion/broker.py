@@ -25,9 +25,7 @@ from pyjms_broker.conversion.draft import (
     inside,
     section,
 )
-from pyjms_broker.conversion.persistence import STORE
-from pyjms_broker.conversion.plugins import PLUGINS
-from pyjms_broker.conversion.policies import POLICIES, convert_interceptors
+from pyjms_broker.conversion.elements import PLUGINS, POLICIES, STORE, convert_interceptors
 from pyjms_broker.conversion.spring import Placeholders, SpringFiles, file_path
 from pyjms_broker.conversion.xml_reader import Element, Finding, Findings
 from pyjms_broker.network import read_remotes
@@ -321,11 +319,7 @@ def _supported_uri(draft: Draft, element: Element, *, has_ssl: bool) -> str | No
 
 
 def _check(uri: TransportURI, has_certificate: bool) -> None:
-    """Check the options by creating the connector; the certificate may be configured elsewhere.
-
-    Raises:
-        ConfigurationException: the connector is unknown, or refuses an option.
-    """
+    """Check the options by creating the connector; the certificate may be configured elsewhere."""
     try:
         BrokerService(persistent=False).add_connector(uri)
     except ConfigurationException as error:

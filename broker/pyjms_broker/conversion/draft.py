@@ -99,11 +99,7 @@ class Spec:
         return found
 
     def value_of(self, name: str, text: str, setting: FieldInfo) -> object:
-        """Return the value of an attribute as written in broker.yaml.
-
-        Raises:
-            ValidationError: the value is invalid for the setting.
-        """
+        """Return the value of an attribute as written in broker.yaml."""
         value = self.values.get(name, {}).get(text, text)
         if value is text:
             value = _value_of(text, setting)

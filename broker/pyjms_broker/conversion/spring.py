@@ -47,11 +47,7 @@ class Placeholders:
         self._properties.update(properties)
 
     def resolve(self, text: str) -> str:
-        """Return `text` with its placeholders replaced.
-
-        Raises:
-            ConfigurationException: a placeholder has no value, is encrypted, or refers to itself.
-        """
+        """Return `text` with its placeholders replaced."""
         for _ in range(_MAX_ROUNDS):
             replaced = _PLACEHOLDER.sub(lambda match: self._value(match[1]), text)
             if replaced == text:
@@ -176,11 +172,7 @@ class SpringFiles:
         self._read: set[Path] = set()
 
     def load(self, path: Path) -> Element:
-        """Read a file and its imports; return the resolved `<broker>` element.
-
-        Raises:
-            ConfigurationException: the file cannot be read, or does not have exactly one broker.
-        """
+        """Read a file and its imports; return the resolved `<broker>` element."""
         self._read_file(path)
         for element in self._top_level:
             self._read_placeholder_files(element, path.absolute().parent)

@@ -55,12 +55,7 @@ class Element:
 
 
 def read_xml(path: Path) -> Element:
-    """Return the root element of a file; blocking.
-
-    Raises:
-        ConfigurationException: the file cannot be read, is not XML, declares entities, or is too
-            large.
-    """
+    """Return the root element of a file; blocking."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -72,11 +67,7 @@ def read_xml(path: Path) -> Element:
 
 
 def parse_xml(data: bytes, source: str) -> Element:
-    """Return the root element of a document; `source` is its name in messages.
-
-    Raises:
-        ConfigurationException: it is not XML, declares entities, or is too large.
-    """
+    """Return the root element of a document; `source` is its name in messages."""
     if len(data) > _MAX_BYTES:
         raise ConfigurationException(f"{source} is larger than {_MAX_BYTES >> 20} MiB")
     builder = _Builder(source)

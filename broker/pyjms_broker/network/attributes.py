@@ -176,11 +176,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def read_properties_of(text: str) -> NetworkConnectorAttributes:
-    """Parse the options sent by a remote broker; unknown ones have no effect.
-
-    Raises:
-        JMSException: a value is invalid.
-    """
+    """Parse the options sent by a remote broker; unknown ones have no effect."""
     if len(text) > _MOST:
         raise JMSException(f"The properties of the bridge have more than {_MOST} characters")
     given = parse_properties(text)

@@ -293,11 +293,7 @@ class NetworkBridge:
                 subscriptions.add_static(destination, name)
 
     async def wait_ended(self) -> None:
-        """Wait until either connection has failed. Cancellable.
-
-        Raises:
-            JMSException: the reason for the end.
-        """
+        """Wait until either connection has failed. Cancellable."""
         await self._ended.wait()
         assert self._error is not None
         raise ConnectionFailedException(str(self._error)) from self._error
@@ -515,11 +511,7 @@ class _InboundConnection:
         self._local.listener = self
 
     async def start(self, about: BrokerInfo) -> None:
-        """Connect to the local broker; `about` describes the remote one.
-
-        Raises:
-            ConnectionFailedException: the local broker is stopping.
-        """
+        """Connect to the local broker; `about` describes the remote one."""
         await self._local.start()
         self._local.oneway(about)
 
@@ -586,11 +578,7 @@ class BridgeEnd:
         return ConsumerId(self.connection_id.value, _SESSION, next(self._consumers))
 
     async def start(self) -> BrokerInfo:
-        """Connect; return the broker's BrokerInfo.
-
-        Raises:
-            ConnectionFailedException: the connection failed, or no BrokerInfo arrived in time.
-        """
+        """Connect; return the broker's BrokerInfo."""
         await self.transport.start()
         with _clock.timeout(_TIMEOUT):
             await self._introduced.wait()
@@ -601,11 +589,7 @@ class BridgeEnd:
         return self._introduction
 
     async def open(self, client_id: str, user_name: str | None, password: str | None) -> None:
-        """Log in, and open the session and the producer.
-
-        Raises:
-            JMSException: the broker refuses that, or does not respond.
-        """
+        """Log in, and open the session and the producer."""
         self.client_id = client_id
         info = ConnectionInfo(self.connection_id, client_id, password, user_name)
         self._has_connection = True
@@ -614,11 +598,7 @@ class BridgeEnd:
         await self.request(ProducerInfo(self.producer_id))
 
     async def request(self, command: Command) -> None:
-        """Send a command and wait for its response, which a duplex connection does not have.
-
-        Raises:
-            JMSException: the broker refuses that, or does not respond.
-        """
+        """Send a command and wait for its response, which a duplex connection does not have."""
         if self._is_duplex:
             self.transport.oneway(command)  # a refusal arrives as a ConnectionError
         else:

@@ -110,12 +110,7 @@ class Discovered:
 
 
 def read_remotes(text: str) -> tuple[Remote, ...] | Discovered:
-    """Return the brokers of a network connector's URI, each of which gets a bridge.
-
-    Raises:
-        ConfigurationException: the URI is invalid, names no broker, or has an unknown agent.
-        UnsupportedOperationException: the scheme of a broker is not supported.
-    """
+    """Return the brokers of a network connector's URI, each of which gets a bridge."""
     uri = TransportURI.parse(text)
     if uri.scheme == "discovery" and len(uri.components) == 1:
         check_known(TransportURI("discovery", options=uri.options), set(), ignored=_NONE)

@@ -184,11 +184,7 @@ class BridgeSubscriptions:
 
     # advisories of the remote broker
     async def subscribe(self) -> None:
-        """Subscribe to the remote broker's advisories.
-
-        Raises:
-            JMSException: the remote broker refuses that, or does not respond.
-        """
+        """Subscribe to the remote broker's advisories."""
         await self._remote.request(
             ConsumerInfo(
                 self._advisory_consumer,

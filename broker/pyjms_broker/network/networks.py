@@ -142,9 +142,6 @@ class Networks:
         """Serve a client that is the bridge of another broker, as it requests in `info`.
 
         Return the handlers of its commands. (activemq-edges NW1)
-
-        Raises:
-            JMSException: its options cannot be read.
         """
         from pyjms_broker.connector.openwire.command_handlers import HANDLERS  # noqa: PLC0415
         from pyjms_broker.network.attributes import read_properties_of  # noqa: PLC0415

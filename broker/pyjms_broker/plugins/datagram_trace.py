@@ -66,11 +66,7 @@ class UDPTraceBrokerPlugin:
         self.address()
 
     def address(self) -> tuple[str, int]:
-        """Return the host and port of `destination`.
-
-        Raises:
-            ConfigurationException: `destination` is invalid.
-        """
+        """Return the host and port of `destination`."""
         try:
             url = urlsplit(self.destination)
             host, port = url.hostname, url.port
@@ -145,11 +141,7 @@ class DatagramTraceBroker(BrokerFilter):
         self._report_at = 0.0
 
     async def start(self) -> None:
-        """Open the socket.
-
-        Raises:
-            ConfigurationException: the address cannot be reached from this machine.
-        """
+        """Open the socket."""
         await super().start()
         host, port = self._plugin.address()
         try:

@@ -61,11 +61,7 @@ class DestinationsBroker(BrokerFilter):
         self._has_started = False
 
     async def start(self) -> None:
-        """Create the destinations listed in the file; log those that cannot be created.
-
-        Raises:
-            ConfigurationException: the file exists and cannot be read.
-        """
+        """Create the destinations listed in the file; log those that cannot be created."""
         await super().start()
         names = await anyio.to_thread.run_sync(_read, self._file)
         context = ConnectionContext()

@@ -47,11 +47,7 @@ class DiscardingDLQBrokerPlugin:
         self.patterns()
 
     def patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Return the regular expressions of `drop_only`.
-
-        Raises:
-            ConfigurationException: one is invalid.
-        """
+        """Return the regular expressions of `drop_only`."""
         found = []
         for text in (self.drop_only or "").split():
             try:

@@ -80,11 +80,7 @@ class VirtualSelectorCacheBroker(PluginFilter[VirtualSelectorCacheBrokerPlugin])
         self._writer: BackgroundTask | None = None
 
     async def start(self) -> None:
-        """Read the file, if there is one.
-
-        Raises:
-            ConfigurationException: it cannot be read.
-        """
+        """Read the file, if there is one."""
         file = self.plugin.persist_file
         if file is not None:
             self._selectors = await anyio.to_thread.run_sync(_read, Path(file))

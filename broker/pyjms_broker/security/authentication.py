@@ -129,11 +129,7 @@ class FailedLogins:
         """By address: the beginning of the period, and the number of failures since."""
 
     def check(self, address: str | None) -> None:
-        """Check that an address has not failed too often; None is always accepted.
-
-        Raises:
-            JMSSecurityException: the address has failed too often.
-        """
+        """Check that an address has not failed too often; None is always accepted."""
         began, count = self._current(address)
         if self._maximum and count >= self._maximum:
             left = began + self._period - _clock.now()
@@ -212,11 +208,7 @@ class AuthenticationBroker(BrokerFilter):
         return True
 
     async def start(self) -> None:
-        """Load the users.
-
-        Raises:
-            ConfigurationException: they cannot be loaded.
-        """
+        """Load the users."""
         await anyio.to_thread.run_sync(self._authenticator.load)
         await super().start()
 

@@ -163,20 +163,12 @@ class UserAccess:
         return self.may(Right.READ, destination)
 
     def check_read(self, destination: Destination) -> None:
-        """Check that the user may receive from a destination.
-
-        Raises:
-            JMSSecurityException: it is not allowed.
-        """
+        """Check that the user may receive from a destination."""
         if not self.may(Right.READ, destination):
             self.refuse(Right.READ.value, destination)
 
     def check_write(self, destination: Destination) -> None:
-        """Check that the user may send to a destination.
-
-        Raises:
-            JMSSecurityException: it is not allowed.
-        """
+        """Check that the user may send to a destination."""
         if not self.may(Right.WRITE, destination):
             self.refuse(Right.WRITE.value, destination)
         if _is_answered(destination):
@@ -276,11 +268,7 @@ class AuthorizationBroker(BrokerFilter):
 
 
 def _check_send(context: ConnectionContext, message: ActiveMQMessage) -> None:
-    """Check that a client may send a message.
-
-    Raises:
-        JMSSecurityException: it is not allowed.
-    """
+    """Check that a client may send a message."""
     destination = message.destination
     if destination is None or _is_free(context):
         return
@@ -312,11 +300,7 @@ def _is_free(context: ConnectionContext) -> bool:
 
 
 def _access(context: ConnectionContext) -> UserAccess:
-    """Return a client's rights.
-
-    Raises:
-        JMSSecurityException: the client is not authenticated.
-    """
+    """Return a client's rights."""
     access = context.access
     if not isinstance(access, UserAccess):
         raise JMSSecurityException("User is not authenticated.")

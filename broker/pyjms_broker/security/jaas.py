@@ -81,9 +81,6 @@ def authenticate(stack: LoginStack, credentials: Credentials) -> SecurityContext
     """Return the user that the modules accept, with the groups of all successful modules.
 
     Source: Java LoginContext.
-
-    Raises:
-        JMSSecurityException: no module accepts the client, and one could not query its directory.
     """
     found: list[SecurityContext] = []
     failed = unavailable = False
@@ -217,11 +214,7 @@ _MODULES: Final[dict[str, Callable[[Mapping[str, str], Path], LoginModule]]] = {
 
 # the file
 def read_login_config(path: Path) -> dict[str, tuple[ModuleEntry, ...]]:
-    """Read a file. Blocks.
-
-    Raises:
-        ConfigurationException: it cannot be read, or is malformed (with the line).
-    """
+    """Read a file. Blocks."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -239,9 +232,6 @@ def parse_login_config(
 
     `${NAME}` in a value is an environment variable (in Java: a system property); a value `ENC(...)`
     is decrypted.
-
-    Raises:
-        ConfigurationException: it is malformed (with the line).
     """
     reader = _Reader(text, source, os.environ if environ is None else environ)
     found: dict[str, tuple[ModuleEntry, ...]] = {}
@@ -364,11 +354,7 @@ class JaasAuthenticator:
         self._stacks: dict[str, LoginStack] = {}
 
     def load(self) -> None:
-        """Read the configuration and the files of its modules. Blocks.
-
-        Raises:
-            ConfigurationException: a file cannot be read, or contains something unsupported.
-        """
+        """Read the configuration and the files of its modules. Blocks."""
         entries = read_login_config(self._path)
         for name in self._names:
             if name is None:
@@ -403,11 +389,7 @@ class JaasAuthenticator:
         return False
 
     def authenticate(self, credentials: Credentials) -> SecurityContext | None:
-        """Authenticate with the modules. Blocks.
-
-        Raises:
-            JMSSecurityException: the client has no certificate, or a directory does not respond.
-        """
+        """Authenticate with the modules. Blocks."""
         plain, encrypted = self._names
         is_encrypted = credentials.uses_tls or credentials.subject is not None
         name = encrypted if encrypted is not None and (plain is None or is_encrypted) else plain

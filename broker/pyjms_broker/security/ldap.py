@@ -68,11 +68,7 @@ class LdapLogin:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> LdapLogin:
-        """Return an LDAPLoginModule.
-
-        Raises:
-            ConfigurationException: the extra is not installed, or an option is missing or unknown.
-        """
+        """Return an LDAPLoginModule."""
         required = ["connectionURL", "userBase", "userSearchMatching"]
         if options.get("roleName") and options.get("roleSearchMatching"):
             required.append("roleBase")
@@ -85,12 +81,7 @@ class LdapLogin:
         return cls(options, _connector(options))
 
     def login(self, credentials: Credentials) -> SecurityContext | None:
-        """Authenticate against the directory; return None if the client has sent no name.
-
-        Raises:
-            LoginRefusedError: the user is unknown, or the password is wrong.
-            LoginUnavailableError: the directory does not respond.
-        """
+        """Authenticate against the directory; return None if the client has sent no name."""
         from ldap3.core.exceptions import (  # noqa: PLC0415 - an extra
             LDAPCommunicationError,
             LDAPException,
@@ -279,11 +270,7 @@ def _connector(options: Mapping[str, str]) -> Connect:
 
 
 def _protocol(options: Mapping[str, str], scheme: str) -> str:
-    """Return the encryption of the connection: `ssl`, `starttls`, or none.
-
-    Raises:
-        ConfigurationException: connectionProtocol is unknown, or contradicts the URL.
-    """
+    """Return the encryption of the connection: `ssl`, `starttls`, or none."""
     given = options.get("connectionProtocol", "")
     protocol = _PROTOCOLS.get(given.lower())
     if protocol is None:

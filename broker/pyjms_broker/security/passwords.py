@@ -44,11 +44,7 @@ class ScryptHash:
 
     @classmethod
     def parse(cls, text: str) -> ScryptHash:
-        """Parse a hash in the PHC format.
-
-        Raises:
-            ConfigurationException: it is malformed, or would take too much memory or time.
-        """
+        """Parse a hash in the PHC format."""
         found = _FORMAT.fullmatch(text)
         hint = "pyjms broker passwd prints a hash"
         if found is None:
@@ -88,11 +84,7 @@ def is_hash(stored: str) -> bool:
 
 
 def check_stored(stored: str) -> str:
-    """Check that a stored password can be compared, and return it.
-
-    Raises:
-        ConfigurationException: it is a malformed hash, or encrypted.
-    """
+    """Check that a stored password can be compared, and return it."""
     if is_hash(stored):
         ScryptHash.parse(stored)
     elif stored.startswith("ENC(") and stored.endswith(")"):

@@ -18,11 +18,7 @@ _CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a file. Blocks.
-
-    Raises:
-        ConfigurationException: it cannot be read, or is larger than 16 MiB.
-    """
+    """Read a file. Blocks."""
     try:
         with path.open("rb") as file:
             data = file.read(_LIMIT + 1)

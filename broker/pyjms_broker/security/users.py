@@ -71,9 +71,6 @@ class GroupedFiles:
 
         They are the same objects until a file has changed. If a file becomes unreadable later, that
         is logged, and the last contents are returned.
-
-        Raises:
-            ConfigurationException: a file cannot be read, or contains an invalid value.
         """
         with self._lock:
             found = self._found
@@ -178,11 +175,7 @@ class UserAuthenticator:
         self._verifier = PasswordVerifier()
 
     def load(self) -> None:
-        """Load the users. Blocks.
-
-        Raises:
-            ConfigurationException: they cannot be loaded.
-        """
+        """Load the users. Blocks."""
         self._users = self._source.load()
 
     def anonymous(self, credentials: Credentials) -> SecurityContext | None:

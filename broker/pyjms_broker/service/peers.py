@@ -49,11 +49,7 @@ def peer_transport(uri: TransportURI) -> RequestTransport:
 
 
 async def create_peer(name: str, config: str) -> BrokerService:
-    """Create and start the broker that a `peer:` URL describes.
-
-    Raises:
-        JMSException: the broker cannot start.
-    """
+    """Create and start the broker that a `peer:` URL describes."""
     uri = TransportURI.parse(config)
     group = uri.location.partition("/")[0]
     keywords: dict[str, Any] = {"persistent": False, **keywords_from(uri.options)}

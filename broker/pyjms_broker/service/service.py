@@ -110,12 +110,7 @@ class Website:
         return None if self._server is None else self._server.url
 
     async def start(self, configuration: WebConfiguration | None) -> None:
-        """Start the web server, if one is configured.
-
-        Raises:
-            ConfigurationException: a setting is invalid, or the extra `web` is not installed.
-            ResourceAllocationException: the address cannot be bound.
-        """
+        """Start the web server, if one is configured."""
         self._server = None
         if configuration is None or not configuration.enabled:
             return
@@ -132,11 +127,7 @@ class Website:
         await server.start()
 
     def check(self) -> None:
-        """Refuse a public web server without users, and log its URL; call it when users are known.
-
-        Raises:
-            ConfigurationException: other machines can reach it, and the broker has no users.
-        """
+        """Refuse a public web server without users, and log its URL; users must be known."""
         if self._server is not None:
             self._server.check_exposure()
             logger.info("Web server started: %s", self._server.url)

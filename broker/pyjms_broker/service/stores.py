@@ -132,11 +132,7 @@ class BrokerStores:
         return Path(self._service.data_directory) / self._service.broker_name
 
     async def open(self) -> PersistenceAdapter:
-        """Create the stores and open them, after waiting for the lock.
-
-        Raises:
-            JMSException: a store cannot be opened.
-        """
+        """Create the stores and open them, after waiting for the lock."""
         self._state, self._are_connectors_open, self._stop = StoreState.RUNNING, True, None
         config, directory = self._service, self.directory
         self.temp_store = self.job_store = None

@@ -39,12 +39,7 @@ class BrokerURI(NamedTuple):
 
 
 def read_broker_uri(text: str) -> BrokerURI:
-    """Parse a broker URI.
-
-    Raises:
-        ConfigurationException: it is not a `broker:` URI, or has an unknown attribute or a
-            component for which this broker has no connector.
-    """
+    """Parse a broker URI."""
     uri = parse_broker_uri(text)
     keywords = keywords_from(uri.options)
     name = uri.path.strip("/")
@@ -67,11 +62,7 @@ def read_broker_uri(text: str) -> BrokerURI:
 
 
 def keywords_from(options: Mapping[str, str]) -> dict[str, object]:
-    """Convert URI options to keyword arguments of BrokerService.
-
-    Raises:
-        ConfigurationException: an option is unknown, or its value cannot be read.
-    """
+    """Convert URI options to keyword arguments of BrokerService."""
     keywords = check_options(options)
     for name in options.keys() & WITHOUT_EFFECT:
         logger.info("Broker option %s has no effect here and is ignored", name)
@@ -79,11 +70,7 @@ def keywords_from(options: Mapping[str, str]) -> dict[str, object]:
 
 
 def check_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Do the same as `keywords_from`, without logging.
-
-    Raises:
-        ConfigurationException: an option is unknown, or its value cannot be read.
-    """
+    """Do the same as `keywords_from`, without logging."""
     known = known_options()
     unknown = {k: v for k, v in options.items() if k not in known and k not in WITHOUT_EFFECT}
     if unknown:

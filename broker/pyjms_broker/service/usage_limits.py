@@ -27,11 +27,7 @@ _CGROUP_LIMITS: Final = (
 
 
 def system_usage_of(config: BrokerConfiguration) -> SystemUsage:
-    """Return the broker's usages; percentages are converted to bytes.
-
-    Raises:
-        ConfigurationException: a limit is neither a number of bytes nor a percentage.
-    """
+    """Return the broker's usages; percentages are converted to bytes."""
     data = Path(config.data_directory)
     store = Path(config.store_directory or data)
     jobs = Path(config.scheduler_directory or data)
@@ -50,12 +46,7 @@ def system_usage_of(config: BrokerConfiguration) -> SystemUsage:
 def change_limits(
     config: BrokerConfiguration, usage: SystemUsage, values: Mapping[str, Any]
 ) -> None:
-    """Set attributes of `SystemUsageAttributes` while the broker runs.
-
-    Raises:
-        ConfigurationException: a limit is invalid, or is too high and may not be lowered; the
-            previous limits remain.
-    """
+    """Set attributes of `SystemUsageAttributes` while the broker runs."""
     before = {name: getattr(config, name) for name in values}
     try:
         _set_limits(config, usage, values)
@@ -127,11 +118,7 @@ def _existing(directory: Path) -> Path:
 
 
 def check_memory(config: BrokerConfiguration, usage: SystemUsage) -> None:
-    """Lower a memory limit that exceeds the memory to 70 % of it. (activemq-broker B11)
-
-    Raises:
-        ConfigurationException: the limit is too high, and `adjust_usage_limits` is false.
-    """
+    """Lower a memory limit that exceeds the memory to 70 % of it. (activemq-broker B11)"""
     available = available_memory()
     if usage.memory.limit > available:
         what = f"memory_limit is {usage.memory.limit:,} bytes, and the memory is {available:,}"
@@ -146,9 +133,6 @@ def check_disk(config: BrokerConfiguration, usage: SystemUsage) -> None:
 
     Usable are the space that the store occupies already and the free space. A default limit is
     lowered without a warning. (activemq-broker B11)
-
-    Raises:
-        ConfigurationException: an explicit limit is too high and may not be lowered.
     """
     data = Path(config.data_directory)
     store = Path(config.store_directory or data)

@@ -76,11 +76,7 @@ class ConnectorSettings(Section, ClusterAttributes):
         return ClusterAttributes(**arguments_of(ClusterAttributes, self))
 
     def transport_uri(self) -> TransportURI:
-        """Return the address with the options of `tls`.
-
-        Raises:
-            ConfigurationException: the URI cannot be read.
-        """
+        """Return the address with the options of `tls`."""
         uri = TransportURI.parse(self.uri)
         return uri if self.tls is None else with_tls(uri, self.tls.options(), SERVER_TLS)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -21,7 +21,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger
 from pyjms_broker import entry_points
-from pyjms_broker.settings.values import BuiltSection, arguments_of
+from pyjms_broker.settings.values import BuiltSection, arguments_of, types_of
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Statements
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
@@ -56,13 +56,9 @@ class KahaDBPersistenceSettings(_KahaDBSection):
     """The journal in ActiveMQ's format, the default."""
 
     type: Literal["kahadb"] = "kahadb"
+    directory_name: ClassVar[str] = "KahaDB"
     directory: Path | None = None
     """Directory of the store; null: data_directory/broker_name/KahaDB."""
-
-    @property
-    def directory_name(self) -> str:
-        """The name of the store's directory in the broker's directory."""
-        return "KahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
         """Create the closed store."""
@@ -88,6 +84,7 @@ class MultiKahaDBPersistenceSettings(Section):
     """Several KahaDB stores; each destination is in the one that matches best."""
 
     type: Literal["multi_kahadb"]
+    directory_name: ClassVar[str] = "mKahaDB"
     directory: Path | None = None
     """Directory of the stores; null: data_directory/broker_name/mKahaDB."""
     filtered_kahadb: tuple[FilteredKahaDBSection, ...] = Field(min_length=1)
@@ -104,11 +101,6 @@ class MultiKahaDBPersistenceSettings(Section):
     """Whether the start fails instead of waiting for the lock."""
     lock_keep_alive_period: Duration = 0.0
     """Time between checks that the lock is still held; 0: no checks."""
-
-    @property
-    def directory_name(self) -> str:
-        """The name of the store's directory in the broker's directory."""
-        return "mKahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
         """Create the closed stores."""
@@ -141,15 +133,11 @@ class StatementsSection(Section, Statements):
 
 
 class _JDBCSettings(BuiltSection[JDBCSettings], JDBCSettings):
+    directory_name: ClassVar[str] = "jdbc"
     directory: Path | None = None
     """Directory of the SQLite file and the journal; null: data_directory/broker_name/jdbc."""
     statements: StatementsSection = StatementsSection()
     """The names of the tables."""
-
-    @property
-    def directory_name(self) -> str:
-        """The name of the store's directory in the broker's directory."""
-        return "jdbc"
 
     def build(self) -> JDBCSettings:
         """Create the store's own settings object."""
@@ -163,11 +151,7 @@ class JDBCPersistenceSettings(_JDBCSettings):
     type: Literal["jdbc"]
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the store, closed.
-
-        Raises:
-            ConfigurationException: SQLAlchemy or the database's driver is not installed.
-        """
+        """Create the store, closed."""
         make = _adapter("adapter", "JDBCPersistenceAdapter")
         return make(directory, self.build(), broker_name)
 
@@ -182,11 +166,7 @@ class JournaledJDBCPersistenceSettings(_JDBCSettings, JournalSettingsJDBC):
         return JournalSettingsJDBC(**arguments_of(JournalSettingsJDBC, self))
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Create the store, closed.
-
-        Raises:
-            ConfigurationException: SQLAlchemy or the database's driver is not installed.
-        """
+        """Create the store, closed."""
         make = _adapter("journaled", "JournaledJDBCPersistenceAdapter")
         return make(directory, self.build(), broker_name, self.build_journal())
 
@@ -210,13 +190,8 @@ class MemoryPersistenceSettings(Section):
 
     type: Literal["memory"]
 
-    @property
-    def directory(self) -> None:
-        """None."""
-
-    @property
-    def directory_name(self) -> None:
-        """None."""
+    directory: ClassVar[None] = None
+    directory_name: ClassVar[None] = None
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
         """Create the store."""
@@ -232,9 +207,7 @@ BuiltInStore: TypeAlias = (
     | JDBCPersistenceSettings
     | JournaledJDBCPersistenceSettings
 )
-BUILT_IN_TYPES: Final = tuple(
-    str(get_args(store.model_fields["type"].annotation)[0]) for store in get_args(BuiltInStore)
-)
+BUILT_IN_TYPES: Final = types_of(BuiltInStore)
 
 
 def _check_type(value: object) -> object:
@@ -248,12 +221,9 @@ def _check_type(value: object) -> object:
     if not isinstance(kind, str) or kind in BUILT_IN_TYPES:
         return value
     if others := entry_points.installed_names(entry_points.STORES):
-        raise ValueError(f"there is no store {kind!r}; installed: {', '.join(_types(others))}")
+        known = ", ".join((*BUILT_IN_TYPES, *others))
+        raise ValueError(f"there is no store {kind!r}; installed: {known}")
     return value
-
-
-def _types(others: list[str]) -> list[str]:
-    return [*BUILT_IN_TYPES, *others]
 
 
 PersistenceSettings: TypeAlias = Annotated[

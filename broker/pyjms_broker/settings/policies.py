@@ -6,7 +6,7 @@ others with `PolicyEntry`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field, field_validator
 
@@ -64,18 +64,14 @@ from pyjms_broker.policy.slow_consumers import (
     SlowConsumerStrategy,
 )
 from pyjms_broker.settings.extensions import RecoveryPolicySettings
-from pyjms_broker.settings.values import BuiltSection, DestinationName
+from pyjms_broker.settings.values import BuiltSection, DestinationName, types_of
 
 _QUERY: Final = "an object with methods execute(destination) and validate_update(message)"
 _QUERY_METHODS: Final = ("execute", "validate_update")
 
 
 def load_message_query(name: str) -> MessageQuery:
-    """Load an installed query; a class is instantiated without arguments.
-
-    Raises:
-        ConfigurationException: the query is not installed, or cannot be loaded.
-    """
+    """Load an installed query; a class is instantiated without arguments."""
     loaded = entry_points.load(entry_points.QUERIES, name)
     query: Any = loaded() if isinstance(loaded, type) else loaded
     is_query = all(callable(getattr(query, method, None)) for method in _QUERY_METHODS)
@@ -132,11 +128,7 @@ class QueryBasedRecoverySettings(RecoveryPolicySettings):
     """Name of the query, an entry point of the group broker.message_queries."""
 
     def build(self) -> SubscriptionRecoveryPolicy:
-        """Create the policy.
-
-        Raises:
-            ConfigurationException: the query is not installed, or cannot be loaded.
-        """
+        """Create the policy."""
         return QueryBasedSubscriptionRecoveryPolicy(query=load_message_query(self.query))
 
 
@@ -149,14 +141,7 @@ RecoverySettings = Annotated[
     | QueryBasedRecoverySettings,
     Field(discriminator="type"),
 ]
-BUILT_IN_RECOVERY_POLICIES: Final = (
-    "none",
-    "fixed_count",
-    "fixed_sized",
-    "last_image",
-    "timed",
-    "query_based",
-)
+BUILT_IN_RECOVERY_POLICIES: Final = types_of(get_args(RecoverySettings)[0])
 
 
 class _DeadLetterSettings(BuiltSection[DeadLetterStrategy], DeadLetterAttributes):

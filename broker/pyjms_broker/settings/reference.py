@@ -1,12 +1,13 @@
-"""Generate the reference config/broker.yaml from the settings models.
+"""Generate the reference config/broker.yaml from the settings models, and the JSON Schema.
 
 Keys, defaults and comments come from the models. This module declares the rest: the header, and
-examples of keys whose default is null or an empty list. After changing a model, run `make docs`; a
-test compares the committed file with `broker_reference()`.
+examples of keys whose default is null or an empty list. After changing a model, run `make docs`,
+which runs this module; a test compares the committed file with `broker_reference()`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
@@ -38,6 +39,7 @@ from pyjms_broker.settings.policies import (
     PolicySettings,
     VirtualTopicSettings,
 )
+from pyjms_broker.settings.sources import broker_schema
 
 _HEADER: Final = """\
 # yaml-language-server: $schema=../docs/broker.schema.json
@@ -400,3 +402,10 @@ def _duration(seconds: float) -> str:
     if seconds % 60 == 0 and seconds > 60:
         return f"{seconds / 60:g}m"
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
+
+
+if __name__ == "__main__":
+    Path("config/broker.yaml").write_text(broker_reference(), encoding="utf-8")
+    Path("docs/broker.schema.json").write_text(
+        json.dumps(broker_schema(), indent=2) + "\n", encoding="utf-8"
+    )

@@ -293,9 +293,6 @@ def build_settings(document: Document, problems: Problems | None = None) -> Brok
     """Return the settings of a document with resolved placeholders.
 
     `problems` has the problems of earlier stages.
-
-    Raises:
-        ConfigurationException: there are problems; the error has the origin of each value.
     """
     found = Problems() if problems is None else problems
     listed = with_plugin_list(document)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema, model_validator
 
@@ -75,12 +75,15 @@ def arguments_of(settings: type[Any], section: Section) -> dict[str, Any]:
     return {name: getattr(section, name) for name in names & set(type(section).model_fields)}
 
 
-def check_by(build: Callable[[], object]) -> None:
-    """Check arguments by building the object, so that the error gets file and line.
+def types_of(sections: Any) -> tuple[str, ...]:
+    """Return the values of `type` in a union of sections."""
+    return tuple(
+        str(get_args(section.model_fields["type"].annotation)[0]) for section in get_args(sections)
+    )
 
-    Raises:
-        ValueError: an argument is invalid.
-    """
+
+def check_by(build: Callable[[], object]) -> None:
+    """Check arguments by building the object, so that the error gets file and line."""
     try:
         build()
     except ConfigurationException as error:

@@ -16,7 +16,7 @@ from pyjms.errors import ConfigurationException, JMSSecurityException
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import AckType
-from pyjms_broker.cli.broker_source import service_from_uri
+from pyjms_broker.cli.start import service_from_uri
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.testing import EmbeddedTestBroker

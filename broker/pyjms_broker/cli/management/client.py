@@ -63,11 +63,7 @@ class JolokiaClient:
     def __init__(
         self, url: str, credentials: Credentials | None = None, timeout: float = _TIMEOUT
     ) -> None:
-        """Parse the URL; does not connect.
-
-        Raises:
-            ConfigurationException: it is not an HTTP URL.
-        """
+        """Parse the URL; does not connect."""
         try:
             parts = urlsplit(url)
             self._port = parts.port
@@ -252,12 +248,7 @@ def _connect(
     jmx_local: JmxLocal = False,
     pid: Pid = None,
 ) -> JolokiaClient:
-    """Create the client for the options; does not connect.
-
-    Raises:
-        ConfigurationException: the URL is invalid, the password is missing, or an ActiveMQ option
-            for Java processes (JMX) is given.
-    """
+    """Create the client for the options; does not connect."""
     given = {"--jmxurl": jmx_url, "--jmxlocal": jmx_local, "--pid": pid}
     for name in (name for name, value in given.items() if value):
         raise ConfigurationException(
@@ -278,11 +269,7 @@ def pattern(**keys: str) -> str:
 
 
 def brokers(client: JolokiaClient, *attributes: str) -> dict[str, Attributes]:
-    """Return attributes of the brokers at a URL, by view name.
-
-    Raises:
-        JMSException: there is no broker, or it cannot be read.
-    """
+    """Return attributes of the brokers at a URL, by view name."""
     found = client.read_all(pattern(), *attributes)
     if not found:
         raise JMSException(f"{client.url} has no broker", hint="has it started?")
@@ -304,10 +291,6 @@ def find_destinations(
         names: may contain `*` for any characters, and start with `queue://` or `topic://`.
         kind: `Queue` or `Topic`.
         attributes: names of the attributes to read.
-
-    Raises:
-        ConfigurationException: a name has the prefix of the other kind.
-        JMSException: no destination matches a name.
     """
     found: dict[str, Attributes] = {}
     for name in names:

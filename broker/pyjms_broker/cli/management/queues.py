@@ -160,11 +160,7 @@ def move(
 
 
 def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
-    """Show queues with their sizes and ask for confirmation; exit if the answer is no.
-
-    Raises:
-        ConfigurationException: the standard input is not a terminal.
-    """
+    """Show queues with their sizes and ask for confirmation; exit if the answer is no."""
     if yes:
         return
     if not sys.stdin.isatty():

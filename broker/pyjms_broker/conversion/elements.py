@@ -1,0 +1,717 @@
+"""Convert the elements in `<broker>` that have many others: store, policies, plug-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from pyjms_broker.conversion.draft import (
+    Draft,
+    Handler,
+    Lost,
+    Path,
+    Rule,
+    Spec,
+    children,
+    destination_at,
+    destination_of,
+    inside,
+    item,
+    same_section,
+    section,
+    word,
+)
+from pyjms_broker.conversion.xml_reader import Element
+from pyjms_broker.settings.persistence import (
+    RENAMED,
+    WITHOUT_EFFECT,
+    FilteredKahaDBSection,
+    JDBCPersistenceSettings,
+    JournaledJDBCPersistenceSettings,
+    KahaDBPersistenceSettings,
+    MultiKahaDBPersistenceSettings,
+    StatementsSection,
+    snake_case,
+)
+from pyjms_broker.settings.plugins import RedeliveryPolicySettings, plugin_settings
+from pyjms_broker.settings.policies import (
+    AbortSlowAckConsumerSettings,
+    AbortSlowConsumerSettings,
+    CompositeQueueSettings,
+    CompositeTopicSettings,
+    ConditionalNetworkBridgeSettings,
+    ConstantPendingLimitSettings,
+    DiscardingDeadLetterSettings,
+    FixedCountRecoverySettings,
+    FixedSizedRecoverySettings,
+    ForwardSettings,
+    IndividualDeadLetterSettings,
+    LowestPriorityEvictionSettings,
+    OldestEvictionSettings,
+    PolicySettings,
+    PrefetchRatePendingLimitSettings,
+    SharedDeadLetterSettings,
+    TimedRecoverySettings,
+    UniquePropertyEvictionSettings,
+    VirtualTopicSettings,
+)
+from pyjms_broker.settings.security import AccessSettings, AuthorizationEntrySettings, UserSettings
+
+_JAVA: Final = "it is a Java object"
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others)
+
+
+_WITHOUT_EFFECT: Final = {
+    **{_camel_case(name): "this store has no such index" for name in WITHOUT_EFFECT},
+    "indexLFUEvictionFactor": "this store has no such index",
+    "useIndexLFRUEviction": "this store has no such index",
+    "enableSubscriptionStatistics": "they are always counted",
+    "stopOnError": "a lock that cannot be checked always counts as lost",
+    "failoverProducersAuditDepth": "one number is kept for each producer",
+    "brokerName": "the name of the broker is used",
+}
+_SYNCS: Final = {"enableJournalDiskSyncs": {"true": "always", "false": "never"}}
+_KEYS: Final = {
+    **{_camel_case(name): key.partition(":")[0] for name, key in RENAMED.items()},
+    "compactAcksAfterNoGC": "compact_acks_after_no_gc",
+    "journalWriteBatchSize": "journal.max_write_batch_size",
+}
+_LOST_IN_STORES: Final = {
+    "transactionIdTransformer": Lost(_JAVA),
+    "scheduledThreadPoolExecutor": Lost(_JAVA),
+    "usageManager": Lost(_JAVA),
+}
+
+_LOCKER_NO_EFFECT: Final = {"name": "the name has no effect"}
+_LOCKER_LOST: Final = {
+    "directory": Lost("the lock is in the store's directory"),
+    "createTablesOnStartup": Lost(
+        "it is a setting of the store here", "set persistence.create_tables_on_startup"
+    ),
+    "queryTimeout": Lost("it is a setting of the store here", "set persistence.query_timeout"),
+    "handleStartException": Lost("a lock that cannot be acquired is retried", same_as="false"),
+}
+_KAHADB_LOCKER: Final = Spec(
+    KahaDBPersistenceSettings, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST
+)
+_JDBC_LOCKER: Final = Spec(JDBCPersistenceSettings, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST)
+_LOCKER: Final = inside(
+    {
+        "shared-file-locker": same_section(_KAHADB_LOCKER),
+        "database-locker": word("locker", "database", _JDBC_LOCKER),
+        "lease-database-locker": word("locker", "lease", _JDBC_LOCKER),
+    }
+)
+
+_KAHADB: Final = Spec(
+    KahaDBPersistenceSettings,
+    "kahadb",
+    _KEYS,
+    _SYNCS,
+    _WITHOUT_EFFECT,
+    _LOST_IN_STORES,
+    {"locker": _LOCKER},
+)
+_FILTERED_STORE: Final = Spec(
+    FilteredKahaDBSection,
+    None,
+    _KEYS,
+    _SYNCS,
+    {**_WITHOUT_EFFECT, "directory": "the store's directory is named after its destinations"},
+    _LOST_IN_STORES,
+    {"locker": Lost("the lock is that of <mKahaDB>")},
+)
+"""The `<kahaDB>` in a `<filteredKahaDB>`."""
+
+
+def _any_destination(draft: Draft, element: Element, path: Path) -> None:
+    """Convert an unusual filter: `<destination><queue physicalName="x"/></destination>`."""
+    name = destination_of(element)
+    if name is not None:
+        draft.put((*path, element.name), name.removeprefix("topic://"), element)
+
+
+_FILTERED_KAHADB: Final = Spec(
+    FilteredKahaDBSection,
+    lost={
+        "tempQueue": Lost("temporary destinations are not stored"),
+        "tempTopic": Lost("temporary destinations are not stored"),
+    },
+    children={
+        "persistenceAdapter": inside({"kahaDB": same_section(_FILTERED_STORE)}),
+        "usage": inside(same_section(Spec(FilteredKahaDBSection, keys={"limit": "store_limit"}))),
+        "destination": children(_any_destination),
+    },
+)
+_MULTI_KAHADB: Final = Spec(
+    MultiKahaDBPersistenceSettings,
+    "multi_kahadb",
+    keys={
+        "journalMaxFileLength": "transaction_journal.max_file_length",
+        "journalWriteBatchSize": "transaction_journal.max_write_batch_size",
+        "checkForCorruption": "transaction_journal.check_for_corrupt_journal_files",
+        "journalCleanupInterval": "cleanup_interval",
+    },
+    no_effect=_WITHOUT_EFFECT,
+    lost=_LOST_IN_STORES,
+    children={
+        "locker": _LOCKER,
+        "filteredPersistenceAdapters": children(
+            {"filteredKahaDB": item("filtered_kahadb", _FILTERED_KAHADB)}
+        ),
+    },
+)
+_MEMORY: Final = Spec(
+    None,
+    "memory",
+    no_effect={
+        "createTransactionStore": "transactions are kept in memory, too",
+        "usageManager": "limits are those of system_usage",
+    },
+)
+
+_POSTGRESQL: Final = "jdbc:postgresql:"
+_PROPERTIES: Final = {
+    "serverName": ("serverName", "servername", "host"),
+    "portNumber": ("portNumber", "port"),
+    "databaseName": ("databaseName",),
+    "user": ("user", "username"),
+    "password": ("password",),
+    "url": ("url", "jdbcUrl"),
+    "driver": ("driverClassName", "driverClass"),
+}
+"""Property names of common DataSource classes, by meaning."""
+_DERBY: Final = (
+    "the embedded database of Java becomes an SQLite file in the store's directory; messages are "
+    "not taken over"
+)
+_MOVE: Final = "let consumers empty the queues before the migration"
+_NO_EFFECT: Final = "connections to the database are pooled by the broker"
+
+
+def _data_source(draft: Draft, bean: Element, path: Path) -> None:
+    values = {
+        meaning: bean.attributes[name]
+        for meaning, names in _PROPERTIES.items()
+        for name in names
+        if name in bean.attributes
+    }
+    bean.read_attributes.update(name for names in _PROPERTIES.values() for name in names)
+    bean.read_attributes.update(("class", "destroy-method", "init-method", "name"))
+    kind = " ".join((bean.attributes.get("class", ""), values.get("url", ""))).lower()
+    if "derby" in kind or "hsqldb" in kind or "jdbc:h2" in kind:
+        draft.findings.note(bean, _DERBY, _MOVE)
+    elif "postgresql" in kind or "pgpooling" in kind:
+        draft.put((*path, "data_source"), _postgresql(values), bean)
+        if "?" in values.get("url", ""):
+            draft.findings.report(
+                bean,
+                "options of the JDBC driver in the URL are left out",
+                "psycopg has different options: data_source: postgresql+psycopg://...?sslmode=...",
+                attribute="url",
+            )
+        for name in bean.attributes.keys() - bean.read_attributes:
+            draft.findings.note(bean, _NO_EFFECT, attribute=name)
+    else:
+        draft.findings.report(
+            bean,
+            "this database is not supported as a store; SQLite is used instead",
+            "set persistence.data_source to the URL of a PostgreSQL database",
+        )
+
+
+def _postgresql(values: Mapping[str, str]) -> str:
+    """Return the SQLAlchemy URL of a PostgreSQL database."""
+    location = values.get("url", "")
+    if location.startswith(_POSTGRESQL):
+        location, _, _options = location.removeprefix(_POSTGRESQL).partition("?")
+        location = location.removeprefix("//")
+        if "/" not in location:
+            location = f"localhost/{location}"
+    else:
+        port = values.get("portNumber", "0")
+        host = values.get("serverName", "localhost") + (f":{port}" if port != "0" else "")
+        location = f"{host}/{values.get('databaseName', '')}"
+    user = quote(values.get("user", ""), safe="")
+    password = quote(values.get("password", ""), safe="")
+    login = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    return f"postgresql+psycopg://{login}{location}"
+
+
+_JDBC_KEYS: Final = {
+    "dataDirectory": "directory",
+    "dataDirectoryFile": "directory",
+    "useDatabaseLock": "use_lock",
+}
+_JDBC_NO_EFFECT: Final = {
+    "brokerName": "the name of the broker is used",
+    "changeAutoCommitAllowed": "the driver's transactions are used",
+    "stopOnError": "a lock that cannot be checked always counts as lost",
+}
+_JDBC_LOST: Final = {
+    "useExternalMessageReferences": Lost("messages are in the database", same_as="false"),
+    "scheduledThreadPoolExecutor": Lost(_JAVA),
+    "dataSource": Lost("it names no bean of this file", "write # and the id of the bean"),
+}
+_JDBC_CHILDREN: Final[dict[str, Rule]] = {
+    "adapter": Lost("the dialect follows from the database's URL", "leave it out"),
+    "jdbcAdapter": Lost("the dialect follows from the database's URL", "leave it out"),
+    "lockDataSource": Lost("the lock is in the store's own database"),
+    "wireFormat": Lost("the format of messages is fixed"),
+    "journal": Lost("the journal is in the store's directory"),
+    "scheduledThreadPoolExecutor": Lost(_JAVA),
+    "taskRunnerFactory": Lost(_JAVA),
+    "locker": _LOCKER,
+    "databaseLocker": _LOCKER,
+    "statements": inside(section("statements", Spec(StatementsSection))),
+    "dataSource": inside(_data_source),
+}
+
+
+def _jdbc(spec: Spec) -> Handler:
+    convert = section("persistence", spec)
+
+    def convert_jdbc(draft: Draft, element: Element, path: Path) -> None:
+        convert(draft, element, path)
+        if element.child("dataSource") is None:
+            draft.findings.note(element, _DERBY, _MOVE, attribute="dataSource")
+
+    return convert_jdbc
+
+
+_JDBC: Final = Spec(
+    JDBCPersistenceSettings,
+    "jdbc",
+    _JDBC_KEYS,
+    {},
+    _JDBC_NO_EFFECT,
+    _JDBC_LOST,
+    _JDBC_CHILDREN,
+)
+_JOURNALED_JDBC: Final = Spec(
+    JournaledJDBCPersistenceSettings,
+    "journaled_jdbc",
+    _JDBC_KEYS,
+    {},
+    {
+        **_JDBC_NO_EFFECT,
+        "useDedicatedTaskRunner": "it concerns Java's threads",
+        "journalThreadPriority": "it concerns Java's threads",
+        "useQuickJournal": "the journal has one format",
+    },
+    {**_JDBC_LOST, "journalArchiveDirectory": Lost("journal files are deleted, not archived")},
+    _JDBC_CHILDREN,
+)
+
+_REMOVED: Final = Lost(
+    "ActiveMQ removed this store; KahaDB is used instead", "move the messages with ActiveMQ first"
+)
+STORE: Final = inside(
+    {
+        "kahaDB": section("persistence", _KAHADB),
+        "mKahaDB": section("persistence", _MULTI_KAHADB),
+        "memoryPersistenceAdapter": section("persistence", _MEMORY),
+        "jdbcPersistenceAdapter": _jdbc(_JDBC),
+        "journalPersistenceAdapterFactory": _jdbc(_JOURNALED_JDBC),
+        "journaledJDBC": _jdbc(_JOURNALED_JDBC),
+        **dict.fromkeys(
+            (
+                "levelDB",
+                "replicatedLevelDB",
+                "amqPersistenceAdapter",
+                "amqPersistenceAdapterFactory",
+                "kahaPersistenceAdapter",
+            ),
+            _REMOVED,
+        ),
+    }
+)
+"""Converts `<persistenceAdapter>` and `<persistenceFactory>`."""
+
+
+# <destinationPolicy>, and the virtual destinations of <destinationInterceptors>
+
+_SLOW_NO_EFFECT: Final = {"name": "the name has no effect"}
+_STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
+    "deadLetterStrategy": {
+        "sharedDeadLetterStrategy": Spec(
+            SharedDeadLetterSettings,
+            "shared",
+            children={"deadLetterQueue": inside(destination_at("dead_letter_queue"))},
+        ),
+        "individualDeadLetterStrategy": Spec(IndividualDeadLetterSettings, "individual"),
+        "discarding": Spec(
+            DiscardingDeadLetterSettings,
+            "discarding",
+            no_effect=dict.fromkeys(
+                ("processExpired", "processNonPersistent", "expiration", "enableAudit"),
+                "discarded messages are not stored",
+            ),
+        ),
+    },
+    "pendingMessageLimitStrategy": {
+        "constantPendingMessageLimitStrategy": Spec(ConstantPendingLimitSettings, "constant"),
+        "prefetchRatePendingMessageLimitStrategy": Spec(
+            PrefetchRatePendingLimitSettings, "prefetch_rate"
+        ),
+    },
+    "messageEvictionStrategy": {
+        "oldestMessageEvictionStrategy": Spec(OldestEvictionSettings, "oldest"),
+        "oldestMessageWithLowestPriorityEvictionStrategy": Spec(
+            LowestPriorityEvictionSettings, "oldest_with_lowest_priority"
+        ),
+        "uniquePropertyMessageEvictionStrategy": Spec(
+            UniquePropertyEvictionSettings, "unique_property"
+        ),
+    },
+    "networkBridgeFilterFactory": {
+        "conditionalNetworkBridgeFilterFactory": Spec(ConditionalNetworkBridgeSettings)
+    },
+    "slowConsumerStrategy": {
+        "abortSlowConsumerStrategy": Spec(
+            AbortSlowConsumerSettings, "abort_slow", no_effect=_SLOW_NO_EFFECT
+        ),
+        "abortSlowAckConsumerStrategy": Spec(
+            AbortSlowAckConsumerSettings, "abort_slow_ack", no_effect=_SLOW_NO_EFFECT
+        ),
+    },
+    "subscriptionRecoveryPolicy": {
+        "noSubscriptionRecoveryPolicy": Spec(None, "none"),
+        "fixedCountSubscriptionRecoveryPolicy": Spec(FixedCountRecoverySettings, "fixed_count"),
+        "fixedSizedSubscriptionRecoveryPolicy": Spec(
+            FixedSizedRecoverySettings,
+            "fixed_sized",
+            lost={"useSharedBuffer": Lost("each topic has its own buffer", same_as="false")},
+        ),
+        "lastImageSubscriptionRecoveryPolicy": Spec(None, "last_image"),
+        "timedSubscriptionRecoveryPolicy": Spec(TimedRecoverySettings, "timed"),
+    },
+}
+"""Elements converted to a section with a `type`, by the property that contains them."""
+_CHOICES: Final[dict[str, dict[str, str]]] = {
+    "dispatchPolicy": {
+        "simpleDispatchPolicy": "simple",
+        "roundRobinDispatchPolicy": "round_robin",
+        "strictOrderDispatchPolicy": "strict_order",
+        "priorityDispatchPolicy": "priority",
+    },
+    "pendingQueuePolicy": {
+        "storeCursor": "storeCursor",
+        "vmQueueCursor": "vmQueueCursor",
+        "fileQueueCursor": "storeCursor",
+    },
+    "pendingSubscriberPolicy": {"fileCursor": "fileCursor", "vmCursor": "vmCursor"},
+    "pendingDurableSubscriberPolicy": {
+        "storeDurableSubscriberCursor": "storeDurableSubscriberCursor",
+        "vmDurableCursor": "vmDurableCursor",
+        "fileDurableSubscriberCursor": "storeDurableSubscriberCursor",
+    },
+}
+"""Elements converted to a word, by the property that contains them."""
+_LOST_STRATEGIES: Final[dict[str, Rule]] = {
+    "clientIdFilterDispatchPolicy": Lost("messages cannot be dispatched by client id"),
+    "priorityNetworkDispatchPolicy": Lost(
+        "duplicate subscriptions of a network are suppressed by the network connector",
+        "keep suppress_duplicate_topic_subscriptions of network_connectors",
+    ),
+    "queryBasedSubscriptionRecoveryPolicy": Lost(
+        "it is a Java object", "write a query in Python (docs/extending.md): type: query_based"
+    ),
+    "retainedMessageSubscriptionRecoveryPolicy": Lost(
+        "a retained message is always kept", "leave it out"
+    ),
+}
+_CURSOR: Final = Spec(
+    lost={
+        "immediatePriorityDispatch": Lost("cursors have no attributes", same_as="true"),
+        "useCache": Lost("cursors have no attributes", "set use_cache of the policy"),
+    }
+)
+
+
+def _choice(name: str, element: str, text: str) -> Handler:
+    note = ""
+    if element.startswith("file") and text.startswith("store"):
+        note = "the store keeps the messages, so that no copy in files is needed"
+    return word(snake_case(name), text, _CURSOR, note)
+
+
+_POLICY_ENTRY: Final = Spec(
+    PolicySettings,
+    keys={"inactiveTimoutBeforeGC": "inactive_timeout_before_gc"},
+    has_destination=True,
+    no_effect={
+        "optimizedDispatch": "messages are always dispatched by the sender's task",
+        "reduceMemoryFootprint": "messages are not kept in two forms",
+        "doOptimzeMessageStorage": "it only matters for ActiveMQ's store",
+        "optimizeMessageStoreInFlightLimit": "it only matters for ActiveMQ's store",
+        "useTopicSubscriptionInflightStats": "they are always counted",
+    },
+    lost={
+        "sendDuplicateFromStoreToDLQ": Lost(
+            "a duplicate that the store has is dropped", same_as="false"
+        )
+    },
+    children={
+        "messageGroupMapFactory": Lost("it is a Java object", "use messageGroupMapFactoryType"),
+        **{
+            name: inside(
+                {
+                    **_LOST_STRATEGIES,
+                    **{each: section(snake_case(name), spec) for each, spec in known.items()},
+                }
+            )
+            for name, known in _STRATEGIES.items()
+        },
+        **{
+            name: inside(
+                {
+                    **_LOST_STRATEGIES,
+                    **{each: _choice(name, each, text) for each, text in known.items()},
+                }
+            )
+            for name, known in _CHOICES.items()
+        },
+    },
+)
+_ENTRY: Final = item("policies", _POLICY_ENTRY)
+_ENTRIES: Final = children({"policyEntry": _ENTRY})
+POLICIES: Final = inside(
+    children(
+        {
+            "policyEntries": _ENTRIES,
+            "entries": _ENTRIES,
+            "policyEntry": _ENTRY,
+            "defaultEntry": _ENTRIES,
+        }
+    )
+)
+"""Converts `<destinationPolicy>`."""
+
+_FORWARD: Final = item(
+    "forward_to",
+    Spec(
+        ForwardSettings,
+        needs_destination=True,
+        children={"filter": Lost("it is a Java object", "use selector")},
+    ),
+)
+_FORWARDED: Final = {"queue": _FORWARD, "topic": _FORWARD, "filteredDestination": _FORWARD}
+_CONCURRENT: Final = {
+    "concurrentSend": "copies are sent one after the other",
+    "copyMessage": "messages are copied as far as they are changed",
+    "transactedSend": "all copies are stored together with the message",
+}
+
+
+def _virtual(type_: str, model: type[BaseModel]) -> Handler:
+    convert = item(
+        "virtual_destinations",
+        Spec(model, type_, no_effect=_CONCURRENT, children={"forwardTo": children(_FORWARDED)}),
+    )
+
+    def convert_unless_empty(draft: Draft, element: Element, path: Path) -> None:
+        forward = element.child("forwardTo")
+        if type_ != "virtual_topic" and (
+            forward is None or not any(each.name in _FORWARDED for each in forward.children)
+        ):
+            draft.findings.report(element, "it forwards to no destination")
+        else:
+            convert(draft, element, path)
+
+    return convert_unless_empty
+
+
+_INTERCEPTORS: Final = {
+    "virtualDestinationInterceptor": children(
+        {
+            "virtualDestinations": children(
+                {
+                    "virtualTopic": _virtual("virtual_topic", VirtualTopicSettings),
+                    "compositeQueue": _virtual("composite_queue", CompositeQueueSettings),
+                    "compositeTopic": _virtual("composite_topic", CompositeTopicSettings),
+                }
+            )
+        }
+    ),
+    "mirroredQueue": word(
+        "use_mirrored_queues",
+        True,
+        Spec(
+            lost={
+                "prefix": Lost(
+                    "mirrors are named VirtualTopic.Mirror.x", same_as="VirtualTopic.Mirror."
+                ),
+                "postfix": Lost("mirrors are named VirtualTopic.Mirror.x", same_as=""),
+                "copyMessage": Lost("messages are copied", same_as="true"),
+            }
+        ),
+    ),
+}
+
+
+def convert_interceptors(draft: Draft, element: Element, path: Path) -> None:
+    """Convert `<destinationInterceptors>`, which replace the default virtual topics."""
+    draft.put((*path, "virtual_destinations"), [], element)
+    draft.convert_children(element, _INTERCEPTORS, path)
+
+
+# <plugins>: broker plug-ins, users and rights
+
+
+def _foreign_plugin(draft: Draft, element: Element, _path: Path) -> None:
+    name = element.attributes.get("class", "")
+    draft.findings.report(
+        element, f"{name} is a Java class", "write the plug-in in Python (docs/extending.md)"
+    )
+
+
+def _plugin(type_: str, rules: dict[str, Rule] | None = None) -> Handler:
+    no_effect = {
+        "adminConnectionContext": "the broker acts in its own name",
+        "discoverLoginConfig": "login.config next to the file is read",
+    }
+    return item(
+        "plugins", Spec(plugin_settings(type_), type_, no_effect=no_effect, children=rules or {})
+    )
+
+
+def _user(draft: Draft, element: Element, path: Path) -> None:
+    missing = [name for name in ("username", "password") if not element.attributes.get(name)]
+    if missing:
+        who = element.attributes.get("username", "")
+        draft.findings.report(
+            element, f"the user {who!r} is left out: it has no {missing[0]}", "add the user"
+        )
+        return
+    item("users", Spec(UserSettings))(draft, element, path)
+
+
+def _simple_authentication(draft: Draft, element: Element, path: Path) -> None:
+    rules: dict[str, Rule] = {
+        "users": children({"authenticationUser": _user}),
+        "userPasswords": Lost("it is a Java map", "use <users>"),
+        "userGroups": Lost("it is a Java map", "use <users>"),
+    }
+    _plugin("simple_authentication", rules)(draft, element, path)
+    plugin = draft.get((*path, "plugins"))[-1]
+    if not plugin.get("users") and not plugin.get("anonymous_access_allowed"):
+        draft.findings.report(element, "it has no users: nobody could connect", "add users")
+        draft.remove_last((*path, "plugins"))
+
+
+def _jaas(type_: str) -> Handler:
+    """Convert a plug-in whose users are in `login.config` next to the XML file."""
+
+    def convert(draft: Draft, element: Element, path: Path) -> None:
+        _plugin(type_)(draft, element, path)
+        file = draft.directory / "login.config"
+        index = len(draft.get((*path, "plugins"))) - 1
+        draft.put((*path, "plugins", index, "login_config"), str(file), element)
+        if not file.is_file():
+            draft.findings.report(
+                element, f"{file} does not exist", "set its login_config", attribute="configuration"
+            )
+
+    return convert
+
+
+_JAVA_GROUP: Final = Lost("groups are names, not Java objects")
+_ACCESS: Final = Spec(AccessSettings, lost={"groupClass": _JAVA_GROUP})
+_TEMPORARY_RIGHTS: Final = Lost("rights on temporary destinations are temp_destination_entry")
+_RIGHTS: Final = children(
+    {
+        "authorizationEntry": item(
+            "entries",
+            Spec(
+                AuthorizationEntrySettings,
+                needs_destination=True,
+                lost={
+                    "groupClass": _JAVA_GROUP,
+                    "tempQueue": _TEMPORARY_RIGHTS,
+                    "tempTopic": _TEMPORARY_RIGHTS,
+                },
+            ),
+        )
+    }
+)
+_LDAP: Final = Lost("rights are not read from LDAP", "write them into entries of authorization")
+_AUTHORIZATION_MAP: Final = inside(
+    {
+        "cachedLDAPAuthorizationMap": _LDAP,
+        "lDAPAuthorizationMap": _LDAP,
+        "simpleAuthorizationMap": _LDAP,
+        "*": children(
+            {
+                "authorizationEntries": _RIGHTS,
+                "entries": _RIGHTS,
+                "defaultEntry": inside(section("default_entry", _ACCESS)),
+                "tempDestinationAuthorizationEntry": inside(
+                    section("temp_destination_entry", _ACCESS)
+                ),
+            }
+        ),
+    }
+)
+_TEMPORARY: Final = Lost("temporary destinations have the policy without a destination")
+_REDELIVERY_POLICIES: Final = children(
+    {
+        "redeliveryPolicy": item(
+            "redelivery_policy_map",
+            Spec(
+                RedeliveryPolicySettings,
+                has_destination=True,
+                values={"maximumRedeliveryDelay": {"-1": 0}},
+                lost={
+                    "preDispatchCheck": Lost("it is about clients", same_as="true"),
+                    "tempQueue": _TEMPORARY,
+                    "tempTopic": _TEMPORARY,
+                },
+            ),
+        )
+    }
+)
+_REDELIVERY_MAP: Final = inside(
+    children(
+        {
+            "redeliveryPolicyEntries": _REDELIVERY_POLICIES,
+            "entries": _REDELIVERY_POLICIES,
+            "defaultEntry": _REDELIVERY_POLICIES,
+        }
+    )
+)
+
+PLUGINS: Final[dict[str, Rule]] = {
+    "timeStampingBrokerPlugin": _plugin("time_stamping"),
+    "forcePersistencyModeBrokerPlugin": _plugin("force_persistency_mode"),
+    "destinationPathSeparatorPlugin": _plugin("destination_path_separator"),
+    "loggingBrokerPlugin": _plugin("logging"),
+    "traceBrokerPathPlugin": _plugin("trace_broker_path"),
+    "discardingDLQBrokerPlugin": _plugin("discarding_dlq"),
+    "statisticsBrokerPlugin": _plugin("statistics"),
+    "simpleAuthenticationPlugin": _simple_authentication,
+    "jaasAuthenticationPlugin": _jaas("jaas_authentication"),
+    "jaasCertificateAuthenticationPlugin": _jaas("jaas_certificate_authentication"),
+    "jaasDualAuthenticationPlugin": _jaas("jaas_dual_authentication"),
+    "authorizationPlugin": _plugin("authorization", {"map": _AUTHORIZATION_MAP}),
+    "redeliveryPlugin": _plugin("redelivery", {"redeliveryPolicyMap": _REDELIVERY_MAP}),
+    "destinationsPlugin": _plugin("destinations"),
+    "connectionDotFilePlugin": _plugin("connection_dot_file"),
+    "destinationDotFilePlugin": _plugin("destination_dot_file"),
+    "udpTraceBrokerPlugin": _plugin("udp_trace"),
+    "multicastTraceBrokerPlugin": _plugin("multicast_trace"),
+    "virtualSelectorCacheBrokerPlugin": _plugin("virtual_selector_cache"),
+    "runtimeConfigurationPlugin": _plugin("runtime_configuration"),
+    "partitionBrokerPlugin": Lost("clients do not learn of other brokers"),
+    "camelRoutesBrokerPlugin": Lost("routes of Apache Camel run in Java"),
+    "shiroPlugin": Lost("Apache Shiro runs in Java", "use simple_authentication"),
+    "bean": _foreign_plugin,
+}
+"""Converts the elements of `<plugins>`."""
