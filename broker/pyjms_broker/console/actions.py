@@ -77,7 +77,7 @@ class Form:
     def count(self, attribute: str) -> int:
         """Return a counter of the destination `name`."""
         view = destination_view(self.management, self.kind, self.require("name"))
-        value = view.get(attribute)
+        value = view[attribute]
         assert isinstance(value, int)
         return value
 
@@ -316,7 +316,7 @@ async def _delete_subscriber(form: Form) -> str:
 def _ask_delete_subscriber(form: Form) -> Question:
     client_id, name = form.require("client_id"), form.require("subscription")
     subscription = durable_subscription(form.management, client_id, name)
-    pending = int(str(subscription.get("PendingQueueSize")))
+    pending = int(str(subscription["PendingQueueSize"]))
     return Question(
         f"Delete the subscription {name} of {client_id}?",
         (f"{messages_text(pending)} kept for it will be lost. This cannot be undone.",),
@@ -326,7 +326,7 @@ def _ask_delete_subscriber(form: Form) -> Question:
 
 async def _close_connection(form: Form) -> str:
     view = connection_view(form.management, form.require("view"))
-    name = view.get("ClientId")
+    name = view["ClientId"]
     await view.invoke("stop")
     return f"The connection {name} is being closed."
 
@@ -341,7 +341,7 @@ def _ask_close_connection(form: Form) -> Question:
         f"It has {has}. Messages that it has not acknowledged are delivered again.",
         "A client with failover connects again.",
     )
-    return Question(f"Close the connection {view.get('ClientId')}?", facts, "Close connection")
+    return Question(f"Close the connection {view['ClientId']}?", facts, "Close connection")
 
 
 async def _delete_job(form: Form) -> str:
@@ -388,7 +388,7 @@ async def _stop(form: Form) -> str:
 async def _networks_reset(form: Form) -> str:
     view = bridge_view(form.management, form.require("view"))
     await view.invoke("resetStats")
-    return f"The counters of the bridge to {view.get('RemoteBrokerName')} were reset."
+    return f"The counters of the bridge to {view['RemoteBrokerName']} were reset."
 
 
 NETWORK_ACTIONS: Final[dict[str, Action]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -23,6 +23,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pyjms_broker.console.chart import Rates, rate_text
 from pyjms_broker.console.model.overview import problems
+from pyjms_broker.management import attributes
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.web.context import WebContext
@@ -133,6 +134,11 @@ def _number(value: float) -> str:
     return f"{value:,}"
 
 
+def _titles(table: attributes.Table, names: Iterable[str], **own: str) -> list[str]:
+    """Return the titles of columns; `own` has those of the page instead of the table's labels."""
+    return [own.get(name) or table[name].label for name in names]
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=DictLoader(TEMPLATES),
@@ -143,6 +149,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {"number": _number, "bytes": _bytes_text, "rate": rate_text}
     environment.globals |= {"link": link, "base": BASE, "asset_version": asset_version()}
+    environment.globals |= {"titles": _titles, "attributes": attributes}
     environment.globals["ui"] = environment.get_template("macros.html").module
     return environment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -14,9 +14,6 @@ from pyjms_broker.console.actions import ACTIONS, DEFAULTS, Action, Form, send_m
 from pyjms_broker.console.chart import Chart, chart_of
 from pyjms_broker.console.console import BASE, Console, Notice, link, page_of
 from pyjms_broker.console.model.clients import (
-    CONNECTION,
-    CONSUMER,
-    PRODUCER,
     bridges,
     connection_view,
     connectors,
@@ -24,20 +21,18 @@ from pyjms_broker.console.model.clients import (
     names_of,
     network_connectors,
     producers_of,
-    read_views,
     subscribers,
-    values_of,
+    views_named,
 )
 from pyjms_broker.console.model.destinations import (
-    DestinationRow,
+    COLUMNS,
+    DestinationView,
     Page,
     dead_letter_queues,
     destination_page,
     destination_view,
-    find_destination,
-    row_of,
+    view_of,
 )
-from pyjms_broker.console.model.destinations import row_of as destination_row
 from pyjms_broker.console.model.messages import (
     MOST_EXAMINED,
     browse_page,
@@ -48,6 +43,7 @@ from pyjms_broker.console.model.messages import (
 from pyjms_broker.console.model.overview import Found, kept_segments, problems, search
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 from pyjms_broker.management.host import totals
+from pyjms_broker.management.model import View
 from pyjms_broker.web.errors import WebError
 
 _LONGEST = 16_384
@@ -94,18 +90,9 @@ def flag(request: Request, name: str) -> bool:
     return request.query_params.get(name, "") in ("1", "on", "true")
 
 
-_SHOWN = (
-    *("BrokerName", "BrokerId", "BrokerVersion", "Uptime", "Persistent", "DataDirectory"),
-    *("CurrentConnectionsCount", "TotalConnectionsCount"),
-    *("MemoryPercentUsage", "MemoryLimit", "StorePercentUsage", "StoreLimit"),
-    *("TempPercentUsage", "TempLimit", "TransportConnectors"),
-)
-
-
 async def home(console: Console, request: Request) -> Response:
     """Show the broker: its id, version, uptime, limits and totals."""
     view = console.management.view(console.tree.names.broker())
-    values = {name: view.get(name) for name in _SHOWN}
     total = totals(console.tree.host)  # once, as each such attribute of the view sums up all
     chart = chart_of(console.rates.observe("broker", total.enqueues, total.dequeues), 600, 120)
     found = problems(console.tree)
@@ -113,7 +100,7 @@ async def home(console: Console, request: Request) -> Response:
         request,
         "home.html",
         title="Home",
-        values=values,
+        values=view,
         total=total,
         chart=chart,
         problems=found[:5],
@@ -150,17 +137,12 @@ async def search_page(console: Console, request: Request) -> Response:
 
 
 _PAGE_SIZE = 50
-_DETAILS = (
-    *("DispatchCount", "InFlightCount", "ExpiredCount", "MemoryUsageByteCount", "MemoryLimit"),
-    *("StoreMessageSize", "AverageMessageSize", "MaxMessageSize", "AverageEnqueueTime"),
-    *("MaxEnqueueTime", "BlockedSends", "TotalBlockedTime", "ProducerFlowControl"),
-    *("PrioritizedMessages",),
-)
 
 
-def _chart(console: Console, row: DestinationRow, width: int, height: int) -> Chart:
-    key = f"{row.kind}://{row.name}"
-    return chart_of(console.rates.observe(key, row.enqueued, row.dequeued), width, height)
+def _chart(console: Console, row: DestinationView, width: int, height: int) -> Chart:
+    counters = row.target.it.statistics
+    series = console.rates.observe(str(row.destination), counters.enqueues, counters.dequeues)
+    return chart_of(series, width, height)
 
 
 async def _table(console: Console, request: Request, kind: str) -> Response:
@@ -182,6 +164,11 @@ async def _table(console: Console, request: Request, kind: str) -> Response:
         "destinations.html",
         title=f"{kind.title()}s",
         kind=kind,
+        columns={
+            column: name
+            for column, name in COLUMNS.items()
+            if column != "pending" or kind == "queue"
+        },
         page=page,
         rows=list(zip(page.items, charts, strict=True)),
         text=wanted,
@@ -204,16 +191,12 @@ async def topics(console: Console, request: Request) -> Response:
 async def _one(console: Console, request: Request, kind: str) -> Response:
     name = require(request, "name")
     view = destination_view(console.management, kind, name)
-    found = find_destination(console.tree, kind, name)
-    assert found is not None, "it has a view"
-    row = row_of(found[1])
     return console.page(
         request,
         "destination.html",
         title=f"{kind.title()} {name}",
-        row=row,
-        chart=_chart(console, row, 600, 120),
-        details={each: view.get(each) for each in _DETAILS},
+        row=view,
+        chart=_chart(console, view, 600, 120),
         consumers=consumers_of(console.management, view.name),
         producers=producers_of(console.management, view.name),
     )
@@ -250,7 +233,7 @@ async def _messages(
         request,
         template,
         status=200 if error is None else 400,
-        queue=destination_row(queue),
+        queue=view_of(console.tree, queue),
         page=page,
         selector=selector,
         error=error,
@@ -268,7 +251,7 @@ async def browse(console: Console, request: Request) -> Response:
 async def dead_letters(console: Console, request: Request) -> Response:
     """Show dead-letter queues, and the messages of one of them with their reasons."""
     queues = dead_letter_queues(console.tree)
-    name = text(request, "queue") or (queues[0].name if queues else "")
+    name = text(request, "queue") or (queues[0].destination.physical_name if queues else "")
     if not name:
         return console.page(
             request, "dead_letters.html", title="Dead letters", queues=queues, queue=None
@@ -292,7 +275,7 @@ async def message(console: Console, request: Request) -> Response:
         request,
         "message.html",
         title=f"Message {message_id}",
-        queue=destination_row(queue),
+        queue=view_of(console.tree, queue),
         message=found,
         targets=_other_queues(console, name),
     )
@@ -344,28 +327,31 @@ network = page_of(
 async def connection(console: Console, request: Request) -> Response:
     """Show a connection with its sessions, and their consumers and producers."""
     view = connection_view(console.management, require(request, "view"))
-    consumers = read_views(console.management, names_of(view, "Consumers"), CONSUMER)
-    producers = read_views(console.management, names_of(view, "Producers"), PRODUCER)
-    everything = sorted((*consumers, *producers), key=lambda values: int(values["SessionId"]))
+    names = (*names_of(view, "Consumers"), *names_of(view, "Producers"))
+    clients = views_named(console.management, names)
+    clients.sort(key=_session_id)
     sessions = [
         (
             number,
-            [each for each in members if "SubscriptionId" in each],
-            [each for each in members if "ProducerId" in each],
+            [each for each in members if "SubscriptionId" in each.kind.attributes],
+            [each for each in members if "ProducerId" in each.kind.attributes],
         )
-        for number, found in groupby(everything, key=lambda values: int(values["SessionId"]))
+        for number, found in groupby(clients, key=_session_id)
         for members in [list(found)]
     ]
     return console.page(
         request,
         "connection.html",
-        title=f"Connection {view.get('ClientId') or view.get('RemoteAddress')}",
-        values=values_of(
-            view,
-            (*CONNECTION, "NetworkConnection", "FaultTolerantConnection", "ActiveTransactionCount"),
-        ),
+        title=f"Connection {view['ClientId'] or view['RemoteAddress']}",
+        values=view,
         sessions=sessions,
     )
+
+
+def _session_id(view: View[Any]) -> int:
+    found = view["SessionId"]
+    assert isinstance(found, int)
+    return found
 
 
 async def scheduled_jobs(console: Console, request: Request) -> Response:

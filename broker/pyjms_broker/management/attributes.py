@@ -299,6 +299,7 @@ DESTINATION: Final[Table] = {
     "ProducerFlowControl": boolean(
         "Whether producers are held back when memory, store or temp space is full.",
         "policy.producer_flow_control",
+        label="Producer flow control",
     ),
     "AlwaysRetroactive": boolean(
         "Whether every topic consumer is retroactive.", "policy.always_retroactive"
@@ -317,7 +318,9 @@ DESTINATION: Final[Table] = {
     ),
     "UseCache": boolean("Whether stored messages are cached in memory.", "policy.use_cache"),
     "PrioritizedMessages": boolean(
-        "Whether messages are ordered by priority.", "policy.prioritized_messages"
+        "Whether messages are ordered by priority.",
+        "policy.prioritized_messages",
+        label="Priorities",
     ),
     "Options": string("Always empty.", always=""),
     "DLQ": boolean("Whether the destination is a dead-letter queue.", "is_dead_letter_queue"),
@@ -370,8 +373,12 @@ SUBSCRIPTION: Final[Table] = {
         "Messages that are dispatched but not acknowledged.", "in_flight", label="In flight"
     ),
     "MessageCountAwaitingAcknowledge": integer("The same as DispatchedQueueSize.", "in_flight"),
-    "DispatchedCounter": long("Messages dispatched to the consumer.", "dispatched_count"),
-    "EnqueueCounter": long("Messages that matched the subscription.", "enqueue_count"),
+    "DispatchedCounter": long(
+        "Messages dispatched to the consumer.", "dispatched_count", label="Dispatched"
+    ),
+    "EnqueueCounter": long(
+        "Messages that matched the subscription.", "enqueue_count", label="Enqueued"
+    ),
     "DequeueCounter": long("Acknowledged messages.", "dequeue_count", label="Dequeued"),
     "ConsumedCount": long("The same as DequeueCounter.", "dequeue_count"),
     "PrefetchSize": integer("The consumer's prefetch.", "prefetch_size", label="Prefetch"),

@@ -1,10 +1,14 @@
-"""Tables of connections, consumers, producers, durable subscriptions and networks."""
+"""Tables of connections, consumers, producers, durable subscriptions and networks.
+
+Their rows are views, of which the pages read the attributes that they show.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms_broker.management.errors import InstanceNotFoundException
@@ -12,26 +16,6 @@ from pyjms_broker.management.host import DOMAIN
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
 from pyjms_broker.management.object_name import ObjectName
-
-Values = dict[str, Any]
-"""The attributes of a view in a table; `view` is the view's name."""
-
-CONNECTION: Final = ("RemoteAddress", "ClientId", "UserName", "Active", "Slow", "Blocked")
-CONSUMER: Final = (
-    *("ClientId", "ConnectionId", "SessionId", "SubscriptionId", "SubscriptionName"),
-    *("DestinationName", "DestinationTopic", "Selector", "Active", "Durable", "SlowConsumer"),
-    *("PendingQueueSize", "DispatchedQueueSize", "DispatchedCounter", "EnqueueCounter"),
-    *("DequeueCounter", "PrefetchSize", "Exclusive", "Priority", "UserName", "Connection"),
-)
-PRODUCER: Final = (
-    *("ProducerId", "ClientId", "ConnectionId", "SessionId", "DestinationName", "SentCount"),
-    *("ProducerWindowSize", "UserName"),
-)
-
-
-def values_of(view: View[Any], names: Iterable[str]) -> Values:
-    """Return the named attributes of a view, and its name as `view`."""
-    return {"view": view.name.text, **{name: view.get(name) for name in names}}
 
 
 def below(**keys: str) -> str:
@@ -46,7 +30,7 @@ class ConnectorRow:
 
     name: str
     uri: str
-    connections: list[Values]
+    connections: list[View[Any]]
 
 
 def connectors(management: Management) -> list[ConnectorRow]:
@@ -57,11 +41,11 @@ def connectors(management: Management) -> list[ConnectorRow]:
         connectionViewType="clientId",
         connectionName="*",
     )
-    found: dict[str, list[Values]] = {}
+    found: dict[str, list[View[Any]]] = {}
     shown: dict[str, str] = {}
     for view in management.find(pattern):
         key = view.name.keys["connectorName"]
-        found.setdefault(key, []).append(values_of(view, CONNECTION))
+        found.setdefault(key, []).append(view)
         shown[key] = view.target.it.state.context.connector_name or key
     names = management.context.names
     result = [
@@ -74,7 +58,7 @@ def connectors(management: Management) -> list[ConnectorRow]:
     ]
     result += [ConnectorRow(shown[key], "", rows) for key, rows in found.items()]
     for row in result:
-        row.connections.sort(key=lambda values: str(values["ClientId"]))
+        row.connections.sort(key=lambda view: str(view["ClientId"]))
     return sorted(result, key=lambda row: row.name)
 
 
@@ -101,11 +85,11 @@ def connection_view(management: Management, name: str) -> View[Any]:
 class Subscribers:
     """The three tables of the page subscribers."""
 
-    active: list[Values]
+    active: list[View[Any]]
     """Durable subscriptions with a consumer."""
-    offline: list[Values]
+    offline: list[View[Any]]
     """Durable subscriptions without one."""
-    plain: list[Values]
+    plain: list[View[Any]]
     """Consumers of topics that are not durable."""
 
 
@@ -113,56 +97,48 @@ def subscribers(management: Management, *, everything: bool = False) -> Subscrib
     """Return the subscriptions of topics; `everything` includes those of advisory topics."""
     result = Subscribers([], [], [])
     for view in management.find(below(endpoint="Consumer") + ",*"):
-        if not view.get("DestinationTopic"):
+        if not view["DestinationTopic"]:
             continue
-        if not everything and str(view.get("DestinationName")).startswith(ADVISORY_PREFIX):
+        if not everything and str(view["DestinationName"]).startswith(ADVISORY_PREFIX):
             continue
-        values = values_of(view, CONSUMER)
-        if not values["Durable"]:
-            result.plain.append(values)
-        elif values["Active"]:
-            result.active.append(values)
+        if not view["Durable"]:
+            result.plain.append(view)
+        elif view["Active"]:
+            result.active.append(view)
         else:
-            result.offline.append(values)
+            result.offline.append(view)
     for rows in (result.active, result.offline, result.plain):
-        rows.sort(key=lambda v: (str(v["ClientId"]), str(v["SubscriptionName"])))
+        rows.sort(key=lambda view: (str(view["ClientId"]), str(view["SubscriptionName"])))
     return result
 
 
-def consumers_of(management: Management, parent: ObjectName) -> list[Values]:
+def consumers_of(management: Management, parent: ObjectName) -> list[View[Any]]:
     """Return the consumers of a destination."""
-    return _of(management, parent, CONSUMER, endpoint="Consumer", clientId="*", consumerId="*")
+    return _below(management, parent, endpoint="Consumer", clientId="*", consumerId="*")
 
 
-def producers_of(management: Management, parent: ObjectName) -> list[Values]:
+def producers_of(management: Management, parent: ObjectName) -> list[View[Any]]:
     """Return the producers of a destination."""
-    return _of(management, parent, PRODUCER, endpoint="Producer", clientId="*", producerId="*")
+    return _below(management, parent, endpoint="Producer", clientId="*", producerId="*")
 
 
-def _of(
-    management: Management, parent: ObjectName, attributes: Iterable[str], **keys: str
-) -> list[Values]:
-    pattern = ObjectName.of(parent.domain, {**parent.keys, **keys})
-    found = [values_of(view, attributes) for view in management.find(pattern)]
-    return sorted(found, key=lambda values: (str(values["ClientId"]), values["view"]))
+def _below(management: Management, parent: ObjectName, **keys: str) -> list[View[Any]]:
+    found = management.find(ObjectName.of(parent.domain, {**parent.keys, **keys}))
+    return sorted(found, key=lambda view: (str(view["ClientId"]), view.name.text))
 
 
-def read_views(
-    management: Management, names: Iterable[str], attributes: Iterable[str]
-) -> list[Values]:
+def views_named(management: Management, names: Iterable[str]) -> list[View[Any]]:
     """Return the views with these names, except for those that have ended meanwhile."""
-    found: list[Values] = []
+    found: list[View[Any]] = []
     for name in names:
-        try:
-            found.append(values_of(management.view(name), attributes))
-        except InstanceNotFoundException:
-            continue
+        with suppress(InstanceNotFoundException):
+            found.append(management.view(name))
     return found
 
 
 def names_of(view: View[Any], attribute: str) -> list[str]:
     """Return an attribute that is a list of names."""
-    found = view.get(attribute)
+    found = view[attribute]
     assert isinstance(found, list), f"{attribute} is a list of names"
     return found
 
@@ -174,7 +150,7 @@ def durable_subscription(management: Management, client_id: str, name: str) -> V
         InstanceNotFoundException: there is none of that name.
     """
     for view in management.find(below(endpoint="Consumer") + ",*"):
-        key = (view.get("Durable"), view.get("ClientId"), view.get("SubscriptionName"))
+        key = (view["Durable"], view["ClientId"], view["SubscriptionName"])
         if key == (True, client_id, name):
             return view
     raise InstanceNotFoundException(
@@ -185,35 +161,11 @@ def durable_subscription(management: Management, client_id: str, name: str) -> V
 
 # Tables of network connectors and bridges. (activemq-edges W3)
 
-_CONNECTOR: Final = (
-    *("Name", "MessageTTL", "ConsumerTTL", "DynamicOnly", "ConduitSubscriptions"),
-    *("BridgeTempDestinations", "DecreaseNetworkConsumerPriority", "DispatchAsync"),
-)
-_BRIDGE: Final = (
-    *("RemoteBrokerName", "RemoteAddress", "CreatedByDuplex"),
-    *("EnqueueCounter", "DequeueCounter"),
-)
 
-
-def network_connectors(management: Management) -> list[Values]:
-    """Return the network connectors, sorted by name.
-
-    `Started` is whether it maintains bridges, `Bridges` the current number of bridges.
-    """
-    names = management.context.names
-    connectors = {
-        names.network_connector(each.name): each
-        for each in management.context.host.networks.connectors
-    }
-    found = [
-        {
-            **values_of(view, _CONNECTOR),
-            "Started": connectors[view.name].started,
-            "Bridges": len(connectors[view.name].bridges),
-        }
-        for view in management.find(below(connector="networkConnectors", networkConnectorName="*"))
-    ]
-    return sorted(found, key=lambda values: str(values["Name"]))
+def network_connectors(management: Management) -> list[View[Any]]:
+    """Return the network connectors, sorted by name."""
+    found = management.find(below(connector="networkConnectors", networkConnectorName="*"))
+    return sorted(found, key=lambda view: str(view["Name"]))
 
 
 def network_connector_view(management: Management, name: str) -> View[Any]:
@@ -231,18 +183,17 @@ def network_connector_view(management: Management, name: str) -> View[Any]:
         ) from error
 
 
-def bridges(management: Management) -> list[Values]:
+def bridges(management: Management) -> list[View[Any]]:
     """Return the current bridges, sorted by network connector and remote broker.
 
-    `Connector` is the network connector's name; for a bridge requested by another broker, it is the
-    name assigned by this broker.
+    `networkConnectorName` in the name of a bridge requested by another broker is the name assigned
+    by this broker.
     """
     pattern = below(connector="*", networkConnectorName="*", networkBridge="*")
-    found = [
-        {**values_of(view, _BRIDGE), "Connector": view.name.keys["networkConnectorName"]}
-        for view in management.find(pattern)
-    ]
-    return sorted(found, key=lambda values: (values["Connector"], str(values["RemoteBrokerName"])))
+    return sorted(
+        management.find(pattern),
+        key=lambda view: (view.name.keys["networkConnectorName"], str(view["RemoteBrokerName"])),
+    )
 
 
 def bridge_view(management: Management, name: str) -> View[Any]:

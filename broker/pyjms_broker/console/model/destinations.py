@@ -1,20 +1,21 @@
 """Tables of queues and topics: filtered, sorted, page by page.
 
-The numbers are read directly from the destinations' counters: for the page's destinations, and for
-all destinations only the column by which the table is sorted.
+The rows are views of the page's destinations; of all destinations, only the column is read by which
+the table is sorted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from operator import attrgetter
+from typing import Final, Generic, TypeVar
 
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import ADVISORY_PREFIX, DEFAULT_DEAD_LETTER_QUEUE, Destination
-from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
-from pyjms_broker.management.counters import DestinationCounters
+from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.management.attributes import DESTINATION
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
@@ -67,69 +68,65 @@ def page_of_iterable(items: Iterable[T], number: int, size: int) -> Page[T]:
 _DEAD_LETTERS: Final = (DEFAULT_DEAD_LETTER_QUEUE, "DLQ.")
 """Names of the default dead-letter queues, which are not marked as such after a restart."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DestinationRow(DestinationCounters):
-    """A queue or topic with its counters."""
-
-    name: str
-    is_topic: bool
-    is_temporary: bool
-    expired: int
-    memory: int
-    """The size of its messages in memory, in bytes."""
-    paused: bool
-    is_dead_letter_queue: bool
-
-    @property
-    def kind(self) -> str:
-        """Return `topic` or `queue`."""
-        return "topic" if self.is_topic else "queue"
-
-
-_COUNTERS: Final[dict[str, Callable[[DestinationStatistics], int]]] = {
-    "pending": lambda s: s.messages,
-    "in_flight": lambda s: s.inflight,
-    "consumers": lambda s: s.consumers,
-    "producers": lambda s: s.producers,
-    "enqueued": lambda s: s.enqueues,
-    "dequeued": lambda s: s.dequeues,
-    "expired": lambda s: s.expired,
+COLUMNS: Final = {
+    "name": "Name",
+    "pending": "QueueSize",
+    "consumers": "ConsumerCount",
+    "enqueued": "EnqueueCount",
+    "dequeued": "DequeueCount",
 }
+"""The columns by which tables can be sorted, with their attributes."""
 
 
-def _of_destination(
-    counter: Callable[[DestinationStatistics], int],
-) -> Callable[[RegionDestination], int]:
-    return lambda destination: counter(destination.statistics)
-
-
-_SORTABLE: Final = ("pending", "consumers", "enqueued", "dequeued")
-COLUMNS: Final[dict[str, Callable[[RegionDestination], int | str]]] = {
-    "name": lambda d: d.destination.physical_name.lower(),
-    **{name: _of_destination(_COUNTERS[name]) for name in _SORTABLE},
-}
-"""The columns by which tables can be sorted."""
-
-
-def _is_dead_letter_queue(destination: RegionDestination) -> bool:
+def is_dead_letter_queue(destination: RegionDestination) -> bool:
+    """Return whether the destination has had dead letters, or has a dead-letter queue's name."""
     if destination.is_dead_letter_queue:
         return True
     name = destination.destination
     return not name.is_topic and name.physical_name.startswith(_DEAD_LETTERS)
 
 
-def row_of(destination: RegionDestination) -> DestinationRow:
-    """Return the row of a destination."""
-    counters, name = destination.statistics, destination.destination
-    return DestinationRow(
-        name=name.physical_name,
-        is_topic=name.is_topic,
-        is_temporary=name.is_temporary,
-        **{column: counter(counters) for column, counter in _COUNTERS.items()},
-        memory=destination.memory.used,
-        paused=isinstance(destination, Queue) and destination.dispatcher.is_paused,
-        is_dead_letter_queue=_is_dead_letter_queue(destination),
+def is_paused(destination: RegionDestination) -> bool:
+    """Return whether it is a queue whose dispatching is paused."""
+    return isinstance(destination, Queue) and destination.dispatcher.is_paused
+
+
+class DestinationView(View[Managed[RegionDestination]]):
+    """The view of a queue or topic."""
+
+    __slots__ = ()
+
+    @property
+    def destination(self) -> Destination:
+        """The destination."""
+        return self.target.it.destination
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether it is a topic."""
+        return self.destination.is_topic
+
+    @property
+    def word(self) -> str:
+        """`topic` or `queue`."""
+        return "topic" if self.is_topic else "queue"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is a queue whose dispatching is paused."""
+        return is_paused(self.target.it)
+
+    @property
+    def is_dead_letter_queue(self) -> bool:
+        """Whether it is a dead-letter queue."""
+        return is_dead_letter_queue(self.target.it)
+
+
+def view_of(context: ManagementContext, base: RegionDestination) -> DestinationView:
+    """Return the view of a destination, without a search, which takes long if there are many."""
+    kind = TOPIC if base.destination.is_topic else QUEUE
+    return DestinationView(
+        context.names.destination(base.destination), kind, Managed(context, base)
     )
 
 
@@ -147,7 +144,7 @@ def destination_page(
     descending: bool = False,
     number: int = 1,
     size: int = 50,
-) -> Page[DestinationRow]:
+) -> Page[DestinationView]:
     """Return a page of the queues or topics whose names contain `text`.
 
     `everything` includes temporary and advisory destinations. `sort` is a key of `COLUMNS`, by
@@ -161,33 +158,32 @@ def destination_page(
         and (everything or _is_plain(name))
         and wanted in name.physical_name.lower()
     ]
-    found.sort(key=COLUMNS["name"])
+    found.sort(key=lambda base: base.destination.physical_name.lower())
     if sort != "name" and sort in COLUMNS:
-        found.sort(key=COLUMNS[sort], reverse=descending)
+        found.sort(key=attrgetter(DESTINATION[COLUMNS[sort]].path), reverse=descending)
     elif descending:
         found.reverse()
     page = page_of(found, number, size)
-    rows = [row_of(each) for each in page.items]
+    rows = [view_of(context, each) for each in page.items]
     return Page(rows, page.number, page.first, page.has_next, page.total)
 
 
-def dead_letter_queues(context: ManagementContext) -> list[DestinationRow]:
+def dead_letter_queues(context: ManagementContext) -> list[DestinationView]:
     """Return the dead-letter queues, those with the most messages first."""
-    found = (e.base for e in context.destinations().values() if _is_dead_letter_queue(e.base))
-    return sorted((row_of(each) for each in found), key=lambda r: (-r.pending, r.name))
+    found = [e.base for e in context.destinations().values() if is_dead_letter_queue(e.base)]
+    found.sort(key=lambda base: (-base.statistics.messages, base.destination.physical_name))
+    return [view_of(context, base) for base in found]
 
 
-def find_destination(
-    context: ManagementContext, kind: str, name: str
-) -> tuple[Destination, RegionDestination] | None:
+def find_destination(context: ManagementContext, kind: str, name: str) -> RegionDestination | None:
     """Return a permanent queue or topic or, if there is none, a temporary one."""
     for destination, entry in context.destinations().items():
         if destination.physical_name == name and destination.is_topic == (kind == "topic"):
-            return destination, entry.base
+            return entry.base
     return None
 
 
-def destination_view(management: Management, kind: str, name: str) -> View[Any]:
+def destination_view(management: Management, kind: str, name: str) -> DestinationView:
     """Return the view of a queue or topic.
 
     Raises:
@@ -200,7 +196,4 @@ def destination_view(management: Management, kind: str, name: str) -> View[Any]:
             f"There is no {kind} {name[:200]!r}",
             hint=f"it may have been deleted; create it on the page {page}",
         )
-    destination, base = found
-    context = management.context  # not a search, which takes long with many destinations
-    name_of_view = context.names.destination(destination)
-    return View(name_of_view, TOPIC if destination.is_topic else QUEUE, Managed(context, base))
+    return view_of(management.context, found)

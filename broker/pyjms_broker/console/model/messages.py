@@ -209,12 +209,12 @@ def queue_named(context: ManagementContext, name: str) -> Queue:
         InvalidDestinationException: there is none of that name.
     """
     found = find_destination(context, "queue", name)
-    if found is None or not isinstance(found[1], Queue):
+    if not isinstance(found, Queue):
         raise InvalidDestinationException(
             f"There is no queue {name[:200]!r}",
             hint="it may have been deleted; create it on the page queues",
         )
-    return found[1]
+    return found
 
 
 class Scan:

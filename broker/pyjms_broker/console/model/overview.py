@@ -11,7 +11,12 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from pyjms_broker.console.model.destinations import DestinationRow, row_of
+from pyjms_broker.console.model.destinations import (
+    DestinationView,
+    is_dead_letter_queue,
+    is_paused,
+    view_of,
+)
 from pyjms_broker.console.model.messages import MessageRow, Scan
 from pyjms_broker.console.model.messages import row_of as message_row
 from pyjms_broker.management.host import ManagementContext
@@ -137,46 +142,40 @@ def _subscriptions(context: ManagementContext) -> Iterator[Problem]:
 
 
 def _destinations(context: ManagementContext) -> Iterator[Problem]:
-    for entry in context.destinations().values():
-        if not entry.base.statistics.messages:
+    for destination, entry in context.destinations().items():
+        messages = entry.base.statistics.messages
+        if not messages:
             continue
-        row = row_of(entry.base)
-        found = _of_queue(row)
-        if found is not None:
-            yield found
-
-
-def _of_queue(row: DestinationRow) -> Problem | None:
-    page = f"queue?{urlencode({'name': row.name})}"
-    count = f"{row.pending:,} message{'' if row.pending == 1 else 's'}"
-    if row.is_dead_letter_queue:
-        return Problem(
-            False,
-            "Dead letters",
-            row.name,
-            f"it has {count} that no consumer could process",
-            "see their reasons; retry, move or delete them",
-            f"dead-letters?{urlencode({'queue': row.name})}",
-        )
-    if row.paused:
-        return Problem(
-            True,
-            "Paused queue with messages",
-            row.name,
-            f"it has {count}, and nothing is dispatched",
-            "resume it",
-            page,
-        )
-    if not row.consumers and not row.is_topic:
-        return Problem(
-            False,
-            "Nobody listens",
-            row.name,
-            f"it has {count} and no consumer",
-            "start a consumer, or move or purge the messages",
-            page,
-        )
-    return None
+        name = destination.physical_name
+        page = f"queue?{urlencode({'name': name})}"
+        count = f"{messages:,} message{'' if messages == 1 else 's'}"
+        if is_dead_letter_queue(entry.base):
+            yield Problem(
+                False,
+                "Dead letters",
+                name,
+                f"it has {count} that no consumer could process",
+                "see their reasons; retry, move or delete them",
+                f"dead-letters?{urlencode({'queue': name})}",
+            )
+        elif is_paused(entry.base):
+            yield Problem(
+                True,
+                "Paused queue with messages",
+                name,
+                f"it has {count}, and nothing is dispatched",
+                "resume it",
+                page,
+            )
+        elif not entry.base.statistics.consumers and destination.is_queue:
+            yield Problem(
+                False,
+                "Nobody listens",
+                name,
+                f"it has {count} and no consumer",
+                "start a consumer, or move or purge the messages",
+                page,
+            )
 
 
 _MOST: Final = 50
@@ -250,7 +249,7 @@ class Found:
     `complete` is whether all messages were examined.
     """
 
-    destinations: list[DestinationRow] = field(default_factory=list)
+    destinations: list[DestinationView] = field(default_factory=list)
     connections: list[tuple[str, str]] = field(default_factory=list)
     """Client id and view."""
     subscriptions: list[tuple[str, str, str]] = field(default_factory=list)
@@ -281,8 +280,8 @@ async def search(context: ManagementContext, text: str, selector: str = "") -> F
 def _find_names(context: ManagementContext, wanted: str, found: Found) -> None:
     for name, entry in context.destinations().items():
         if wanted in name.physical_name.lower() and len(found.destinations) < _MOST:
-            found.destinations.append(row_of(entry.base))
-    found.destinations.sort(key=lambda row: row.name)
+            found.destinations.append(view_of(context, entry.base))
+    found.destinations.sort(key=lambda view: view.destination.physical_name)
     for client in clients(context):
         known = client.state.context
         client_id = known.client_id or ""
