@@ -1,6 +1,6 @@
 """Message selectors: SQL-92 conditions over headers and properties. (jms-api 8)
 
-    text  --parser, builder-->  tree  --compiler-->  nested functions  --matches(lookup)-->  bool
+    text  --parser-->  tree  --compiler-->  nested functions  --matches(lookup)-->  bool
 
 `compile_selector` parses a text once and caches the result; brokers evaluate it for each message.
 Evaluation uses a lookup function, so that a broker decodes the properties of a message only if the
@@ -59,7 +59,6 @@ class Selector:
 
         Raises:
             InvalidSelectorException: it is not a valid selector.
-
         """
         from pyjms.selector.compiler import compile_text  # noqa: PLC0415 - the docstring says why
 
@@ -71,7 +70,6 @@ class Selector:
 
         Raises:
             SelectorLimitException: the evaluation on this message exceeds the limits.
-
         """
         return self._evaluate(lookup) is True
 
@@ -80,7 +78,6 @@ class Selector:
 
         Raises:
             SelectorLimitException: the evaluation on this message exceeds the limits.
-
         """
         value = self._evaluate(lookup)
         return value if isinstance(value, bool) else None
@@ -94,7 +91,6 @@ def compile_selector(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Sele
 
     Raises:
         InvalidSelectorException: it is invalid; `position` and `hint` say where and what to do.
-
     """
     return (_from_cache if len(text) <= _LONGEST_CACHED else Selector)(text, limits)
 
@@ -109,6 +105,5 @@ def selector_or_none(text: str | None, limits: SelectorLimits = DEFAULT_LIMITS) 
 
     Raises:
         InvalidSelectorException: the text is not a valid selector.
-
     """
     return compile_selector(text, limits) if text and text.strip() else None

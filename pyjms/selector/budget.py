@@ -48,7 +48,6 @@ class SelectorLimits(NamedTuple):
         steps: steps of its regular expressions and list operations, about 2 microseconds each.
         characters: characters that its string operations read or write.
         meter: counts the total cost of several selectors; None: it is not counted.
-
     """
 
     steps: int = 20_000
@@ -68,7 +67,6 @@ def budget_of(lookup: Lookup) -> Budget:
 
     Raises:
         BudgetNeeded: the evaluation has no budget.
-
     """
     if isinstance(lookup, Budget):
         return lookup
@@ -95,7 +93,6 @@ class Budget:
 
         Raises:
             SelectorLimitException: the budget is exceeded.
-
         """
         self.steps -= steps
         if self.steps < 0:
@@ -106,7 +103,6 @@ class Budget:
 
         Raises:
             SelectorLimitException: the budget is exceeded.
-
         """
         self.characters -= characters
         if self.characters < 0:
@@ -117,7 +113,6 @@ class Budget:
 
         Raises:
             SelectorLimitException: the budget is exceeded.
-
         """
         if not isinstance(value, (str, bytes, list, dict)):
             return 1

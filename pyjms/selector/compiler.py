@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from pyjms.selector import tree
+from pyjms.selector import parser as tree
 from pyjms.selector.budget import (
     DEFAULT_LIMITS,
     FREE_LENGTH,
@@ -112,7 +112,6 @@ def compile_text(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Evaluate
     Raises:
         InvalidSelectorException: it is not a valid selector, a pattern in it is malformed, or the
             total size of the patterns is too large.
-
     """
     node = parse(text)
     compiler = _Compiler(convert_strings=text.startswith(CONVERT_STRINGS_PREFIX))

@@ -19,13 +19,14 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from pyjms.jms.conversions import INTEGER_RANGES, parse_float, parse_integer, type_of, value_text
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.selector.budget import Budget, SelectorLimitException
 from pyjms.selector.regex import Pattern, compile_pattern
-from pyjms.selector.tree import Operator
+
+Operator = Literal["+", "-", "*", "/", "%"]
 
 ACCEPTED: Final[dict[str, frozenset[int]]] = {
     "=": frozenset({0}),
@@ -246,7 +247,6 @@ def _parts(replacement: str) -> list[str | int]:
 
     Raises:
         ValueError: a `$` is not followed by a digit.
-
     """
     parts: list[str | int] = [""]
     characters = iter(replacement)

@@ -11,36 +11,141 @@ Comments are `--` to the end of the line, and `/* */`. As in ActiveMQ, a line co
 its line ends, and a block comment only if it is closed; otherwise the characters are operators. A
 lexer that tries both at each `-` and `/` would read the rest of the text each time, so comments are
 removed before parsing, in one pass.
+
+Every node of the tree has its depth, so that a tree that is too deep is rejected before anything
+walks it recursively.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import Literal as OneOf
 
 from pyjms.errors import InvalidSelectorException
-from pyjms.selector.operations import FUNCTIONS, check_call
-from pyjms.selector.tree import (
-    AllOf,
-    AnyOf,
-    Arithmetic,
-    Call,
-    Compare,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Negate,
-    Node,
-    Not,
-    Property,
-    Truth,
-)
+from pyjms.selector.operations import FUNCTIONS, Operator, check_call
 
 if TYPE_CHECKING:
     from lark import Lark
+
+Comparison = OneOf["=", "<>", "<", "<=", ">", ">="]
+
+_Sign = TypeVar("_Sign")
+
+
+@dataclass(frozen=True)
+class _Node:
+    depth: int = field(default=1, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Literal(_Node):
+    """A number, a string, TRUE, FALSE or NULL (None)."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class Property(_Node):
+    """A header or property by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class _OfOne(_Node):
+    operand: Node
+
+
+@dataclass(frozen=True)
+class _OfSeveral(_Node):
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class _OfTwo(_Node, Generic[_Sign]):
+    operator: _Sign
+    left: Node
+    right: Node
+
+
+class Truth(_OfOne):
+    """A value used as a condition: TRUE only if it is the boolean true."""
+
+
+class Not(_OfOne):
+    """NOT of a condition."""
+
+
+class AllOf(_OfSeveral):
+    """Conditions joined by AND; also BETWEEN, as two comparisons."""
+
+
+class AnyOf(_OfSeveral):
+    """Conditions joined by OR."""
+
+
+class Compare(_OfTwo[Comparison]):
+    """A comparison of two values."""
+
+
+class IsNull(_OfOne):
+    """Whether a value is NULL."""
+
+
+@dataclass(frozen=True)
+class Like(_OfOne):
+    """Whether a text matches a pattern of `_` and `%`."""
+
+    pattern: str
+    escape: str
+
+
+@dataclass(frozen=True)
+class In(_Node):
+    """Whether a string property is one of several strings."""
+
+    name: str
+    values: frozenset[str]
+
+
+class Negate(_OfOne):
+    """A minus before a value."""
+
+
+class Arithmetic(_OfTwo[Operator]):
+    """A calculation with two values."""
+
+
+@dataclass(frozen=True)
+class Call(_Node):
+    """A call of one of ActiveMQ's functions."""
+
+    name: str
+    arguments: tuple[Node, ...]
+    position: int = 0
+    """Where it is in the text, for errors."""
+
+
+Node = (
+    Literal
+    | Property
+    | Truth
+    | Not
+    | AllOf
+    | AnyOf
+    | Compare
+    | IsNull
+    | Like
+    | In
+    | Negate
+    | Arithmetic
+    | Call
+)
+
 
 MAX_DEPTH: Final = 100
 """The maximum nesting depth of parentheses, signs, NOT, calls and sums."""
@@ -313,7 +418,6 @@ def parse(text: str) -> Node:
 
     Raises:
         InvalidSelectorException: it is malformed, too long or nested too deeply.
-
     """
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken  # noqa: PLC0415 - see above
 

@@ -86,7 +86,6 @@ class Match:
 
         Raises:
             ValueError: there is no such group.
-
         """
         if not 0 <= number < len(self.slots) // 2:
             raise ValueError(f"there is no group {number}")
@@ -113,7 +112,6 @@ class Pattern:
 
         Raises:
             SelectorLimitException: the budget is exceeded.
-
         """
         visited: set[tuple[int, int]] = set()
         try:
@@ -126,7 +124,6 @@ class Pattern:
 
         Raises:
             SelectorLimitException: the budget is exceeded.
-
         """
         position = 0
         while position <= len(text):
@@ -226,7 +223,6 @@ def compile_pattern(text: str) -> Pattern:
 
     Raises:
         ValueError: the pattern is malformed, too large, or uses unsupported syntax.
-
     """
     return _Parser(text).parse()
 
