@@ -32,7 +32,12 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar, Unp
 import anyio
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
-from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
+from pyjms.errors import (
+    ConnectionClosedException,
+    IllegalStateException,
+    JMSException,
+    RequestTimeoutException,
+)
 from pyjms.jms.api import (
     AsyncCallback,
     Closeable,
@@ -62,15 +67,18 @@ from pyjms.jms.domain import (
     TopicConnectionFactory,
     open_connection,
 )
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, Message, TextMessage
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.jms.synchronization import LocalTransactionEventListener
+from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherits
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import called_back, quietly
+from pyjms.template.closing import quietly
 from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
+
+_CALLBACK_TIMEOUT: Final = 15.0  # seconds; ActiveMQ's closeTimeout
 
 
 class _Kept(Protocol):
@@ -84,13 +92,19 @@ _K = TypeVar("_K", bound=_Kept)
 class SessionHandle(DelegatingSession, Generic[_K]):
     """Uses the session of `kept` until `close`, which cleans it up and returns it."""
 
+    # asked for every message: plain attributes in the place of the properties
+    transacted: bool = False
+    acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO
+
     def __init__(self, kept: _K) -> None:
         self._kept: _K | None = kept
         self._listening = False
         self._observing = False
+        self.transacted = kept.session.transacted
+        self.acknowledge_mode = kept.session.acknowledge_mode
 
     def _use(self) -> _K:
-        """Return the entry in use.
+        """Return the entry in use, for a call after which a cleanup may be needed.
 
         Raises:
             IllegalStateException: the handle is closed.
@@ -99,23 +113,27 @@ class SessionHandle(DelegatingSession, Generic[_K]):
             raise IllegalStateException("The session is closed")
         return self._kept
 
-    def _use_for_work(self) -> _K:
-        """Return the entry in use, for a call after which a cleanup may be needed."""
-        return self._use()
-
     def _target(self) -> Session:
-        return self._use().session
+        if self._kept is None:
+            raise IllegalStateException("The session is closed")
+        return self._kept.session
+
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        return self._target().create_text_message(text)
+
+    def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
+        return self._target().create_bytes_message(data)
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         """Set the session's listener; `close` removes it."""
-        await self._use_for_work().session.set_message_listener(listener)
+        await self._use().session.set_message_listener(listener)
         self._listening = listener is not None
 
     def set_local_transaction_event_listener(
         self, listener: LocalTransactionEventListener | None
     ) -> None:
         """Set the session's transaction listener; `close` removes it."""
-        self._use_for_work().session.set_local_transaction_event_listener(listener)
+        self._use().session.set_local_transaction_event_listener(listener)
         self._observing = listener is not None
 
     async def close(self) -> None:
@@ -124,10 +142,13 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         Raises:
             IllegalStateException: called by a completion listener, for which it would wait.
         """
-        if self._kept is None:
+        kept = self._kept
+        if kept is None:
             return
         try:
-            await called_back(self._kept.session)
+            # setting up a timeout would cost more than closing a cached session
+            if getattr(kept.session, "outstanding_sends", True):
+                await _wait_for_completions(kept.session)
         except IllegalStateException:
             raise
         except BaseException as error:  # cancelled, or the broker does not respond
@@ -161,6 +182,21 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         """Close a session that could not be cleaned up; raise `error` if the caller needs it."""
 
 
+async def _wait_for_completions(session: Session) -> None:
+    """Wait until the completion listeners of a session that is closing have returned.
+
+    Raises:
+        RequestTimeoutException: they have not after 15 seconds; a lost broker may never respond.
+        IllegalStateException: called by a completion listener.
+    """
+    with _clock.timeout(_CALLBACK_TIMEOUT):
+        await session.wait_for_completions()
+        return
+    raise RequestTimeoutException(
+        f"Asynchronous sends have not completed in {_CALLBACK_TIMEOUT:g} seconds"
+    )
+
+
 Forget = Callable[[Closeable], None]
 """Called with a handle that is closed."""
 
@@ -168,13 +204,20 @@ Forget = Callable[[Closeable], None]
 class ProducerHandle(MessageProducer):
     """Sends through `target` with the handle's quality of service; `close` calls `forget`."""
 
-    def __init__(self, target: MessageProducer, forget: Forget) -> None:
+    def __init__(
+        self,
+        target: MessageProducer,
+        forget: Forget,
+        delivery_mode: DeliveryMode,
+        priority: int,
+        time_to_live: float,
+    ) -> None:
         self.target = target
         self._forget = forget
         self._closed = False
-        self.delivery_mode: DeliveryMode = target.delivery_mode
-        self.priority: int = target.priority
-        self.time_to_live: float = target.time_to_live
+        self.delivery_mode: DeliveryMode = delivery_mode
+        self.priority: int = priority
+        self.time_to_live: float = time_to_live
 
     # extensions of ActiveMQ, if the target has them
     stats: DelegatedAttribute[Any] = DelegatedAttribute(attrgetter("target"), read_only=True)
@@ -235,11 +278,6 @@ class ProducerHandle(MessageProducer):
         if not self._closed:
             self._closed = True
             self._forget(self)
-            await self._release()
-
-    @abstractmethod
-    async def _release(self) -> None:
-        """Restore the target's settings."""
 
 
 class SharedInterruptions(InterruptionListeners):
@@ -255,9 +293,8 @@ class SharedInterruptions(InterruptionListeners):
 class TransportListening:
     """A handle on a shared connection, with transport listeners of its own."""
 
-    def __init__(self, interruptions: SharedInterruptions) -> None:
-        self._interruptions = interruptions
-        self._transport_listeners: list[InterruptionListener] = []
+    _interruptions: SharedInterruptions
+    _transport_listeners: list[InterruptionListener]
 
     def add_transport_listener(self, listener: InterruptionListener) -> None:
         """Register a listener that is called when a failover transport loses or finds a broker.
@@ -274,10 +311,6 @@ class TransportListening:
             self._transport_listeners.remove(listener)
             self._interruptions.remove(listener)
 
-    def _drop_transport_listeners(self) -> None:
-        while self._transport_listeners:
-            self._interruptions.remove(self._transport_listeners.pop())
-
 
 class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
     """A handle on a connection that has others, with listeners of its own until it is closed."""
@@ -286,7 +319,8 @@ class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
         self, exception_listeners: list[ExceptionListener], interruptions: SharedInterruptions
     ) -> None:
         """Add its listeners to those of all handles."""
-        super().__init__(interruptions)
+        self._interruptions = interruptions
+        self._transport_listeners = []
         self._exception_listeners = exception_listeners
         self._listener: ExceptionListener | None = None
         self._is_closed = False
@@ -329,8 +363,10 @@ class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
 
     def _drop_listeners(self) -> None:
         """Stop calling the listeners of this handle: it is closed."""
-        self._drop_exception_listener()
-        self._drop_transport_listeners()
+        if self._listener is not None:
+            self._drop_exception_listener()
+        while self._transport_listeners:
+            self._interruptions.remove(self._transport_listeners.pop())
 
 
 logger: Final = get_logger(__name__)
@@ -626,7 +662,9 @@ class SharedConnection(ConnectionHandle):
         self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
     ) -> Session:
         """Create a session, or reuse a cached one."""
-        connection = await self._shared_connection()
+        connection = self._sharing.connection
+        if connection is None or self._is_closed:
+            connection = await self._shared_connection()
         return await self._open_session(connection, transacted, acknowledge_mode)
 
     async def create_connection_consumer(
@@ -660,7 +698,8 @@ class SharedConnection(ConnectionHandle):
         if not self._is_closed:
             self._is_closed = True
             self._drop_listeners()
-            await self._stop_own()
+            if self._started:
+                await self._stop_own()
 
     async def _stop_own(self) -> None:
         if self._started:
@@ -677,34 +716,46 @@ class SharedConnection(ConnectionHandle):
             raise ConnectionClosedException
 
 
-Touch = Callable[[], object]
-"""Records that the session may have work to roll back."""
+class KeptProducer:
+    """A producer that stays open, and the settings with which each of its handles begins."""
+
+    __slots__ = (
+        "delivery_delay", "delivery_mode", "disable_message_id", "disable_message_timestamp",
+        "priority", "target", "time_to_live",
+    )  # fmt: skip
+
+    def __init__(self, target: MessageProducer) -> None:
+        self.target: MessageProducer = target
+        self.delivery_mode: DeliveryMode = target.delivery_mode
+        self.priority: int = target.priority
+        self.time_to_live: float = target.time_to_live
+        self.delivery_delay: float = target.delivery_delay
+        self.disable_message_id: bool = target.disable_message_id
+        self.disable_message_timestamp: bool = target.disable_message_timestamp
 
 
 class CachedProducer(ProducerHandle):
-    """A producer with separate quality of service; `close` restores the target's hints."""
+    """A producer with separate settings, which stays open."""
 
-    def __init__(self, target: MessageProducer, touch: Touch, forget: Forget) -> None:
-        super().__init__(target, forget)
-        self._touch = touch
-        self._hints = (target.disable_message_id, target.disable_message_timestamp)
-        self.delivery_delay: float = target.delivery_delay
+    def __init__(self, kept: KeptProducer, entry: SessionEntry, forget: Forget) -> None:
+        super().__init__(kept.target, forget, kept.delivery_mode, kept.priority, kept.time_to_live)
+        self._entry = entry
+        self.delivery_delay: float = kept.delivery_delay
+        self.disable_message_id: bool = kept.disable_message_id
+        self.disable_message_timestamp: bool = kept.disable_message_timestamp
 
-    destination: Final = DelegatedAttribute[Destination | None](
-        attrgetter("target"), read_only=True
-    )
-    disable_message_id = DelegatedAttribute[bool](attrgetter("target"), read_only=False)
-    disable_message_timestamp = DelegatedAttribute[bool](attrgetter("target"), read_only=False)
+    @property
+    def destination(self) -> Destination | None:
+        return self.target.destination
 
     def _admit(
         self, destination: Destination | None, *_: float | CompletionListener | None
     ) -> Destination | None:
-        self._touch()
+        self._entry.uncommitted = True
+        target = self.target  # another handle may have sent with other hints
+        target.disable_message_id = self.disable_message_id
+        target.disable_message_timestamp = self.disable_message_timestamp
         return destination
-
-    async def _release(self) -> None:
-        """Restore the hints; the target stays open."""
-        self.target.disable_message_id, self.target.disable_message_timestamp = self._hints
 
 
 class CachedConsumer(DelegatingConsumer):
@@ -713,13 +764,13 @@ class CachedConsumer(DelegatingConsumer):
     def __init__(
         self,
         target: MessageConsumer,
-        touch: Touch,
+        entry: SessionEntry,
         forget: Forget,
         discard: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Receive from `target`; `discard` closes the target if a receive was interrupted."""
         super().__init__(target)
-        self._touch = touch
+        self._entry = entry
         self._forget = forget
         self._discard = discard
         self._closed = False
@@ -747,7 +798,7 @@ class CachedConsumer(DelegatingConsumer):
     async def receive(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message and return it, or None when `timeout` seconds pass."""
         consumer = self._consumer()
-        self._touch()
+        self._entry.uncommitted = True
         return await self._receive(consumer.receive(timeout))
 
     async def receive_checked(
@@ -755,7 +806,7 @@ class CachedConsumer(DelegatingConsumer):
     ) -> Message | None:
         """Receive like `receive`; a message for which `check` raises stays in the target."""
         consumer = self._consumer()
-        self._touch()
+        self._entry.uncommitted = True
         return await self._receive(consumer.receive_checked(check, timeout))
 
     async def _receive(self, receiving: Awaitable[Message | None]) -> Message | None:
@@ -786,9 +837,6 @@ class CachedConsumer(DelegatingConsumer):
         return self._target
 
 
-_Handle = TypeVar("_Handle", CachedProducer, CachedConsumer)
-
-
 class _ConsumerKey(NamedTuple):
     destination: Destination
     selector: str | None
@@ -806,7 +854,8 @@ class SessionEntry:
         self.session: Session = session
         self.connection: Connection = connection
         self.mode: SessionMode = mode
-        self.producers: dict[Destination | None, MessageProducer] = {}
+        self.producers: dict[tuple[int, str] | None, KeptProducer] = {}
+        """By the identity of the destination; None: the producer without a destination."""
         self.consumers: dict[_ConsumerKey, MessageConsumer] = {}
         self.uncommitted: bool = False
 
@@ -820,14 +869,15 @@ class SessionEntry:
 
         The session is closed before its producers: it waits once for all asynchronous sends.
         """
-        for kept in (*self.consumers.values(), self.session, *self.producers.values()):
+        producers = [kept.target for kept in self.producers.values()]
+        for kept in (*self.consumers.values(), self.session, *producers):
             await kept.close()
         self.producers.clear()
         self.consumers.clear()
 
 
 def _session_of(self: CachedSession) -> Session:
-    return self._use_for_work().session
+    return self._use().session
 
 
 class CachedSession(SessionHandle[SessionEntry]):
@@ -842,10 +892,10 @@ class CachedSession(SessionHandle[SessionEntry]):
         cache_consumers: bool,
     ) -> None:
         """Use the session of `entry`, which is passed to `release` on close."""
+        super().__init__(entry)
         self._release = release
         self._cache_producers = cache_producers
         self._cache_consumers = cache_consumers
-        super().__init__(entry)
         self._handles: set[Closeable] = set()
 
     def __repr__(self) -> str:
@@ -853,20 +903,23 @@ class CachedSession(SessionHandle[SessionEntry]):
 
     async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
         """Reuse the producer of this destination, or create one."""
-        entry = self._use_for_work()
-        if not self._cache_producers or _is_temporary(destination):
+        entry = self._use()
+        if not self._cache_producers or (destination is not None and destination.is_temporary):
             return await entry.session.create_producer(destination)
-        producer = entry.producers.get(destination)
-        if producer is None:
-            producer = await entry.session.create_producer(destination)
-            entry.producers[destination] = producer
-        return self._add_handle(CachedProducer(producer, self._use_for_work, self._handles.discard))
+        key = None if destination is None else destination.identity
+        kept = entry.producers.get(key)
+        if kept is None:
+            kept = KeptProducer(await entry.session.create_producer(destination))
+            entry.producers[key] = kept
+        handle = CachedProducer(kept, entry, self._handles.discard)
+        self._handles.add(handle)
+        return handle
 
     async def create_consumer(
         self, destination: Destination, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
         """Reuse the consumer with these arguments, or create one."""
-        create = self._use_for_work().session.create_consumer
+        create = self._use().session.create_consumer
         return await self._consumer(
             _ConsumerKey(destination, selector or None, no_local, None),
             lambda: create(destination, selector, no_local=no_local),
@@ -876,7 +929,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         self, destination: Destination, selector: str | None = None, **options: Unpack[PullOptions]
     ) -> MessageConsumer:
         """Reuse the pull consumer with these arguments, or create one."""
-        create = self._use_for_work().session.create_pull_consumer
+        create = self._use().session.create_pull_consumer
         no_local = options.get("no_local", False)
         return await self._consumer(
             _ConsumerKey(destination, selector or None, no_local, None, pulls=True),
@@ -887,7 +940,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
         """Reuse the subscriber of this session or create one; closing the session closes it."""
-        create = self._use_for_work().session.create_durable_subscriber
+        create = self._use().session.create_durable_subscriber
         return await self._consumer(
             _ConsumerKey(topic, selector or None, no_local, name),
             lambda: create(topic, name, selector, no_local=no_local),
@@ -901,8 +954,10 @@ class CachedSession(SessionHandle[SessionEntry]):
 
     async def commit(self) -> None:
         """Commit; afterwards there is nothing to roll back."""
-        await self._target().commit()
-        self._note_settled()
+        kept = self._use()
+        await kept.session.commit()
+        if self._kept is not None:  # not closed meanwhile
+            kept.uncommitted = False
 
     async def rollback(self) -> None:
         """Roll back; afterwards there is nothing more to roll back.
@@ -910,10 +965,11 @@ class CachedSession(SessionHandle[SessionEntry]):
         Pull consumers are closed, so that their messages return to the broker: in the cache they
         would wait for a receive that may never come.
         """
-        await self._target().rollback()
-        self._note_settled()
-        if self._kept is not None:
-            await self._kept.close_consumers(lambda key: key.pulls)
+        kept = self._use()
+        await kept.session.rollback()
+        if self._kept is not None:  # not closed meanwhile
+            kept.uncommitted = False
+            await kept.close_consumers(lambda key: key.pulls)
 
     async def _put_back(self, kept: SessionEntry) -> None:
         await self._release(kept)
@@ -932,18 +988,20 @@ class CachedSession(SessionHandle[SessionEntry]):
         rolls_back = kept.uncommitted and kept.mode == AcknowledgeMode.TRANSACTED
         if rolls_back:
             await kept.session.rollback()
-        kept.uncommitted = False
+        if self._kept is not None:  # not closed meanwhile
+            kept.uncommitted = False
         if self._observing:
             kept.session.set_local_transaction_event_listener(None)
-        await kept.close_consumers(
-            lambda key: key.subscription is not None or (rolls_back and key.pulls)
-        )
+        if kept.consumers:
+            await kept.close_consumers(
+                lambda key: key.subscription is not None or (rolls_back and key.pulls)
+            )
 
     async def _consumer(
         self, key: _ConsumerKey, create: Callable[[], Awaitable[MessageConsumer]]
     ) -> MessageConsumer:
         """Return a handle on the consumer cached under `key`; create one if there is none."""
-        if not self._cache_consumers or _is_temporary(key.destination):
+        if not self._cache_consumers or key.destination.is_temporary:
             return await create()
         entry = self._use()
         target = entry.consumers.get(key)
@@ -953,29 +1011,18 @@ class CachedSession(SessionHandle[SessionEntry]):
         async def discard() -> None:
             await entry.close_consumers(lambda kept: kept == key)
 
-        return self._add_handle(
-            CachedConsumer(
-                target, self._use_for_work, self._handles.discard, discard if key.pulls else None
-            )
+        handle = CachedConsumer(
+            target, entry, self._handles.discard, discard if key.pulls else None
         )
-
-    def _use_for_work(self) -> SessionEntry:
-        """Return the entry, and record that there may be work to roll back."""
-        entry = self._use()
-        entry.uncommitted = True
-        return entry
-
-    def _note_settled(self) -> None:
-        if self._kept is not None:
-            self._kept.uncommitted = False
-
-    def _add_handle(self, handle: _Handle) -> _Handle:
         self._handles.add(handle)
         return handle
 
-
-def _is_temporary(destination: Destination | None) -> bool:
-    return destination is not None and destination.is_temporary
+    def _use(self) -> SessionEntry:
+        """Return the entry, and record that there may be work to roll back."""
+        if self._kept is None:
+            raise IllegalStateException("The session is closed")
+        self._kept.uncommitted = True
+        return self._kept
 
 
 class CachingConnectionFactory(SingleConnectionFactory):

@@ -431,7 +431,7 @@ class _PooledProducer(ProducerHandle):
         is_jms_11: bool,
     ) -> None:
         """Send through `target`, which `close` closes if the handle owns it."""
-        super().__init__(target, forget)
+        super().__init__(target, forget, target.delivery_mode, target.priority, target.time_to_live)
         self._destination = destination
         self._owns_target = owns_target
         self._is_jms_11 = is_jms_11
@@ -484,10 +484,12 @@ class _PooledProducer(ProducerHandle):
             )
         return target
 
-    async def _release(self) -> None:
-        """Close the target if it is not shared."""
-        if self._owns_target:
-            await self.target.close()
+    async def close(self) -> None:
+        """Close the handle, and the target if it is not shared. Idempotent."""
+        if not self._closed:
+            await super().close()
+            if self._owns_target:
+                await self.target.close()
 
 
 def _not_in_jms_11(call: str) -> UnsupportedOperationException:

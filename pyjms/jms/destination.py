@@ -39,7 +39,7 @@ class Destination:
     message, since a tuple is hashed and compared without calling Python code.
     """
 
-    __slots__ = ("identity", "options", "physical_name")
+    __slots__ = ("identity", "is_composite", "is_pattern", "options", "physical_name")
 
     TYPE: ClassVar[int] = 0
     PREFIX: ClassVar[str] = ""
@@ -50,6 +50,10 @@ class Destination:
     physical_name: str
     options: dict[str, str]
     identity: tuple[int, str]
+    is_composite: bool
+    """Whether the name contains several destinations."""
+    is_pattern: bool
+    """Whether the name has wildcards; False for a composite destination."""
 
     def __init__(self, name: str) -> None:
         """Create the destination `name`, which may have options: `name?key=value&...`.
@@ -66,6 +70,11 @@ class Destination:
         self.physical_name = bare
         self.options = _options(name, query) if mark else {}
         self.identity = (self.TYPE, bare)
+        self.is_composite = "," in bare
+        self.is_pattern = False
+        if ("*" in bare or ">" in bare) and not self.is_composite:
+            parts = bare.split(".")
+            self.is_pattern = "*" in parts or parts[-1] == ">"
 
     @property
     def qualified_name(self) -> str:
@@ -73,23 +82,9 @@ class Destination:
         return self.PREFIX + self.physical_name
 
     @property
-    def is_composite(self) -> bool:
-        """Whether the name contains several destinations."""
-        return "," in self.physical_name
-
-    @property
-    def is_pattern(self) -> bool:
-        """Whether the name has wildcards; False for a composite destination."""
-        name = self.physical_name
-        if ("*" not in name and ">" not in name) or "," in name:
-            return False
-        parts = name.split(".")
-        return "*" in parts or parts[-1] == ">"
-
-    @property
     def composite_destinations(self) -> tuple[Destination, ...]:
         """The members of a composite destination, without duplicates; otherwise itself."""
-        if "," not in self.physical_name:
+        if not self.is_composite:
             return (self,)
         members = (m.strip() for m in self.physical_name.split(","))
         return tuple(dict.fromkeys(parse_destination(m, default=type(self)) for m in members if m))

@@ -8,14 +8,10 @@ from typing import Final, Generic, TypeVar
 
 import anyio
 
-from pyjms.errors import RequestTimeoutException
-from pyjms.jms.api import Closeable, Session
-from pyjms.runtime import clock as _clock
+from pyjms.jms.api import Closeable
 from pyjms.runtime.logging import get_logger
 
 logger: Final = get_logger(__name__)
-
-_CALLBACK_TIMEOUT: Final = 15.0  # seconds; ActiveMQ's closeTimeout
 
 _R = TypeVar("_R", bound=Closeable)
 _T = TypeVar("_T")
@@ -66,20 +62,3 @@ async def call(function: Callable[..., Awaitable[_T] | _T], *args: object) -> _T
     if inspect.isawaitable(result):
         return await result
     return result
-
-
-async def called_back(session: Session) -> None:
-    """Wait until the completion listeners of a session that is closing have returned.
-
-    Raises:
-        RequestTimeoutException: they have not after 15 seconds; a lost broker may never respond.
-        IllegalStateException: called by a completion listener.
-    """
-    if not getattr(session, "outstanding_sends", True):
-        return  # setting up a timeout would cost more than closing a cached session
-    with _clock.timeout(_CALLBACK_TIMEOUT):
-        await session.wait_for_completions()
-        return
-    raise RequestTimeoutException(
-        f"Asynchronous sends have not completed in {_CALLBACK_TIMEOUT:g} seconds"
-    )

@@ -30,12 +30,18 @@ class DelegatingSession(Session):
     def _target(self) -> Session:
         """Return the session to delegate to; raise if it is no longer available."""
 
-    transacted: Final = DelegatedAttribute[bool](_target_of, read_only=True)
+    @property
+    def transacted(self) -> bool:
+        return self._target().transacted
+
+    @property
+    def acknowledge_mode(self) -> AcknowledgeMode:
+        return self._target().acknowledge_mode
+
     stats: DelegatedAttribute[Any] = DelegatedAttribute(_target_of, read_only=True)  # ActiveMQ's
     transformer: DelegatedAttribute[Any] = DelegatedAttribute(
         _target_of, read_only=True
     )  # ActiveMQ's
-    acknowledge_mode: Final = DelegatedAttribute[AcknowledgeMode](_target_of, read_only=True)
     message_listener: Final = DelegatedAttribute[MessageListener | None](_target_of, read_only=True)
 
     run: Final = delegated(Session.run, _target_of)
@@ -43,8 +49,8 @@ class DelegatingSession(Session):
     create_queue = delegated(Session.create_queue, _target_of)
     create_topic = delegated(Session.create_topic, _target_of)
     create_message: Final = delegated(Session.create_message, _target_of)
-    create_text_message: Final = delegated(Session.create_text_message, _target_of)
-    create_bytes_message: Final = delegated(Session.create_bytes_message, _target_of)
+    create_text_message = delegated(Session.create_text_message, _target_of)
+    create_bytes_message = delegated(Session.create_bytes_message, _target_of)
     create_map_message: Final = delegated(Session.create_map_message, _target_of)
     create_stream_message: Final = delegated(Session.create_stream_message, _target_of)
     create_object_message: Final = delegated(Session.create_object_message, _target_of)
