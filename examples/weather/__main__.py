@@ -21,8 +21,8 @@ from examples.weather.pipelines import FLIGHTS, LATE, STORM, VISIBILITY, WEATHER
 from examples.weather.records import Observation, observations
 from pyjms import Queue
 from pyjms.spark import pipeline_marks
-from pyjms.spark.pipeline.location import PipelineLocation
-from pyjms.spark.pipeline.query import start_query
+from pyjms.spark.checkpoint import PipelineLocation
+from pyjms.spark.query import start_query
 
 FIRST, LAST = date(2013, 1, 30), date(2013, 1, 31)
 COME_LATE = 20

@@ -27,7 +27,7 @@ from pyjms.settings.sources import collect_problems
 
 if TYPE_CHECKING:
     from pyjms.settings import PyjmsSettings
-    from pyjms.spark.pipeline.definition import Pipeline
+    from pyjms.spark.pipeline import Pipeline
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -84,9 +84,9 @@ def load_application(target: str, config: Path | None) -> JmsApplication:
 
 def pipelines_of(target: str) -> list[Pipeline]:
     """Return the decorated pipelines of an imported module."""
-    if "pyjms.spark.pipeline.definition" not in sys.modules:
+    if "pyjms.spark.pipeline" not in sys.modules:
         return []  # none can have been defined
-    from pyjms.spark.pipeline.definition import find_pipelines
+    from pyjms.spark.pipeline import find_pipelines
 
     return find_pipelines(sys.modules[split_target(target)[0]])
 
@@ -168,7 +168,7 @@ def _check_pipelines(target: str, settings: PyjmsSettings, problems: Problems) -
     marked = pipelines_of(target)
     if not marked and not settings.pipelines:
         return
-    from pyjms.spark.pipeline.checks import add_problems, gather_pipelines
+    from pyjms.spark.checks import add_problems, gather_pipelines
 
     pipelines, found = gather_pipelines(settings, marked, are_all=bool(marked))
     add_problems(settings, pipelines, found, problems)

@@ -16,7 +16,7 @@ from pyjms.cli.terminal import configure_logging
 from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:
-    from pyjms.spark.pipeline.reports import PipelineStatus
+    from pyjms.spark.reports import PipelineStatus
 
 
 pipeline_app: Final = typer.Typer(help="Run and inspect Spark pipelines.", no_args_is_help=True)
@@ -54,7 +54,7 @@ def run(
     pipeline failed for good.
     """
     from pyjms.cli.pipeline_loading import load_pipelines
-    from pyjms.spark.pipeline.run import PipelineRunner
+    from pyjms.spark.run import PipelineRunner
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()
@@ -117,7 +117,7 @@ def status(
     """
     from pyjms.runtime import clock as _clock
     from pyjms.settings import load_settings
-    from pyjms.spark.pipeline.reports import read_statuses
+    from pyjms.spark.reports import read_statuses
 
     root = Path(load_settings(config).spark.checkpoint_root)
     found = [s for s in read_statuses(root) if name is None or s.pipeline == name]

@@ -12,8 +12,8 @@ from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.settings.sources import collect_problems
-from pyjms.spark.pipeline.checks import add_problems, choose_pipelines, gather_pipelines
-from pyjms.spark.pipeline.definition import Pipeline, find_pipelines, pipeline_marks
+from pyjms.spark.checks import add_problems, choose_pipelines, gather_pipelines
+from pyjms.spark.pipeline import Pipeline, find_pipelines, pipeline_marks
 
 _NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 _YAML: Final = (".yaml", ".yml")

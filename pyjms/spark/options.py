@@ -15,15 +15,6 @@ from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.runtime.paths import check_shared_folder
 
-__all__ = [
-    "OPTIONS",
-    "SINK_ONLY",
-    "SOURCE_ONLY",
-    "JmsOptions",
-    "check_starting_offset",
-    "read_options",
-]
-
 SOURCE_ONLY: Final = "source"
 SINK_ONLY: Final = "sink"
 _BOTH: Final = "source and sink"

@@ -30,22 +30,6 @@ from pyjms.wire.openwire.commands import MessageId, ProducerId
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "BODIES",
-    "DAMAGED",
-    "MESSAGE_COLUMNS",
-    "SINK_COLUMNS",
-    "Outgoing",
-    "RowId",
-    "arrow_batch",
-    "arrow_schema",
-    "check_columns",
-    "ddl",
-    "message_values",
-    "to_message",
-    "tolerant_values",
-]
-
 logger: Final = get_logger(__name__)
 
 MESSAGE_COLUMNS: Final[tuple[tuple[str, str], ...]] = (

@@ -28,16 +28,7 @@ from pyjms.spark.gateway import has_active_context
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "DEFAULT_CONF",
-    "JavaHome",
-    "aot_options",
-    "check_pyspark",
-    "find_java",
-    "session_conf",
-    "spark_session",
-    "wrapper_home",
-]
+__all__ = ["find_java", "spark_session"]
 
 OLDEST_JAVA: Final = 17
 """The oldest Java that Spark 4 runs on."""

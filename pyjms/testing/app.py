@@ -40,8 +40,6 @@ from pyjms.testing.clock import is_virtual, real_time
 from pyjms.testing.remote import RemoteBroker
 from pyjms.transport.uri import TransportURI
 
-__all__ = ["RECEIVE_TIMEOUT", "HandlerCall", "JmsTestApp", "Recorder", "with_redelivery_delay"]
-
 
 @dataclass(frozen=True)
 class HandlerCall:

@@ -18,8 +18,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.template.workers import calls_in_flight
 
-__all__ = ["VirtualClock", "real_time"]
-
 _SETTLE_ROUNDS = 20
 _PROBE = 0.001
 """Event loop iterations for the other tasks before checking whether all are blocked, and seconds

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from pyjms.aio import ConnectionFactory
+from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Topic, parse_destination
 from pyjms.jms.message import Message
 from pyjms.settings import PyjmsSettings
 from pyjms.spark.drain import drain_flag
-from pyjms.spark.pipeline.definition import Pipeline, pipeline_marks
-from pyjms.spark.pipeline.events import PipelineEvent, PipelineFailed
+from pyjms.spark.events import PipelineEvent, PipelineFailed
+from pyjms.spark.pipeline import Pipeline, pipeline_marks
 from pyjms.spark.session import spark_session
 from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
 from pyjms.sync.portal import call_on_loop, shared_loop
@@ -123,7 +123,7 @@ class PipelineRun:
     async def _run(
         self, pipeline: Pipeline, messages: Mapping[str, Sequence[Body | Message]]
     ) -> list[Message]:
-        from pyjms.spark.pipeline.run import PipelineRunner  # noqa: PLC0415
+        from pyjms.spark.run import PipelineRunner  # noqa: PLC0415
 
         await self._start()
         for source, bodies in messages.items():

@@ -1,9 +1,13 @@
-"""The stub of the blocking API agrees with the classes that it is made from."""
+"""The stubs of the blocking API agree with the classes that they are made from."""
 
 from __future__ import annotations
 
-from tests.kit.stubs import STUB, stub
+import pytest
+
+from tests.kit.stubs import PACKAGES, stub, stub_file
 
 
-def test_the_stub_is_current() -> None:
-    assert STUB.read_text(encoding="utf-8") == stub(), "run `python -m tests.kit.stubs`"
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_stub_is_current(package: str) -> None:
+    current = stub_file(package).read_text(encoding="utf-8")
+    assert current == stub(package), "run `python -m tests.kit.stubs`"

@@ -1,8 +1,8 @@
-"""The stub `pyjms/sync/derived.pyi`: what type checkers see of the methods of blocking classes.
+"""The stubs `derived.pyi`: what type checkers see of the methods of blocking classes.
 
-    python -m tests.kit.stubs            writes it
+    python -m tests.kit.stubs            writes them
 
-It is made from the base classes that `pyjms.sync.facade.derive` makes, with the signatures of the
+They are made from the base classes that `pyjms.sync.facade.derive` makes, with the signatures of the
 coroutine classes; a result that has a blocking class is that class.
 """
 
@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 import re
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_overloads
 
-import pyjms.sync
 from pyjms.runtime.forwarding import imports_of
 from pyjms.sync import facade
 from tests.kit.source_tree import ROOT
 
-STUB = ROOT / "pyjms" / "sync" / "derived.pyi"
+PACKAGES = ("sync", "testing")
 NAME = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 
 
@@ -91,10 +90,10 @@ class Stub:
                 self.imports[blocking.__module__].add(word)
             elif isinstance(value, TypeVar):
                 self.variables.add(word)
-            elif isinstance(value, ModuleType):
-                self.modules.add(word)
             elif word in homes:
                 self.imports[homes[word]].add(word)
+            elif isinstance(value, ModuleType):
+                self.modules.add(word)
             elif word in names:
                 self.imports[function.__module__].add(word)
         return text
@@ -109,20 +108,36 @@ class Stub:
         return "\n".join([*head, *self.lines, ""])
 
 
-def stub() -> str:
-    """Return the text of the stub, as the formatter leaves it."""
+def stub_file(package: str) -> Path:
+    return ROOT / "pyjms" / package / "derived.pyi"
+
+
+def stub(package: str) -> str:
+    """Return the text of the stub of a package, as the formatter leaves it."""
     made = Stub()
     seen: set[type] = set()
-    found = sorted(f"pyjms.sync.{each.name}" for each in pkgutil.iter_modules(pyjms.sync.__path__))
-    for module in [importlib.import_module(name) for name in found]:
+    files = sorted((ROOT / "pyjms" / package).glob("*.py"))
+    deriving = [
+        file.stem for file in files if "Members = derive(" in file.read_text(encoding="utf-8")
+    ]
+    for module in [importlib.import_module(f"pyjms.{package}.{name}") for name in deriving]:
         for name, value in vars(module).items():
             if name.endswith("Members") and isinstance(value, type) and value not in seen:
                 seen.add(value)
                 made.add_class(name, value)
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(STUB), "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "--stdin-filename",
+        str(stub_file(package)),
+        "-",
+    ]
     done = subprocess.run(command, input=made.text(), capture_output=True, text=True, check=True)
     return done.stdout
 
 
 if __name__ == "__main__":
-    STUB.write_text(stub(), encoding="utf-8")
+    for each in PACKAGES:
+        stub_file(each).write_text(stub(each), encoding="utf-8")

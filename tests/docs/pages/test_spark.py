@@ -13,11 +13,11 @@ pytest.importorskip("pyspark")
 
 from pyjms.settings import load_settings
 from pyjms.spark import Pipeline, find_pipelines, journal
+from pyjms.spark.checkpoint import checkpoint_parts
+from pyjms.spark.checks import collect_pipelines
 from pyjms.spark.options import OPTIONS, SINK_ONLY, SOURCE_ONLY, read_options
-from pyjms.spark.pipeline.checks import collect_pipelines
-from pyjms.spark.pipeline.query import checkpoint_parts
-from pyjms.spark.pipeline.run import RUNNER_CONF
 from pyjms.spark.rows import check_columns
+from pyjms.spark.run import RUNNER_CONF
 from pyjms.spark.session import DEFAULT_CONF
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.pipeline.checks import _TYPES, ddl_problems
-from pyjms.spark.pipeline.parsing import ddl_type
+from pyjms.spark.checks import _TYPES, ddl_problems
+from pyjms.spark.parsing import ddl_type
 
 ARGUMENTS = {
     "ARRAY": "<INT>",

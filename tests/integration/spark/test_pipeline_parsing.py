@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyspark.sql import SparkSession
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.pipeline.parsing import REASON, parse, schema_type
+from pyjms.spark.parsing import REASON, parse, schema_type
 from pyjms.spark.rows import MESSAGE_COLUMNS, ddl
 
 pytestmark = pytest.mark.timeout(300)

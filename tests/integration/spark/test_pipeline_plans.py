@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.query import PipelineLocation, start_query, stateful_operators
+from pyjms.spark.checkpoint import PipelineLocation
+from pyjms.spark.query import start_query, stateful_operators
 
 pytestmark = pytest.mark.timeout(300)
 Refused = Callable[..., str]

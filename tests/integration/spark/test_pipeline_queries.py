@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.query import PipelineLocation, start_query
+from pyjms.spark.checkpoint import PipelineLocation
+from pyjms.spark.query import start_query
 from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = pytest.mark.timeout(300)

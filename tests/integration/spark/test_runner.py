@@ -21,7 +21,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.settings import PyjmsSettings
 from pyjms.spark import Pipeline, jms_pipeline
-from pyjms.spark.pipeline.events import (
+from pyjms.spark.checkpoint import find_open_batch
+from pyjms.spark.events import (
     BatchFinished,
     PipelineDrained,
     PipelineEvent,
@@ -30,9 +31,8 @@ from pyjms.spark.pipeline.events import (
     PipelineStarted,
     Range,
 )
-from pyjms.spark.pipeline.failures import find_open_batch
-from pyjms.spark.pipeline.reports import STATUS_FILE, read_status
-from pyjms.spark.pipeline.run import PipelineRunner
+from pyjms.spark.reports import STATUS_FILE, read_status
+from pyjms.spark.run import PipelineRunner
 from pyjms.testing.spark import PipelineRun
 from tests.kit.runs.parallel import SPARK_DRIVERS
 from tests.kit.spark.brokers import SparkBroker

@@ -8,15 +8,16 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.spark.pipeline.checks import choose_pipelines, collect_pipelines, find_problems
-from pyjms.spark.pipeline.definition import Pipeline
-from pyjms.spark.pipeline.location import (
+from pyjms.spark.checks import (
     BrokerLocation,
     broker_of,
-    running_embedded_broker,
+    choose_pipelines,
+    collect_pipelines,
+    find_problems,
     uses_embedded_broker,
 )
-from pyjms.spark.pipeline.run import PipelineRunner
+from pyjms.spark.pipeline import Pipeline
+from pyjms.spark.run import PipelineRunner, running_embedded_broker
 
 
 def settings(**values: object) -> PyjmsSettings:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.checks import check_pipelines, ddl_problems
+from pyjms.spark.checks import check_pipelines, ddl_problems
 
 pytest.importorskip("pyspark")
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline, find_pipelines, jms_pipeline, pipeline_marks
-from pyjms.spark.pipeline.definition import read_trigger
+from pyjms.spark.pipeline import read_trigger
 
 
 class Flight(BaseModel):
@@ -72,7 +72,7 @@ def two(frame): return frame
 
 def test_importing_it_needs_neither_spark_nor_pydantic() -> None:
     code = (
-        "import sys, pyjms.spark.pipeline.definition\n"
+        "import sys, pyjms.spark.pipeline\n"
         "print([m for m in sys.modules if m.partition('.')[0] in "
         "('pyspark', 'pydantic', 'pydantic_settings', 'pyarrow')])"
     )

@@ -10,8 +10,7 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.location import PipelineLocation
-from pyjms.spark.pipeline.query import comparable, open_checkpoint
+from pyjms.spark.checkpoint import PipelineLocation, comparable, open_checkpoint
 
 STATE = ["StateStoreSave [origin]"]
 

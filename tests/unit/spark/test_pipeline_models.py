@@ -21,8 +21,7 @@ from pydantic import (
 )
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.pipeline.models import java_pattern, model_type
-from pyjms.spark.pipeline.schema import Check, Scalar, raw_ddl, type_ddl
+from pyjms.spark.schema import Check, Scalar, java_pattern, model_type, raw_ddl, type_ddl
 
 
 class Colour(enum.Enum):

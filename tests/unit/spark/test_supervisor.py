@@ -15,9 +15,8 @@ import pytest
 
 from pyjms.errors import ConfigurationException, ConnectionFailedException
 from pyjms.runtime import clock as _clock
-from pyjms.settings import RestartSettings
-from pyjms.spark.pipeline.definition import Pipeline
-from pyjms.spark.pipeline.events import (
+from pyjms.settings import SparkSettings
+from pyjms.spark.events import (
     BatchFinished,
     PipelineDone,
     PipelineDrained,
@@ -29,8 +28,8 @@ from pyjms.spark.pipeline.events import (
     PipelineStopped,
     Range,
 )
-from pyjms.spark.pipeline.failures import Failure
-from pyjms.spark.pipeline.run import Supervisor, SupervisorContext
+from pyjms.spark.pipeline import Pipeline
+from pyjms.spark.run import Failure, Supervisor
 from pyjms.testing.clock import VirtualClock
 
 PIPELINE = Pipeline(name="p", sql="SELECT 1", source="IN", sink="OUT")
@@ -99,14 +98,10 @@ class Life:
         self.events: list[PipelineEvent] = []
         self.script = list(script)
         self.starts = 0
-        context = SupervisorContext(
-            start=self.start,
-            notify=self.events.append,
-            restart=RestartSettings(**restart),
-            drain_timeout=5.0,
-            run_in_thread=call,
+        settings = SparkSettings.model_validate({"restart": restart, "drain_timeout": "5s"})
+        self.supervisor = Supervisor(
+            PIPELINE, folder, settings, self.start, self.events.append, once=once, in_thread=call
         )
-        self.supervisor = Supervisor(PIPELINE, folder, context, once=once)
 
     def start(self, pipeline: Pipeline) -> Any:
         assert pipeline is PIPELINE

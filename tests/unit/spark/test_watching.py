@@ -20,7 +20,8 @@ from pyjms.errors import (
     IllegalStateException,
     JMSSecurityException,
 )
-from pyjms.spark.pipeline.events import (
+from pyjms.spark.checkpoint import find_open_batch
+from pyjms.spark.events import (
     BatchFinished,
     PipelineDone,
     PipelineDrained,
@@ -35,8 +36,7 @@ from pyjms.spark.pipeline.events import (
     batch_event,
     notify,
 )
-from pyjms.spark.pipeline.failures import FailureKind, classify_failure, find_open_batch
-from pyjms.spark.pipeline.reports import (
+from pyjms.spark.reports import (
     STATUS_FILE,
     PipelineHealth,
     PipelineLog,
@@ -45,6 +45,7 @@ from pyjms.spark.pipeline.reports import (
     read_status,
     read_statuses,
 )
+from pyjms.spark.run import FailureKind, classify_failure
 from pyjms.testing.clock import VirtualClock
 
 
@@ -344,7 +345,7 @@ def test_a_status_that_cannot_be_written_is_only_logged(
 
 
 async def test_log_lines(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "pyjms.spark.pipeline.reports")
+    caplog.set_level(logging.INFO, "pyjms.spark.reports")
     log = PipelineLog()
     async with VirtualClock() as clock:
         log.on_event(PipelinesReady(("p", "o"), "local[2]", "4.3.0", "http://h:4040"))
@@ -355,7 +356,7 @@ async def test_log_lines(caplog: pytest.LogCaptureFixture) -> None:
         assert "messages in" not in caplog.text
         await clock.advance(1)
         log.on_event(batch(1, backlog=None, dead=3))
-        caplog.set_level(logging.DEBUG, "pyjms.spark.pipeline.reports")
+        caplog.set_level(logging.DEBUG, "pyjms.spark.reports")
         log.on_event(batch(2))
     for event in (
         PipelineRestarting("p", 2, 4.0, "no broker"),

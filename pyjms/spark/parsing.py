@@ -27,8 +27,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.pipeline.models import java_pattern, model_type
-from pyjms.spark.pipeline.schema import (
+from pyjms.spark.rows import DAMAGED, MESSAGE_COLUMNS
+from pyjms.spark.schema import (
     ARRAY_ITEM,
     Array,
     Check,
@@ -38,15 +38,15 @@ from pyjms.spark.pipeline.schema import (
     Scalar,
     Struct,
     Type,
+    java_pattern,
+    model_type,
     raw_ddl,
 )
-from pyjms.spark.rows import DAMAGED, MESSAGE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pyjms.spark.pipeline.schema import Schema
-
+    from pyjms.spark.pipeline import Schema
 
 CORRUPT: Final = "corrupt"
 """The field that the reader fills if it could not read everything."""

@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
-from pyjms.spark.pipeline.schema import Schema
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from pyspark.sql import DataFrame
 
+Schema: TypeAlias = "type[BaseModel] | str"
+"""A pydantic model, or columns in Spark's DDL."""
 
 MESSAGES: Final = "messages"
 """The name of a single source: the view that SQL reads."""

@@ -20,7 +20,6 @@ from pyjms.runtime.logging import get_logger
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-
 logger: Final = get_logger(__name__)
 
 
@@ -184,7 +183,7 @@ def batch_event(pipeline: str, progress: StreamingQueryProgress) -> BatchFinishe
     durations = progress.durationMs
     ranges: dict[str, Range] = {}
     for source in progress.sources:
-        end = _offset(source.endOffset)
+        end = offset_of(source.endOffset)
         if end is not None:
             ranges[end["queue"]] = Range(_start(source.startOffset, end["epoch"]), end["seq"])
     return BatchFinished(
@@ -203,7 +202,7 @@ def backlog_of(progress: StreamingQueryProgress) -> int | None:
     """Return the number of messages that remain in the sources; None: unknown for one of them."""
     waiting: dict[str, int] = {}
     for source in progress.sources:
-        end, latest = _offset(source.endOffset), _offset(source.latestOffset)
+        end, latest = offset_of(source.endOffset), offset_of(source.latestOffset)
         if end is None or latest is None or end["epoch"] != latest["epoch"]:
             return None
         waiting[end["queue"]] = max(0, latest["seq"] - end["seq"])
@@ -221,12 +220,12 @@ def _sum_observed(progress: StreamingQueryProgress, field: str, default: int) ->
 
 
 def _start(text: str | None, epoch: int) -> int | None:
-    start = _offset(text)
+    start = offset_of(text)
     return start["seq"] if start is not None and start["epoch"] == epoch else None
 
 
-def _offset(text: str | None) -> dict[str, Any] | None:
-    """Return an offset of the format `jms`; None if it is unset, or of another format."""
+def offset_of(text: str | None) -> dict[str, Any] | None:
+    """Return the fields of an offset of the format `jms`; None: it is unset, or another one's."""
     try:
         value = json.loads(text or "null")
     except ValueError:

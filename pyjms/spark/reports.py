@@ -26,8 +26,8 @@ from typing import Any, Final
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.paths import replace_text
-from pyjms.spark.pipeline import events
-from pyjms.spark.pipeline.events import (
+from pyjms.spark import events
+from pyjms.spark.events import (
     BatchFinished,
     PipelineEvent,
     PipelineFailed,

@@ -17,26 +17,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
+from pyjms.client.factory import ConnectionFactory
 from pyjms.configuration.document import Problems
-from pyjms.errors import ConfigurationException, InvalidSelectorException, nearest_name
+from pyjms.errors import (
+    ConfigurationException,
+    InvalidSelectorException,
+    UnsupportedOperationException,
+    nearest_name,
+)
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.runtime.distribution import install_command
 from pyjms.selector import selector_or_none
-from pyjms.settings import PyjmsSettings
+from pyjms.settings import ActiveMQSettings, PyjmsSettings
 from pyjms.spark.options import read_options
-from pyjms.spark.pipeline.definition import DEFAULT_DEAD_LETTER, FAIL, Pipeline
-from pyjms.spark.pipeline.location import broker_of
+from pyjms.spark.pipeline import DEFAULT_DEAD_LETTER, FAIL, Pipeline
 from pyjms.spark.session import check_pyspark, find_java
-
-__all__ = [
-    "add_problems",
-    "check_pipelines",
-    "choose_pipelines",
-    "collect_pipelines",
-    "ddl_problems",
-    "find_problems",
-    "gather_pipelines",
-]
+from pyjms.transport.registry import create_transport
+from pyjms.transport.uri import TransportURI
 
 _TYPES: Final = frozenset(
     """
@@ -273,7 +270,7 @@ def _ddl(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
 def _models(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     for schema in pipeline.schemas.values():
         if not isinstance(schema, str):
-            from pyjms.spark.pipeline.models import model_type
+            from pyjms.spark.schema import model_type
 
             problem = _error_of(lambda model=schema: model_type(model))  # type: ignore[misc]
             if problem is not None:
@@ -323,6 +320,88 @@ _CHECKS: Final[tuple[Callable[[Pipeline, Collection[str]], Iterator[str]], ...]]
     _options,
     _selector,
 )
+
+
+class BrokerLocation(NamedTuple):
+    """The URL of a broker, and the credentials for it."""
+
+    url: str
+    user: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"BrokerLocation(user={self.user})"
+
+
+def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -> BrokerLocation:
+    """Return the broker with that name in `brokers`; None: the one in `activemq`.
+
+    `embedded` is the URL of the in-memory broker, used if no URL is set.
+
+    Raises:
+        ConfigurationException: the name is unknown, the client does not support its URL, or
+            Spark's processes cannot reach the broker.
+    """
+    if name is not None and name not in settings.brokers:
+        known = ", ".join(settings.brokers) or "none"
+        raise ConfigurationException(
+            f"There is no broker {name!r} in brokers", hint=f"the brokers are {known}"
+        )
+    section = settings.activemq if name is None else settings.brokers[name]
+    if embedded is not None and name is None and _is_in_process(section):
+        return BrokerLocation(embedded)
+    key = "activemq" if name is None else f"brokers.{name}"
+    url = section.effective_broker_url()
+    if _is_in_process(section):
+        state = (
+            f"is a vm:// URL ({_redact(url)}), a broker in one process"
+            if section.broker_url
+            else "is not set"
+        )
+        raise ConfigurationException(
+            f"Spark needs a broker that its processes can reach, but {key}.broker_url {state}",
+            hint=f"set {key}.broker_url to a tcp:// URL; to try pipelines out with --once on an "
+            "empty in-memory broker, set activemq.embedded.enabled to true",
+        )
+    _check_url(url, f"{key}.broker_url")
+    password = section.password.get_secret_value() if section.password is not None else None
+    return BrokerLocation(url, section.effective_user(), password)
+
+
+def uses_embedded_broker(
+    settings: PyjmsSettings, pipelines: Iterable[Pipeline], *, once: bool
+) -> bool:
+    """Return whether to start an in-memory broker: enabled explicitly, and no broker_url is set."""
+    section = settings.activemq
+    is_enabled = (
+        "embedded" in section.model_fields_set and "enabled" in section.embedded.model_fields_set
+    )
+    return (
+        once
+        and is_enabled
+        and _is_in_process(section)
+        and any(pipeline.broker is None for pipeline in pipelines)
+    )
+
+
+def _check_url(url: str, key: str) -> None:
+    """Check a URL by creating its transport, which does not connect."""
+    try:
+        create_transport(ConnectionFactory(url).uri)
+    except (ConfigurationException, UnsupportedOperationException) as error:
+        raise ConfigurationException(f"{key} {_redact(url)}: {error}") from error
+
+
+def _redact(url: str) -> str:
+    """Return a URL without passwords."""
+    try:
+        return str(TransportURI.parse(url))
+    except ConfigurationException:
+        return "unreadable"
+
+
+def _is_in_process(section: ActiveMQSettings) -> bool:
+    return section.effective_broker_url().strip().lower().startswith("vm:")
 
 
 V = TypeVar("V")
