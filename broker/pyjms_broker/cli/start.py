@@ -168,7 +168,7 @@ async def serve(service: BrokerService) -> None:
     """Run `service` until SIGTERM or SIGINT, or until it stops by itself.
 
     A signal also ends the wait for the store lock. A broker that loses its lock restarts as a
-    slave if `restart_allowed` is set. (activemq-persistence H2) SIGHUP reloads the configuration
+    slave if `restart_allowed` is set. SIGHUP reloads the configuration
     if the plug-in `runtime_configuration` is active.
     """
     stopping = False
@@ -240,7 +240,7 @@ _CONNECTORS: Final = "transportConnectorURIs"
 def service_from_uri(
     uri: str, given: Mapping[str, str], *, ignore_unsupported: bool = False
 ) -> BrokerService:
-    """Create the broker that a URI describes; blocking. (activemq-broker B12, B13, B16)
+    """Create the broker that a URI describes; blocking.
 
     Args:
         uri: `broker:(tcp://host:port)/name?persistent=false`, `properties:FILE` or `xbean:FILE`.

@@ -23,15 +23,14 @@ from pyjms_broker.api.destination import NO_MINIMUM, DestinationStatistics
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.management.object_name import ObjectName, encoded_part
+from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.region.slow_consumers import WatchedStrategy
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
     from pyjms_broker.connector.base import TransportConnector
     from pyjms_broker.management.management import Management
-    from pyjms_broker.network import Networks
     from pyjms_broker.region.region_broker import RegionBroker
     from pyjms_broker.region.system_usage import SystemUsage
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
@@ -159,11 +158,9 @@ class ConfiguredBroker(Protocol):
         """The runtime updates; None without the plug-in `runtime_configuration`."""
 
 
-class ManagedBroker(BrokerHost, Protocol):
+class ManagedBroker(NetworkHost, Protocol):
     """The part of the broker service that the views and the web server use."""
 
-    connectors: list[TransportConnector]
-    networks: Networks
     system_usage: SystemUsage
     persistent: bool
     restart_requested: bool
@@ -175,9 +172,6 @@ class ManagedBroker(BrokerHost, Protocol):
     @property
     def management(self) -> Management:
         """The management views of the broker."""
-
-    @property
-    def region_broker(self) -> RegionBroker: ...
 
     @property
     def job_store(self) -> JobSchedulerStore | None: ...

@@ -280,10 +280,7 @@ class NetworkBridge:
             await subscriptions.subscribe()
 
     def _resume_durables(self, subscriptions: BridgeSubscriptions, client_id: str) -> None:
-        """Resume forwarding for the durable subscriptions left by earlier bridges.
-
-        (activemq-edges NW8)
-        """
+        """Resume forwarding for the durable subscriptions left by earlier bridges."""
         for subscription in self._host.region_broker.subscriptions.all():
             if not isinstance(subscription, DurableTopicSubscription):
                 continue

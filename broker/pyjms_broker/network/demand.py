@@ -212,10 +212,7 @@ class BridgeSubscriptions:
         self._acknowledge(message)
 
     def _on_destination(self, info: DestinationInfo) -> None:
-        """Create or delete a temporary destination of the remote broker at the local one.
-
-        (activemq-edges NW9)
-        """
+        """Create or delete a temporary destination of the remote broker at the local one."""
         destination, local_id = info.destination, self._host.broker_id
         if (
             destination is None

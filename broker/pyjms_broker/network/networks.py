@@ -141,7 +141,7 @@ class Networks:
     ) -> Mapping[int, CommandHandler]:
         """Serve a client that is the bridge of another broker, as it requests in `info`.
 
-        Return the handlers of its commands. (activemq-edges NW1)
+        Return the handlers of its commands.
         """
         from pyjms_broker.connector.openwire.command_handlers import HANDLERS  # noqa: PLC0415
         from pyjms_broker.network.attributes import read_properties_of  # noqa: PLC0415
@@ -212,7 +212,7 @@ class Demand:
 
     A subscription that serves several remote consumers is called a conduit: the remote broker then
     counts as one local consumer. Topics always have one, because the remote broker itself
-    dispatches each message to all its subscribers. (activemq-edges NW2, NW3, NW7, NW8)
+    dispatches each message to all its subscribers.
 
     Args:
         owner: the bridge.
@@ -320,8 +320,7 @@ class NetworkAudit:
     repeated id with its own audit, and a store does so while it has the message. This audit, which
     all bridges to the broker share, also detects it after the message was consumed. It is exact: a
     message is dropped only if one with its id has arrived in the same destination and is as durable
-    as its sender requires. (activemq-edges NW5; activemq-broker T27; ActiveMQ
-    auditNetworkProducers)
+    as its sender requires.
     """
 
     def __init__(self) -> None:

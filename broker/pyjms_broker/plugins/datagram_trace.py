@@ -2,7 +2,7 @@
 
 Each datagram is one OpenWire frame: loose encoding, no cache, with a size prefix. Messages are sent
 with bodies and properties; passwords are removed. A datagram that the system does not accept at
-once is lost, so that tracing never makes a client wait. (activemq-broker 1.1)
+once is lost, so that tracing never makes a client wait.
 """
 
 from __future__ import annotations

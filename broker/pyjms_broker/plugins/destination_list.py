@@ -1,7 +1,4 @@
-"""destinationsPlugin: a file with the list of destinations, for the next start.
-
-(activemq-broker 1.1)
-"""
+"""destinationsPlugin: a file with the list of destinations, for the next start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""discardingDLQBrokerPlugin: discards messages that would be dead-lettered.
-
-(activemq-broker 1.1)
-"""
+"""discardingDLQBrokerPlugin: discards messages that would be dead-lettered."""
 
 from __future__ import annotations
 

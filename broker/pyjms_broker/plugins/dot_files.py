@@ -1,7 +1,7 @@
 """connectionDotFilePlugin and destinationDotFilePlugin: graphs for Graphviz.
 
 ActiveMQ writes the file within the call that makes a change. Here a task writes it, at most once a
-second, so that clients do not wait for the disk. (activemq-broker 1.1)
+second, so that clients do not wait for the disk.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Lines contain ids and message headers, but unlike ActiveMQ's never bodies, properties or passwords.
 Events that are not logged have no extra cost, because the filter does not override their methods.
-(activemq-broker 1.1)
 """
 
 from __future__ import annotations

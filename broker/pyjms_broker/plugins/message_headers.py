@@ -1,4 +1,4 @@
-"""Plug-ins that change the headers of each message that is sent. (activemq-broker 1.1)
+"""Plug-ins that change the headers of each message that is sent.
 
 timeStampingBrokerPlugin sets timestamps to the broker's time, forcePersistencyModeBrokerPlugin the
 delivery mode, and traceBrokerPathPlugin a property that lists the brokers a message has passed.

@@ -1,7 +1,4 @@
-"""destinationPathSeparatorPlugin: clients may use a separator other than a dot.
-
-(activemq-broker 1.1)
-"""
+"""destinationPathSeparatorPlugin: clients may use a separator other than a dot."""
 
 from __future__ import annotations
 

@@ -42,9 +42,8 @@ class Credentials:
 class Authenticator(Protocol):
     """Authenticates clients."""
 
-    @property
-    def concurrency(self) -> int:
-        """The maximum number of concurrent checks, each in a thread."""
+    concurrency: int
+    """The maximum number of concurrent checks, each in a thread."""
 
     def load(self) -> None:
         """Load the data for authentication. Blocks.

@@ -72,7 +72,6 @@ class AuthorizationMap:
         entries: the entries, whose rights add up: a narrow entry does not restrict a wider one.
         default_entry: an entry that is added to all of them.
         temporary_entry: the entry for temporary destinations; None: they are open to all.
-            (activemq-edges SE6)
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from pyjms.configuration.encryption import decrypt, is_encrypted
 from pyjms.errors import ConfigurationException, JMSSecurityException
 from pyjms_broker.api.context import SecurityContext
-from pyjms_broker.security.authentication import Credentials
+from pyjms_broker.security.authentication import Authenticator, Credentials
 from pyjms_broker.security.users import (
     GroupedFiles,
     PropertiesUsers,
@@ -329,7 +329,7 @@ class _Reader:
         return ConfigurationException(f"{self._source}:{self.line}: {problem}")
 
 
-class JaasAuthenticator:
+class JaasAuthenticator(Authenticator):
     """Authenticates with login modules, which may differ for clients with TLS.
 
     Source: ActiveMQ JaasAuthenticationBroker, JaasCertificateAuthenticationBroker,

@@ -12,7 +12,7 @@ from pyjms.configuration.encryption import decrypt, is_encrypted
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.context import SecurityContext
-from pyjms_broker.security.authentication import Credentials
+from pyjms_broker.security.authentication import Authenticator, Credentials
 from pyjms_broker.security.passwords import PasswordVerifier, check_stored, is_hash
 from pyjms_broker.security.properties_file import read_properties
 
@@ -47,7 +47,7 @@ Check = Callable[[Path, str, str], str]
 
 
 class GroupedFiles:
-    """A pair of ActiveMQ's files: a value per user, and `group=user1,user2`. (activemq-edges SE3)
+    """A pair of ActiveMQ's files: a value per user, and `group=user1,user2`.
 
     It is thread-safe.
 
@@ -104,7 +104,7 @@ class GroupedFiles:
 
 
 class PropertiesUsers:
-    """ActiveMQ's files: `user=password`, and `group=user1,user2`. (activemq-edges SE3)
+    """ActiveMQ's files: `user=password`, and `group=user1,user2`.
 
     Args:
         users_file: the file of passwords.
@@ -155,7 +155,7 @@ def group_names(text: str) -> frozenset[str]:
     return frozenset(name for part in text.split(",") if (name := part.strip()))
 
 
-class UserAuthenticator:
+class UserAuthenticator(Authenticator):
     """Authenticates users by name and password.
 
     Args:

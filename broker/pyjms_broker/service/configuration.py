@@ -85,10 +85,10 @@ class PersistenceFactory(Protocol):
         """
 
 
-class KahaDBPersistenceFactory:
+class KahaDBPersistenceFactory(PersistenceFactory):
     """Creates a KahaDB store with default settings."""
 
-    directory_name: str | None = "KahaDB"
+    directory_name = "KahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
         """Create the closed store in `directory`."""

@@ -73,7 +73,6 @@ def build_filter_chain(region: RegionBroker, config: BrokerService) -> Broker:
 
     Plug-ins are outside all filters that may change a message, and inside the guard that refuses
     calls once the broker stops. Their filters are recorded in `config.configured`.
-    (activemq-broker B1)
     """
     broker: Broker = region
     if config.advisory_support:

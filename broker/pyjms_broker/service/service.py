@@ -151,10 +151,9 @@ class BrokerService(BrokerConfiguration):
         persistence_adapter: a custom store instead; `persistent` then has no effect.
         io_exception_handler: the reaction to a failure of the store.
         virtual_destinations: replace the default virtual topics `VirtualTopic.>`.
-            (activemq-broker V8)
         policies: the behaviour of destinations, by name pattern.
         plugins: objects with `install_plugin(broker)`, or filter classes, whose filters are put
-            around the chain; the last one is the outermost. (activemq-broker B1)
+            around the chain; the last one is the outermost.
         destinations: created at start.
         web: the configuration of the web server (docs/http.md); None: no web server.
         startup_hooks: functions called when all connectors are open; an error aborts the start.
@@ -165,10 +164,7 @@ class BrokerService(BrokerConfiguration):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.restart_requested = False
-        """Whether the caller should restart the broker, because it lost its store's lock.
-
-        (activemq-persistence H2)
-        """
+        """Whether the caller should restart the broker, because it lost its store's lock."""
         self.system_usage = system_usage_of(self)
         self.frame_budget = FrameBudget(
             self.unfinished_frames_limit, self.frame_read_timeout, _clock.now
@@ -215,7 +211,7 @@ class BrokerService(BrokerConfiguration):
         """Create and start the broker for `vm://name` if none of that name is running.
 
         `broker_config` is a broker URI that describes it. `options` are the `broker.<attribute>`
-        options of the URL; they override those of the broker URI. (activemq-broker B14)
+        options of the URL; they override those of the broker URI.
 
         Raises:
             ConfigurationException: an option or the URI is invalid.
@@ -241,7 +237,7 @@ class BrokerService(BrokerConfiguration):
         service = cls(**settings.keywords())
         service.configured.use(settings, service.add_connector)
         for network in settings.network_connectors:
-            service.add_network_connector(network.uri, network.attributes())
+            service.add_network_connector(network.uri, network.build())
         return service
 
     @property  # type: ignore[misc]  # dataclasses allow a property for a field, mypy does not
@@ -280,22 +276,16 @@ class BrokerService(BrokerConfiguration):
 
     @property
     def store_failed(self) -> bool:
-        """Whether the message store or the job store has failed permanently.
-
-        (activemq-persistence K24)
-        """
+        """Whether the message store or the job store has failed permanently."""
         return self.stores.failed
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest stored sequence number of a producer; -1 if it is unknown.
-
-        (activemq-broker T27)
-        """
+        """Return the highest stored sequence number of a producer; -1 if it is unknown."""
         return self.stores.store.last_producer_sequence_id(producer_id)
 
     @property
     def slave(self) -> bool:
-        """Whether the broker waits for a lock held by another. (activemq-persistence H3, H4)"""
+        """Whether the broker waits for a lock held by another."""
         return self.stores.is_slave
 
     @property
@@ -365,7 +355,6 @@ class BrokerService(BrokerConfiguration):
         Waits while another broker holds the store's lock; meanwhile no connector is open, and
         `stop` ends the wait. A second call is ignored. After an error everything is stopped, and
         the error is raised.
-        (activemq-broker B7; activemq-persistence H3, H4)
 
         Raises:
             ConfigurationException: an option of the store or of a connector is wrong.
@@ -406,7 +395,7 @@ class BrokerService(BrokerConfiguration):
         """Close the connectors, then the regions and the stores. Idempotent; not cancellable.
 
         Clients have `timeout` seconds in total to read the commands queued for them (None: no
-        limit). A start that is still in progress is cancelled. (activemq-broker B9)
+        limit). A start that is still in progress is cancelled.
         """
         if self._state is BrokerState.RUNNING:
             await self._end(timeout)

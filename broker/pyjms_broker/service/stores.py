@@ -88,10 +88,7 @@ class BrokerStores:
         self._connectors: BackgroundTask | None = None
         self._stop: BackgroundTask | None = None
         self.temp_store: TempStore | None = None
-        """The store for non-persistent messages when memory is short; None: they stay in memory.
-
-        (activemq-persistence K2)
-        """
+        """The store for non-persistent messages when memory is short; None: they stay in memory."""
         self.job_store: JobSchedulerStore | None = None
         """The store for scheduled messages; None: the broker has no scheduler."""
         self._store: PersistenceAdapter | None = None
@@ -104,7 +101,7 @@ class BrokerStores:
 
     @property
     def failed(self) -> bool:
-        """Whether a store has failed permanently. (activemq-persistence K24)"""
+        """Whether a store has failed permanently."""
         return any(
             store is not None and store.state is StoreState.FAILED
             for store in (self._store, self.job_store)
@@ -112,7 +109,7 @@ class BrokerStores:
 
     @property
     def is_slave(self) -> bool:
-        """Whether the store waits for another broker's lock. (activemq-persistence H4)"""
+        """Whether the store waits for another broker's lock."""
         store: object = self._store
         return isinstance(store, LockedStore) and store.is_slave
 

@@ -118,7 +118,7 @@ def _existing(directory: Path) -> Path:
 
 
 def check_memory(config: BrokerConfiguration, usage: SystemUsage) -> None:
-    """Lower a memory limit that exceeds the memory to 70 % of it. (activemq-broker B11)"""
+    """Lower a memory limit that exceeds the memory to 70 % of it."""
     available = available_memory()
     if usage.memory.limit > available:
         what = f"memory_limit is {usage.memory.limit:,} bytes, and the memory is {available:,}"
@@ -132,7 +132,7 @@ def check_disk(config: BrokerConfiguration, usage: SystemUsage) -> None:
     """Lower limits of stores that exceed the usable disk space.
 
     Usable are the space that the store occupies already and the free space. A default limit is
-    lowered without a warning. (activemq-broker B11)
+    lowered without a warning.
     """
     data = Path(config.data_directory)
     store = Path(config.store_directory or data)

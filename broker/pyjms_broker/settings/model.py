@@ -29,7 +29,13 @@ from pyjms_broker.service.configuration import IOExceptionHandler
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.persistence import PersistenceSettings
 from pyjms_broker.settings.policies import PolicySettings, VirtualDestinationSettings
-from pyjms_broker.settings.values import DestinationName, Groups, arguments_of, check_by
+from pyjms_broker.settings.values import (
+    BuiltSection,
+    DestinationName,
+    Groups,
+    arguments_of,
+    check_by,
+)
 from pyjms_broker.web.configuration import WebAttributes, WebConfiguration
 
 
@@ -81,7 +87,9 @@ class ConnectorSettings(Section, ClusterAttributes):
         return uri if self.tls is None else with_tls(uri, self.tls.options(), SERVER_TLS)
 
 
-class NetworkConnectorSettings(Section, NetworkConnectorAttributes):
+class NetworkConnectorSettings(
+    BuiltSection[NetworkConnectorAttributes], NetworkConnectorAttributes
+):
     """Other brokers that get the messages for their consumers (`network_connectors`)."""
 
     uri: str
@@ -97,10 +105,6 @@ class NetworkConnectorSettings(Section, NetworkConnectorAttributes):
     def _check_uri(self) -> Self:
         check_by(lambda: read_remotes(self.uri))
         return self
-
-    def attributes(self) -> NetworkConnectorAttributes:
-        """Return the attributes other than the URI."""
-        return NetworkConnectorAttributes(**arguments_of(NetworkConnectorAttributes, self))
 
 
 class WebSettings(Section, WebAttributes):
@@ -161,7 +165,7 @@ class SystemUsageSettings(Section, SystemUsageAttributes):
     """Limits of the broker's memory and disk space (`system_usage`)."""
 
 
-class IOExceptionHandlerSettings(Section, IOExceptionHandler):
+class IOExceptionHandlerSettings(BuiltSection[IOExceptionHandler], IOExceptionHandler):
     """The reaction to a failure of the store (`io_exception_handler`)."""
 
 
@@ -239,9 +243,7 @@ class BrokerSettings(Section, BrokerAttributes):
             **arguments_of(BrokerAttributes, self),
             **arguments_of(SystemUsageAttributes, self.system_usage),
             **{name: value for name, value in optional.items() if value is not None},
-            "io_exception_handler": IOExceptionHandler(
-                **arguments_of(IOExceptionHandler, self.io_exception_handler)
-            ),
+            "io_exception_handler": self.io_exception_handler.build(),
             "plugins": self.plugins,
             "destinations": self.destinations,
             "policies": PolicyMap(policy.build() for policy in self.policies),

@@ -46,11 +46,6 @@ class _KahaDBSection(BuiltSection[KahaDBSettings], KahaDBSettings):
     def _leave_out(cls, section: object) -> object:
         return without_ignored(section) if isinstance(section, dict) else section
 
-    def build(self) -> KahaDBSettings:
-        """Create the store's own settings object."""
-        journal = self.journal.build()
-        return KahaDBSettings(**{**arguments_of(KahaDBSettings, self), "journal": journal})
-
 
 class KahaDBPersistenceSettings(_KahaDBSection):
     """The journal in ActiveMQ's format, the default."""
@@ -128,7 +123,7 @@ class MultiKahaDBPersistenceSettings(Section):
         )
 
 
-class StatementsSection(Section, Statements):
+class StatementsSection(BuiltSection[Statements], Statements):
     """The names of the tables."""
 
 
@@ -138,11 +133,6 @@ class _JDBCSettings(BuiltSection[JDBCSettings], JDBCSettings):
     """Directory of the SQLite file and the journal; null: data_directory/broker_name/jdbc."""
     statements: StatementsSection = StatementsSection()
     """The names of the tables."""
-
-    def build(self) -> JDBCSettings:
-        """Create the store's own settings object."""
-        statements = Statements(**arguments_of(Statements, self.statements))
-        return JDBCSettings(**{**arguments_of(JDBCSettings, self), "statements": statements})
 
 
 class JDBCPersistenceSettings(_JDBCSettings):
@@ -156,7 +146,7 @@ class JDBCPersistenceSettings(_JDBCSettings):
         return make(directory, self.build(), broker_name)
 
 
-class JournaledJDBCPersistenceSettings(_JDBCSettings, JournalSettingsJDBC):
+class JournaledJDBCPersistenceSettings(_JDBCSettings, JournalSettingsJDBC, made_by=JDBCSettings):
     """A database with a journal."""
 
     type: Literal["journaled_jdbc"]

@@ -1,4 +1,4 @@
-"""The built-in plug-ins in broker.yaml (`plugins`). (activemq-broker 1.1)
+"""The built-in plug-ins in broker.yaml (`plugins`).
 
 Most plug-ins are a table of options, which is documented there, and from which the settings model
 is made here. The module of a plug-in is imported when it is used.
@@ -7,6 +7,7 @@ is made here. The module of a plug-in is imported when it is used.
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from importlib import import_module
 from types import new_class
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pyjms_broker.api.broker import Broker, BrokerFilter, BrokerPlugin
 from pyjms_broker.plugins.redelivery import RedeliveryPlugin, RedeliveryPolicy
 from pyjms_broker.settings.extensions import PluginSettings
-from pyjms_broker.settings.values import BuiltSection, DestinationName, arguments_of
+from pyjms_broker.settings.values import BuiltSection, DestinationName
 
 if TYPE_CHECKING:
     from pyjms_broker.management import Management
@@ -51,8 +52,8 @@ class FilePlugin(TablePlugin):
         host = management.context.host
         option, name = self.default_file
         file = getattr(self, option) or host.data_path / host.broker_name / name
-        plugin: Any = self.made_by
-        made: BrokerPlugin = plugin(**{**arguments_of(plugin, self), option: file})
+        plugin: Any = self.build()
+        made: BrokerPlugin = replace(plugin, **{option: file})
         return made.install_plugin(broker)
 
 
@@ -69,12 +70,6 @@ class RedeliverySettings(TablePlugin, RedeliveryPlugin):
     type: Literal["redelivery"] = "redelivery"
     redelivery_policy_map: tuple[RedeliveryPolicySettings, ...] = ()
     """The policies; the most specific one applies, one without a destination to all others."""
-
-    def build(self) -> BrokerPlugin:
-        """Create the plug-in."""
-        policies = tuple(policy.build() for policy in self.redelivery_policy_map)
-        options = {**arguments_of(RedeliveryPlugin, self), "redelivery_policy_map": policies}
-        return RedeliveryPlugin(**options)
 
 
 _TABLES: Final = "pyjms_broker.plugins."

@@ -323,7 +323,7 @@ class VirtualTopicSettings(
     type: Literal["virtual_topic"]
 
 
-class ForwardSettings(Section):
+class ForwardSettings(BuiltSection[Destination | FilteredDestination]):
     """One of the destinations that a composite destination forwards to."""
 
     destination: DestinationName
@@ -357,14 +357,6 @@ class _CompositeSettings(BuiltSection[VirtualDestination]):
     """Whether the destination itself gets no messages."""
     send_when_not_matched: bool = False
     """Whether the destination itself gets only the messages that no selector matches."""
-
-    def build(self) -> VirtualDestination:
-        """Create the composite destination."""
-        targets = tuple(target.build() for target in self.forward_to)
-        built: VirtualDestination = type(self).made_by(
-            self.name, targets, self.forward_only, self.send_when_not_matched
-        )
-        return built
 
 
 class CompositeQueueSettings(_CompositeSettings, made_by=CompositeQueue):

@@ -136,7 +136,7 @@ async def change_networks(
     for new in after:
         if not any(is_same(old, new) for old in kept):
             try:
-                service.add_network_connector(new.uri, new.attributes()).start()
+                service.add_network_connector(new.uri, new.build()).start()
             except JMSException as error:
                 problems.append(f"network_connectors: {error}")
                 continue

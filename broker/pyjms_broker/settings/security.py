@@ -142,7 +142,7 @@ class UserSettings(Section):
 
 
 class SimpleAuthenticationSettings(LoginSettings):
-    """Users of the configuration. ActiveMQ: simpleAuthenticationPlugin. (activemq-edges SE1)"""
+    """Users of the configuration. ActiveMQ: simpleAuthenticationPlugin."""
 
     type: Literal["simple_authentication"] = "simple_authentication"
     users: tuple[UserSettings, ...] = ()
@@ -173,7 +173,7 @@ class SimpleAuthenticationSettings(LoginSettings):
 
 
 class PropertiesAuthenticationSettings(LoginSettings):
-    """Users of ActiveMQ's files. ActiveMQ: PropertiesLoginModule. (activemq-edges SE3)"""
+    """Users of ActiveMQ's files. ActiveMQ: PropertiesLoginModule."""
 
     type: Literal["properties_authentication"] = "properties_authentication"
     users_file: Path = Path("users.properties")

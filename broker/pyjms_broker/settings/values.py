@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema, model_validator
@@ -25,7 +25,8 @@ class BuiltSection(Section, Generic[_Built]):
         class TimedSettings(BuiltSection[Policy], made_by=TimedPolicy): ...
         class JournalSection(BuiltSection[JournalSettings], JournalSettings): ...
 
-    The values are checked by building the object.
+    If that is a dataclass, it gets only the keys that are its fields. Sections among the values are
+    built, too. The values are checked by building the object.
     """
 
     made_by: ClassVar[Callable[..., Any]]
@@ -39,14 +40,25 @@ class BuiltSection(Section, Generic[_Built]):
 
     def build(self) -> _Built:
         """Create the object."""
-        names = type(self).model_fields.keys() - {"type"}
-        built: _Built = type(self).made_by(**{name: getattr(self, name) for name in names})
+        made_by: Any = type(self).made_by
+        if isinstance(made_by, type) and is_dataclass(made_by):
+            arguments = arguments_of(made_by, self)
+        else:
+            names = type(self).model_fields.keys() - {"type"}
+            arguments = {name: getattr(self, name) for name in names}
+        built: _Built = made_by(**{name: _built(value) for name, value in arguments.items()})
         return built
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_by(self.build)
         return self
+
+
+def _built(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_built, value))
+    return value.build() if isinstance(value, BuiltSection) else value
 
 
 def _read_destination(value: object) -> Destination:

@@ -47,7 +47,7 @@ def as_selector(texts: Iterable[str]) -> str | None:
     """Return `texts` combined into one selector; None if there are none.
 
     A comma means AND. `*` and `?` in a quoted value that follows `=` are wildcards.
-    Source: ActiveMQ AmqMessagesUtil, PurgeCommand.convertToSQL92. (activemq-edges CL5)
+    Source: ActiveMQ AmqMessagesUtil, PurgeCommand.convertToSQL92.
     """
     conditions = [
         condition.strip() for text in texts for condition in _split(text) if condition.strip()
