@@ -111,11 +111,14 @@ class BaseDestination(RegionDestination):
         if reference.expiration and reference.is_expired():
             self.on_expired(context, reference, None)
             return reference.dead_letter  # the sender's response waits until it is stored
-        if self._reports_full and self.memory.is_full:
-            self._report_full(exchange)
-        may_be_full = (self._controls_flow and self.memory.is_full) or self.needs_disk
-        if may_be_full and context.producer_flow_control:
-            full = self.full_usage(reference)
+        full: MemoryUsage | DiskUsage | None = None
+        if (self._controls_flow or self._reports_full) and self.memory.is_full:
+            if self._reports_full:
+                self._report_full(exchange)
+            full = self.memory if self._controls_flow else None
+        if context.producer_flow_control:
+            if full is None and self.needs_disk:
+                full = self.full_disk(reference)
             if full is not None:
                 return wait_for_space(self, exchange, reference, full)
         return self.accept(exchange, reference)
