@@ -62,11 +62,7 @@ class WebSocketConnector(MultiProtocolConnector):
 
 
 def _read_policy(uri: TransportURI) -> tuple[HandshakePolicy, TransportURI]:
-    """Return the connector's handshake policy, and its URL without that option.
-
-    Raises:
-        ConfigurationException: an option is unknown.
-    """
+    """Return the connector's handshake policy, and its URL without that option."""
     options, rest = uri.split_options(_PREFIX)
     origins = options.pop(_ORIGINS, "")
     if options:

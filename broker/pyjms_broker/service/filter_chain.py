@@ -1,20 +1,22 @@
-"""Assembles the filters around a broker's region, in their order. (activemq-broker B1)"""
+"""Assembles the filters around a broker's region, in their order. (activemq-broker B1, B2)"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyjms.errors import IllegalStateException
 from pyjms.selector import SelectorLimits
-from pyjms_broker.api.broker import Broker, BrokerPlugin
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.broker import Broker, BrokerFilter, BrokerPlugin
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.filters.advisories import AdvisoryBroker, AdvisoryProducer
 from pyjms_broker.filters.composite_destinations import CompositeDestinationBroker
 from pyjms_broker.filters.offline_subscriptions import OfflineSubscriptionsBroker
 from pyjms_broker.filters.ranges.filter import RangesBroker
 from pyjms_broker.filters.scheduler.schedule_properties import UnscheduledSendsBroker
-from pyjms_broker.filters.stop_guard import StopGuard
 from pyjms_broker.filters.transactions import TransactionBroker
-from pyjms_broker.filters.user_id import UserIDBroker
 from pyjms_broker.filters.virtual_topics import (
     VirtualDestination,
     VirtualDestinationInterceptor,
@@ -29,6 +31,113 @@ from pyjms_broker.service.configuration import BrokerConfiguration
 
 if TYPE_CHECKING:
     from pyjms_broker.service.service import BrokerService
+
+
+class ErrorBroker(Broker):
+    """A stopped broker, which refuses every call. Source: ActiveMQ ErrorBroker."""
+
+    @property
+    def broker_name(self) -> str:
+        """Refused like every call."""
+        self._refuse()
+
+    @property
+    def scheduler_support(self) -> bool:
+        """Always False."""
+        return False
+
+    async def start(self) -> None:
+        self._refuse()
+
+    async def stop(self) -> None:
+        """Do nothing: there is nothing to stop."""
+
+    @property
+    def authenticates_clients(self) -> bool:
+        return True  # nobody can connect
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise IllegalStateException("Broker has been stopped")
+
+    authenticate = _refuse
+    add_connection = _refuse
+    remove_connection = _refuse
+    add_session = _refuse
+    remove_session = _refuse
+    add_producer = _refuse
+    remove_producer = _refuse
+    add_consumer = _refuse
+    remove_consumer = _refuse
+    remove_subscription = _refuse
+    add_destination_info = _refuse
+    remove_destination_info = _refuse
+    add_destination = _refuse
+    remove_destination = _refuse
+    send = _refuse
+    is_awaited = _refuse
+    acknowledge = _refuse
+    message_pull = _refuse
+    process_consumer_control = _refuse
+    begin_transaction = _refuse
+    prepare_transaction = _refuse
+    commit_transaction = _refuse
+    rollback_transaction = _refuse
+    forget_transaction = _refuse
+    set_rollback_only = _refuse
+    prepared_transactions = _refuse
+    message_expired = _refuse
+    send_to_dead_letter_queue = _refuse
+    message_consumed = _refuse
+    message_discarded = _refuse
+    slow_consumer = _refuse
+    message_delivered = _refuse
+    message_dispatched = _refuse
+    message_without_consumers = _refuse
+    fast_producer = _refuse
+    destination_full = _refuse
+    now_master_broker = _refuse
+    network_bridge_started = _refuse
+    network_bridge_stopped = _refuse
+    network_forward_failed = _refuse
+    destinations = _refuse
+
+
+class StopGuard(BrokerFilter):
+    """Passes all calls on until it is stopped, and refuses them afterwards.
+
+    It must be the outermost filter: a filter around it might be wired to bypass it (see
+    BrokerFilter).
+    """
+
+    async def stop(self) -> None:
+        try:
+            await self.next.stop()
+        finally:
+            self.connect(ErrorBroker())
+
+
+# --- populateJMSXUserID: sets the sender's user id in each message. (activemq-broker B5)
+
+
+class UserIDBroker(BrokerFilter):
+    """Overwrites the user id of each message, so that clients cannot forge it.
+
+    It is the login name or, with `of_principal`, the name of the authenticated user; these differ
+    with client certificates and mapped logins.
+    """
+
+    def __init__(self, next_broker: Broker, *, of_principal: bool = False) -> None:
+        super().__init__(next_broker)
+        self._of_principal = of_principal
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        context = exchange.context
+        security = context.security if self._of_principal else None
+        user_name = context.user_name if security is None else security.user_name
+        if message.user_id != user_name:
+            message.user_id = user_name
+            message.raw = None
+        return self.next.send(exchange, message)
 
 
 def create_region(config: BrokerService) -> RegionBroker:

@@ -33,7 +33,7 @@ from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, Produc
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
 from pyjms_broker.connector.vm.connector import VmConnector, VmTransport
-from pyjms_broker.filters.stop_guard import ErrorBroker
+from pyjms_broker.service.filter_chain import ErrorBroker
 
 
 def _recorded(name: str) -> Callable[..., object]:

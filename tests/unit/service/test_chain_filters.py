@@ -23,9 +23,8 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_for_destination
 from pyjms_broker.filters.composite_destinations import CompositeDestinationBroker
-from pyjms_broker.filters.stop_guard import ErrorBroker, StopGuard
-from pyjms_broker.filters.user_id import UserIDBroker
 from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.service.filter_chain import ErrorBroker, StopGuard, UserIDBroker
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 

@@ -17,8 +17,8 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.transaction import Synchronization, TransactionState
-from pyjms_broker.filters.stop_guard import ErrorBroker
 from pyjms_broker.filters.transactions import XA_OK, TransactionBroker
+from pyjms_broker.service.filter_chain import ErrorBroker
 from pyjms_broker.store.api import RecoveredTransaction
 from pyjms_broker.store.memory import MemoryTransactionStore
 

@@ -18,8 +18,8 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.transaction import Synchronization
-from pyjms_broker.filters.stop_guard import ErrorBroker
 from pyjms_broker.filters.transactions import XA_RDONLY, TransactionBroker
+from pyjms_broker.service.filter_chain import ErrorBroker
 from pyjms_broker.store.memory import MemoryTransactionStore
 
 C1 = ConnectionId("c1")

@@ -16,8 +16,8 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.transaction import Synchronization, Transaction
-from pyjms_broker.filters.stop_guard import ErrorBroker
 from pyjms_broker.filters.transactions import TransactionBroker
+from pyjms_broker.service.filter_chain import ErrorBroker
 from pyjms_broker.store.memory import MemoryTransactionStore
 
 C1, C2 = ConnectionId("c1"), ConnectionId("c2")

@@ -116,11 +116,7 @@ def _not_registered(action: str, kind: str, object_id: object) -> IllegalStateEx
 
 
 def _check_limit(count: int, limit: int | None, kind: str, where: object) -> None:
-    """Check that one more is allowed.
-
-    Raises:
-        IllegalStateException: `count` has reached `limit`.
-    """
+    """Check that one more is allowed."""
     if limit is not None and count >= limit:
         raise IllegalStateException(
             f"Can't add {kind} on connection {where}: at maximum limit: {limit}"

@@ -33,8 +33,7 @@ from pyjms.wire.limits import MAX_FRAME_SIZE, FrameBudget, UnfinishedFrame
 from pyjms.wire.stomp import StompFormat
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.command_handlers import serve
-from pyjms_broker.connector.stomp.heart_beat import Periods, read_periods
-from pyjms_broker.connector.stomp.session import StompSession
+from pyjms_broker.connector.stomp.session import Periods, StompSession, read_periods
 from pyjms_broker.connector.tcp import ProtocolConnector
 
 if TYPE_CHECKING:

@@ -10,12 +10,29 @@ A frame for the broker becomes a command, by the handler of its kind in `_HANDLE
 requires a response is kept in `_requests` until the response arrives; then the client gets its
 RECEIPT, or an ERROR. The broker handles a command within `to_broker`; unless the command waits for
 a store or for space, the response has arrived when that returns. (activemq-edges ST1 to ST15)
+
+Acknowledgement:
+
+    ack                  acknowledged
+    auto                 when the frame was queued for the socket
+    client               by ACK, with all earlier messages of the subscription
+    client-individual    by ACK, singly
+
+An acknowledgement in a transaction takes effect at the commit. After an abort the messages are
+still dispatched, and may be acknowledged again. (activemq-edges ST7 to ST10)
+
+Heart-beats: ends of line when nothing else is sent, and disconnection of silent clients.
+`pyjms.transport.tcp` has the algorithm. Sending is checked at half the promised period, so that
+the client never waits longer than that period. Receiving is checked at the client's period times
+the grace multiplier, from the second period on, so a silent client is disconnected after three
+periods. (activemq-edges ST13)
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -26,21 +43,25 @@ from pyjms.errors import ConnectionFailedException, JMSException, RemoteProtocol
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
+from pyjms.selector.parser import CONVERT_STRINGS_PREFIX
 from pyjms.transport.base import Transport
-from pyjms.transport.tcp import TcpTransport
+from pyjms.transport.tcp import NEVER, Checks, TcpTransport, wait_for_silence
 from pyjms.wire.limits import LARGE_FRAME
 from pyjms.wire.openwire.commands import (
+    AckType,
     BaseCommand,
     Command,
     ConnectionId,
     ConnectionInfo,
     ConsumerControl,
     ConsumerId,
+    ConsumerInfo,
     DestinationInfo,
     ExceptionResponse,
     LocalTransactionId,
+    MessageAck,
     MessageDispatch,
     MessageId,
     ProducerId,
@@ -52,24 +73,284 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
     ShutdownInfo,
     Throwable,
+    TransactionId,
     TransactionInfo,
     TransactionType,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
-from pyjms.wire.stomp import V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
-from pyjms_broker.connector.stomp.headers import DestinationNames, check_kept, require
-from pyjms_broker.connector.stomp.heart_beat import Periods, read_periods, start_heart_beat
-from pyjms_broker.connector.stomp.messages import LATEST_BODY, to_frame, to_message
-from pyjms_broker.connector.stomp.subscriptions import (
-    ACK_MODES,
-    AUTO,
-    Delivered,
-    Subscription,
-    consumer_info,
+from pyjms.wire.stomp import HEART_BEAT, V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
+from pyjms_broker.connector.stomp.headers import (
+    MAXIMUM_INT,
+    DestinationNames,
+    boolean,
+    check_kept,
+    integer,
+    require,
 )
+from pyjms_broker.connector.stomp.messages import LATEST_BODY, to_frame, to_message
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.stomp.connector import StompOptions
+
+AUTO: Final = "auto"
+CLIENT: Final = "client"
+ACK_MODES: Final = (AUTO, CLIENT, "client-individual")
+_PREFIX: Final = "activemq."
+_PREFETCH: Final = {"browser": 500, "durable": 100, "queue": 1000, "topic": 32767}
+"""ActiveMQ's defaults for STOMP. (activemq-edges ST7)"""
+_NACK_CAUSE: Final = Throwable("javax.jms.JMSException", "NACK of a STOMP client", (), None)
+
+
+def consumer_info(
+    headers: dict[str, str], destination: Destination, consumer_id: ConsumerId
+) -> ConsumerInfo:
+    """Return the consumer that a SUBSCRIBE frame requests.
+
+    Raises:
+        RemoteProtocolError: a header is unknown or invalid.
+    """
+    info = ConsumerInfo(consumer_id, destination=destination, dispatch_async=True)
+    selector = headers.get("selector")
+    if selector:
+        # so that `price > 3` compares header values, which are strings, as numbers
+        # (activemq-edges ST15)
+        info.selector = CONVERT_STRINGS_PREFIX + selector
+    if "browser" in headers:
+        info.browser = boolean("browser", headers["browser"])
+    info.prefetch_size = -1
+    for name, value in headers.items():
+        if name.startswith(_PREFIX):
+            _set_option(info, name, value)
+    if info.subscription_name is not None and destination.is_queue:
+        raise RemoteProtocolError(
+            "Invalid Subscription: cannot durably subscribe to a Queue destination!"
+        )
+    if info.prefetch_size < 0:
+        info.prefetch_size = _PREFETCH[_kind(info, destination)]
+    return info
+
+
+def _kind(info: ConsumerInfo, destination: Destination) -> str:
+    if info.browser:
+        return "browser"
+    if info.subscription_name is not None:
+        return "durable"
+    return "queue" if destination.is_queue else "topic"
+
+
+def _set_option(info: ConsumerInfo, name: str, value: str) -> None:
+    match name.removeprefix(_PREFIX):
+        case "dispatchAsync":
+            boolean(name, value)  # no effect: ActiveMQ also dispatches to STOMP asynchronously
+        case "exclusive":
+            info.exclusive = boolean(name, value)
+        case "maximumPendingMessageLimit":
+            info.maximum_pending_message_limit = integer(name, value, -1, MAXIMUM_INT)
+        case "noLocal":
+            info.no_local = boolean(name, value)
+        case "prefetchSize":
+            info.prefetch_size = integer(name, value, 1, MAXIMUM_INT)
+        case "priority":
+            info.priority = integer(name, value, -128, 127)
+        case "retroactive":
+            info.retroactive = boolean(name, value)
+        case "subscriptionName" if value:
+            info.subscription_name = value
+        case _:
+            raise RemoteProtocolError(f"The header {name[:100]} is unknown or empty")
+
+
+@dataclass(slots=True, eq=False)
+class Delivered:
+    """A message that was delivered and not finally acknowledged."""
+
+    ack_id: str
+    message_id: MessageId
+    destination: Destination | None
+    transaction: TransactionId | None = None
+
+
+class Subscription:
+    """A subscription of a connection."""
+
+    def __init__(
+        self,
+        info: ConsumerInfo,
+        identifier: str | None,
+        name: str,
+        ack: str,
+        transformation: str | None = None,
+    ) -> None:
+        """Create it.
+
+        Args:
+            info: the consumer.
+            identifier: the header `id`, if present.
+            name: the header `destination`.
+            ack: one of `ACK_MODES`.
+            transformation: the header `transformation`, if present.
+        """
+        assert info.consumer_id is not None
+        self.consumer_id = info.consumer_id
+        self.info = info
+        self.identifier = identifier
+        self.name = name
+        self.ack = ack
+        self.transformation = transformation
+        self.waiting: list[MessageDispatch] | None = None
+        """Messages that arrived before the RECEIPT of the subscription."""
+        self._delivered: dict[str, Delivered] = {}
+        self._unsent: list[MessageAck] = []
+        self._number = 0
+
+    @property
+    def key(self) -> str:
+        """The key for UNSUBSCRIBE: the id, or the destination if there is no id."""
+        return self.name if self.identifier is None else self.identifier
+
+    def deliver(self, message_id: MessageId, destination: Destination | None) -> str | None:
+        """Record a message sent to the client; return its ack id, or None if it needs none."""
+        if self.ack == AUTO:
+            self._acknowledge_later(message_id, destination)
+            return None
+        self._number += 1
+        ack_id = f"{self.consumer_id}:{self._number}"
+        self._delivered[ack_id] = Delivered(ack_id, message_id, destination)
+        return ack_id
+
+    def _acknowledge_later(self, message_id: MessageId, destination: Destination | None) -> None:
+        ack = self._unsent[-1] if self._unsent else None
+        if ack is None or ack.destination != destination:
+            ack = MessageAck(
+                destination,
+                consumer_id=self.consumer_id,
+                ack_type=AckType.STANDARD,
+                first_message_id=message_id,
+            )
+            self._unsent.append(ack)
+        ack.last_message_id = message_id
+        ack.message_count += 1
+
+    def take_unsent(self) -> list[MessageAck]:
+        """Return and clear the acknowledgements of messages delivered in mode auto."""
+        acks, self._unsent = self._unsent, []
+        return acks
+
+    def find(self, *, ack_id: str | None = None, message_id: str | None = None) -> Delivered | None:
+        """Return a message that the client may acknowledge, by its ack id or message id."""
+        if ack_id is not None:
+            found = self._delivered.get(ack_id)
+            return found if found is not None and found.transaction is None else None
+        for delivered in self._delivered.values():
+            if delivered.transaction is None and str(delivered.message_id) == message_id:
+                return delivered
+        return None
+
+    def acknowledge(self, last: Delivered, transaction: TransactionId | None) -> MessageAck:
+        """Return the acknowledgement of `last`, in mode client including all before it."""
+        settled = [last]
+        if self.ack == CLIENT:
+            settled = []
+            for delivered in self._delivered.values():
+                if delivered.transaction is None:
+                    settled.append(delivered)
+                if delivered is last:
+                    break
+        for delivered in settled:
+            delivered.transaction = transaction
+            if transaction is None:
+                del self._delivered[delivered.ack_id]
+        return MessageAck(
+            last.destination,
+            transaction,
+            self.consumer_id,
+            AckType.STANDARD if self.ack == CLIENT else AckType.INDIVIDUAL,
+            settled[0].message_id,
+            last.message_id,
+            len(settled),
+        )
+
+    def refuse(self, delivered: Delivered) -> MessageAck:
+        """Return the acknowledgement that makes a message a dead letter. (activemq-edges ST9)"""
+        del self._delivered[delivered.ack_id]
+        return MessageAck(
+            delivered.destination,
+            None,
+            self.consumer_id,
+            AckType.POISON,
+            delivered.message_id,
+            delivered.message_id,
+            1,
+            _NACK_CAUSE,
+        )
+
+    def end_transaction(self, transaction: TransactionId, *, committed: bool) -> None:
+        """Drop the messages that the transaction acknowledged, or make them pending again."""
+        ended = [d for d in self._delivered.values() if d.transaction == transaction]
+        for delivered in ended:
+            if committed:
+                del self._delivered[delivered.ack_id]
+            else:
+                delivered.transaction = None
+
+
+_SHORTEST_CHECK: Final = 0.01
+"""Seconds between two checks; clients that ask for more frequent beats do not get them."""
+
+
+class Periods(NamedTuple):
+    """The maximum silence of each side in milliseconds; 0: no guarantee."""
+
+    client: int
+    broker: int
+
+    @property
+    def answer(self) -> str:
+        """Return the header `heart-beat` of CONNECTED."""
+        return f"{self.broker},{self.client}"
+
+
+def read_periods(text: str) -> Periods:
+    """Parse the header `heart-beat` of CONNECT: the client's own and its requested period.
+
+    Raises:
+        RemoteProtocolError: it is not two numbers of milliseconds.
+    """
+    parts = text.split(",")
+    try:
+        return Periods(*(integer("heart-beat", part, 0, MAXIMUM_INT) for part in parts))
+    except (TypeError, RemoteProtocolError):  # not two values, or no numbers
+        raise RemoteProtocolError(f"Invalid heart-beat header:{text[:100]}") from None
+
+
+def start_heart_beat(
+    transport: TcpTransport[Frame], periods: Periods, grace: float
+) -> BackgroundTask | None:
+    """Start the heart-beats of one connection; return the task, or None if there are no periods.
+
+    A client may exceed its period by the factor `grace`. Call it on the event loop.
+    """
+    if not any(periods):
+        return None
+    write = max(periods.broker / 2000, _SHORTEST_CHECK)
+    read = max(periods.client * grace / 1000, _SHORTEST_CHECK)
+
+    async def watch() -> None:
+        await wait_for_silence(
+            transport,
+            lambda: transport.oneway(HEART_BEAT),
+            writes=Checks(write, write) if periods.broker else NEVER,
+            reads=Checks(2 * read, read) if periods.client else NEVER,
+        )
+        raise ConnectionFailedException(
+            f"{transport.remote_address}: the client sent nothing for {read:g} s, "
+            "though it promised a heart-beat",
+            hint="transport.hbGracePeriodMultiplier lets clients take longer",
+        )
+
+    name = f"broker {transport.remote_address} heart-beat"
+    return spawn(watch, name=name, on_error=transport.fail)
+
 
 logger = get_logger(__name__)
 

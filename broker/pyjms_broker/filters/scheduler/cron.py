@@ -57,11 +57,7 @@ class _Cron(NamedTuple):
 
 
 def _parse(entry: str) -> _Cron:
-    """Parse an entry such as `30 6 * * 1-5`.
-
-    Raises:
-        MessageFormatException: the entry is invalid; the message names the field.
-    """
+    """Parse an entry such as `30 6 * * 1-5`."""
     fields = entry.split()
     if len(fields) != len(_FIELDS) or len(entry) > _MAX_LENGTH:
         raise MessageFormatException(

@@ -11,7 +11,7 @@ from pyjms.errors import RemoteProtocolError
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.stomp import HEART_BEAT
-from pyjms_broker.connector.stomp.heart_beat import Periods, read_periods, start_heart_beat
+from pyjms_broker.connector.stomp.session import Periods, read_periods, start_heart_beat
 
 
 class Monitored:

@@ -14,7 +14,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
-from pyjms_broker.connector.stomp.subscriptions import Subscription, consumer_info
+from pyjms_broker.connector.stomp.session import Subscription, consumer_info
 
 CONSUMER = ConsumerId("ID:c", 1, 1)
 

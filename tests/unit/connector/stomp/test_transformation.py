@@ -10,8 +10,8 @@ from pyjms.errors import JMSException
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.openwire.commands import ActiveMQMapMessage, ActiveMQObjectMessage
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.connector.stomp import java_serialization as java_objects
-from pyjms_broker.connector.stomp import java_serialization as java_reader
+from pyjms_broker.connector.stomp import messages as java_objects
+from pyjms_broker.connector.stomp import messages as java_reader
 from pyjms_broker.connector.stomp.messages import received_body, transformed_body
 
 VALUES = [
