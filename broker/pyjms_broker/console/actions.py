@@ -199,16 +199,6 @@ async def _reset(form: Form) -> str:
     return f"The counters of {form.require('name')} were reset."
 
 
-DESTINATION_ACTIONS: Final[dict[str, Action]] = {
-    "create": Action(_create, "queues"),
-    "delete": Action(_delete, "queues", _ask_delete),
-    "purge": Action(_purge, "queues", _ask_purge),
-    "pause": Action(_pause, "queues"),
-    "resume": Action(_resume, "queues"),
-    "reset": Action(_reset, "queues"),
-}
-
-
 async def _of_message(operation: str, done: str, why_not: str, form: Form) -> str:
     message_id = form.require("id")
     return require_effect(
@@ -288,18 +278,6 @@ def _ask_move_all(form: Form) -> Question:
     return Question(title, facts, "Move messages", may_act=messages > 0)
 
 
-MESSAGE_ACTIONS: Final[dict[str, Action]] = {
-    "delete-message": Action(
-        _delete_message, "queues", _ask_delete_message, ("kind", "name", "id")
-    ),
-    "copy-message": Action(_copy_message, "queues"),
-    "move-message": Action(_move_message, "queues"),
-    "retry-message": Action(_retry_message, "dead-letters"),
-    "retry-all": Action(_retry_all, "dead-letters", _ask_retry_all),
-    "move-all": Action(_move_all, "queues", _ask_move_all, ("kind", "name", "target", "selector")),
-}
-
-
 async def _create_subscriber(form: Form) -> str:
     client_id, name = form.require("client_id"), form.require("subscription")
     topic, selector = form.require("topic"), form.get("selector")
@@ -360,16 +338,6 @@ def _ask_delete_job(form: Form) -> Question:
     return Question(f"Delete the scheduled message {job_id}?", facts, "Delete scheduled message")
 
 
-CLIENT_ACTIONS: Final[dict[str, Action]] = {
-    "create-subscriber": Action(_create_subscriber, "subscribers"),
-    "delete-subscriber": Action(
-        _delete_subscriber, "subscribers", _ask_delete_subscriber, ("client_id", "subscription")
-    ),
-    "close-connection": Action(_close_connection, "connections", _ask_close_connection, ("view",)),
-    "delete-job": Action(_delete_job, "scheduled", _ask_delete_job, ("id",)),
-}
-
-
 async def _start(form: Form) -> str:
     name = form.require("name")
     await network_connector_view(form.management, name).invoke("start")
@@ -391,18 +359,30 @@ async def _networks_reset(form: Form) -> str:
     return f"The counters of the bridge to {view['RemoteBrokerName']} were reset."
 
 
-NETWORK_ACTIONS: Final[dict[str, Action]] = {
+ACTIONS: Final[dict[str, Action]] = {
+    "create": Action(_create, "queues"),
+    "delete": Action(_delete, "queues", _ask_delete),
+    "purge": Action(_purge, "queues", _ask_purge),
+    "pause": Action(_pause, "queues"),
+    "resume": Action(_resume, "queues"),
+    "reset": Action(_reset, "queues"),
+    "delete-message": Action(
+        _delete_message, "queues", _ask_delete_message, ("kind", "name", "id")
+    ),
+    "copy-message": Action(_copy_message, "queues"),
+    "move-message": Action(_move_message, "queues"),
+    "retry-message": Action(_retry_message, "dead-letters"),
+    "retry-all": Action(_retry_all, "dead-letters", _ask_retry_all),
+    "move-all": Action(_move_all, "queues", _ask_move_all, ("kind", "name", "target", "selector")),
+    "create-subscriber": Action(_create_subscriber, "subscribers"),
+    "delete-subscriber": Action(
+        _delete_subscriber, "subscribers", _ask_delete_subscriber, ("client_id", "subscription")
+    ),
+    "close-connection": Action(_close_connection, "connections", _ask_close_connection, ("view",)),
+    "delete-job": Action(_delete_job, "scheduled", _ask_delete_job, ("id",)),
     "start-network-connector": Action(_start, "connections"),
     "stop-network-connector": Action(_stop, "connections"),
     "reset-bridge": Action(_networks_reset, "network"),
-}
-
-
-ACTIONS: Final[dict[str, Action]] = {
-    **DESTINATION_ACTIONS,
-    **CLIENT_ACTIONS,
-    **MESSAGE_ACTIONS,
-    **NETWORK_ACTIONS,
 }
 """The actions by the last part of the path."""
 
@@ -410,44 +390,58 @@ ACTIONS: Final[dict[str, Action]] = {
 MOST_MESSAGES: Final = 1000
 """The maximum number of messages that one form may send."""
 
-DEFAULTS: Final[Mapping[str, str]] = {
+
+class Field(NamedTuple):
+    """A field of the form for sending.
+
+    Args:
+        name: its name.
+        label: its label.
+        hint: an example or the default.
+        header: the header or property that it sets; empty: none.
+        least: the least number; None: it is a text.
+        most: the greatest number.
+        value: its value in an empty form.
+    """
+
+    name: str
+    label: str
+    hint: str = ""
+    header: str = ""
+    least: int | None = None
+    most: int = 1 << 52
+    value: str = ""
+
+
+_INT: Final = 1 << 31
+HEADER_FIELDS: Final = (
+    Field("correlation_id", "Correlation id", header="JMSCorrelationID"),
+    Field("reply_to", "Reply to", "queue, or topic://name", "JMSReplyTo"),
+    Field("jms_type", "Type", header="JMSType"),
+    Field("priority", "Priority", "0 to 9; 4", "JMSPriority", 0, 9),
+    Field("time_to_live", "Time to live", "ms; for ever", "timeToLive", 0),
+    Field("group", "Group", header="JMSXGroupID"),
+    Field("group_sequence", "Number in the group", "", "JMSXGroupSeq", -_INT, _INT - 1),
+)
+_SCHEDULE: Final = (
+    Field("delay", "Delay", "ms", AMQ_SCHEDULED_DELAY, 0),
+    Field("period", "Period", "ms", AMQ_SCHEDULED_PERIOD, 0),
+    Field("repeat", "Repeat", "times; -1: for ever", AMQ_SCHEDULED_REPEAT, -1, _INT - 1),
+    Field("cron", "Cron entry", "30 6 * * 1-5", AMQ_SCHEDULED_CRON),
+)
+_COUNT: Final = Field("count", "Number of messages", least=1, most=MOST_MESSAGES, value="1")
+_COUNTER: Final = Field("counter", "Property for the counter", value="JMSXMessageCounter")
+NUMBER_FIELDS: Final = (_COUNT, _COUNTER, *_SCHEDULE)
+
+EMPTY_FORM: Final[Mapping[str, str]] = {
     "destination": "",
     "type": "queue",
-    "correlation_id": "",
     "persistent": "1",
-    "reply_to": "",
-    "priority": "",
-    "jms_type": "",
-    "time_to_live": "",
-    "group": "",
-    "group_sequence": "",
-    "delay": "",
-    "period": "",
-    "repeat": "",
-    "cron": "",
-    "count": "1",
-    "counter": "JMSXMessageCounter",
     "properties": "",
     "body": "",
+    **{each.name: each.value for each in (*HEADER_FIELDS, *NUMBER_FIELDS)},
 }
-"""The fields with their values in an empty form."""
-
-_TEXTS: Final = {
-    "correlation_id": "JMSCorrelationID",
-    "reply_to": "JMSReplyTo",
-    "jms_type": "JMSType",
-    "group": "JMSXGroupID",
-    "cron": AMQ_SCHEDULED_CRON,
-}
-_NUMBERS: Final = {
-    "priority": ("JMSPriority", 0, 9),
-    "time_to_live": ("timeToLive", 0, 1 << 52),
-    "group_sequence": ("JMSXGroupSeq", -(1 << 31), (1 << 31) - 1),
-    "delay": (AMQ_SCHEDULED_DELAY, 0, 1 << 52),
-    "period": (AMQ_SCHEDULED_PERIOD, 0, 1 << 52),
-    "repeat": (AMQ_SCHEDULED_REPEAT, -1, (1 << 31) - 1),
-}
-_SCHEDULE: Final = ("delay", "period", "repeat", "cron")
+"""The values of all fields in an empty form."""
 
 
 def _boolean(text: str) -> bool:
@@ -478,12 +472,12 @@ async def send_messages(management: Management, form: Mapping[str, str]) -> tupl
     name = form.get("destination", "").strip()
     if not name:
         raise _wrong("destination", "is empty", "name a queue or a topic")
-    count = _number(form, "count", 1, MOST_MESSAGES) or 1
+    count = _number(form, _COUNT) or 1
     headers = _headers(form)
-    if any(form.get(field, "").strip() for field in _SCHEDULE):
+    if any(form.get(field.name, "").strip() for field in _SCHEDULE):
         _check_scheduler(management)
     view = await _find_or_create(management, kind, name)
-    counter, message_id = form.get("counter", "").strip(), ""
+    counter, message_id = form.get(_COUNTER.name, "").strip(), ""
     for number in range(1, count + 1):
         numbered = {**headers, counter: number} if counter and count > 1 else headers
         sent = await view.invoke("sendTextMessage", numbered, form.get("body", ""))
@@ -508,29 +502,27 @@ def _check_scheduler(management: Management) -> None:
 
 def _headers(form: Mapping[str, str]) -> dict[str, object]:
     headers = _properties(form.get("properties", ""))
-    for field, header in _TEXTS.items():
-        value = form.get(field, "").strip()
-        if value:
-            headers[header] = value
-    for field, (header, least, most) in _NUMBERS.items():
-        number = _number(form, field, least, most)
-        if number is not None:
-            headers[header] = number
+    for field in (*HEADER_FIELDS, *_SCHEDULE):
+        text = form.get(field.name, "").strip()
+        value = text if field.least is None else _number(form, field)
+        if value not in ("", None):
+            headers[field.header] = value
     headers["JMSDeliveryMode"] = "PERSISTENT" if form.get("persistent") else "NON_PERSISTENT"
     return headers
 
 
-def _number(form: Mapping[str, str], field: str, least: int, most: int) -> int | None:
-    value = form.get(field, "").strip()
+def _number(form: Mapping[str, str], field: Field) -> int | None:
+    value = form.get(field.name, "").strip()
     if not value:
         return None
-    hint = f"write a whole number from {least} to {most}, or nothing"
+    assert field.least is not None, "it is a number"
+    hint = f"write a whole number from {field.least} to {field.most}, or nothing"
     try:
         number = int(value)
     except ValueError as error:
-        raise _wrong(field, f"is {value[:50]!r}", hint) from error
-    if not least <= number <= most:
-        raise _wrong(field, f"is {value[:50]!r}", hint)
+        raise _wrong(field.name, f"is {value[:50]!r}", hint) from error
+    if not field.least <= number <= field.most:
+        raise _wrong(field.name, f"is {value[:50]!r}", hint)
     return number
 
 

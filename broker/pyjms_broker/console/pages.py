@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Final
 
@@ -10,7 +11,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pyjms.errors import JMSException
-from pyjms_broker.console.actions import ACTIONS, DEFAULTS, Action, Form, send_messages
+from pyjms_broker.console.actions import (
+    ACTIONS,
+    EMPTY_FORM,
+    HEADER_FIELDS,
+    NUMBER_FIELDS,
+    Action,
+    Form,
+    send_messages,
+)
 from pyjms_broker.console.chart import Chart, chart_of
 from pyjms_broker.console.console import BASE, Console, Notice, link, page_of
 from pyjms_broker.console.model.clients import (
@@ -290,10 +299,28 @@ def _other_queues(console: Console, name: str) -> list[str]:
     return sorted(names)[:200]
 
 
+def _send_page(
+    console: Console,
+    request: Request,
+    form: Mapping[str, str],
+    error: JMSException | None = None,
+) -> Response:
+    return console.page(
+        request,
+        "send.html",
+        status=200 if error is None else 422,
+        title="Send",
+        form=form,
+        header_fields=HEADER_FIELDS,
+        number_fields=NUMBER_FIELDS,
+        error=error,
+    )
+
+
 async def send_page(console: Console, request: Request) -> Response:
     """Show the form for sending messages."""
     given = {name: text(request, name) for name in ("destination", "type") if text(request, name)}
-    return console.page(request, "send.html", title="Send", form={**DEFAULTS, **given}, error=None)
+    return _send_page(console, request, {**EMPTY_FORM, **given})
 
 
 _JOBS = 50
@@ -427,11 +454,11 @@ async def act(console: Console, request: Request) -> Response:
 async def send(console: Console, request: Request) -> Response:
     """Send messages; after an error, show the form again with its values."""
     fields = await _fields(console, request)
-    form = {**dict.fromkeys(DEFAULTS, ""), **fields}
+    form = {**dict.fromkeys(EMPTY_FORM, ""), **fields}
     try:
         count, message_id = await send_messages(console.management, form)
     except JMSException as error:
-        return console.page(request, "send.html", status=422, title="Send", form=form, error=error)
+        return _send_page(console, request, form, error)
     kind, name = form["type"], form["destination"].strip()
     sent = f"{count:,} messages were sent" if count > 1 else f"The message {message_id} was sent"
     page = link("send", destination=name, type=kind).removeprefix(link(""))
