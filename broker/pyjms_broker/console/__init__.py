@@ -6,6 +6,6 @@ all served by the broker: no page needs another site. See docs/console.md.
 
 from __future__ import annotations
 
-from pyjms_broker.console.site import console_routes
+from pyjms_broker.console.pages import console_routes
 
 __all__ = ["console_routes"]

@@ -1,16 +1,18 @@
-"""The console's pages: each reads the data of one template, or handles one form."""
+"""The console's pages and their routes: each reads a template's data, or handles a form."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 
-from pyjms.errors import JMSException
+from pyjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from pyjms_broker.console.actions import (
     ACTIONS,
     EMPTY_FORM,
@@ -21,7 +23,7 @@ from pyjms_broker.console.actions import (
     send_messages,
 )
 from pyjms_broker.console.chart import Chart, chart_of
-from pyjms_broker.console.console import BASE, Console, Notice, link, page_of
+from pyjms_broker.console.console import BASE, Console, Notice, asset, link, page_of
 from pyjms_broker.console.model.clients import (
     bridges,
     connection_view,
@@ -53,7 +55,9 @@ from pyjms_broker.console.model.overview import Found, kept_segments, problems, 
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 from pyjms_broker.management.host import totals
 from pyjms_broker.management.model import View
+from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
+from pyjms_broker.web.user import Access
 
 _LONGEST = 16_384
 
@@ -154,7 +158,8 @@ def _chart(console: Console, row: DestinationView, width: int, height: int) -> C
     return chart_of(series, width, height)
 
 
-async def _table(console: Console, request: Request, kind: str) -> Response:
+async def destinations(console: Console, request: Request, *, kind: str) -> Response:
+    """Show the queues or topics with their actions."""
     sort, wanted = text(request, "sort") or "name", text(request, "filter").strip()
     everything, descending = flag(request, "everything"), flag(request, "descending")
     page = destination_page(
@@ -173,11 +178,7 @@ async def _table(console: Console, request: Request, kind: str) -> Response:
         "destinations.html",
         title=f"{kind.title()}s",
         kind=kind,
-        columns={
-            column: name
-            for column, name in COLUMNS.items()
-            if column != "pending" or kind == "queue"
-        },
+        columns={key: each for key, each in COLUMNS.items() if key != "pending" or kind == "queue"},
         page=page,
         rows=list(zip(page.items, charts, strict=True)),
         text=wanted,
@@ -187,17 +188,8 @@ async def _table(console: Console, request: Request, kind: str) -> Response:
     )
 
 
-async def queues(console: Console, request: Request) -> Response:
-    """Show the queues with their actions."""
-    return await _table(console, request, "queue")
-
-
-async def topics(console: Console, request: Request) -> Response:
-    """Show the topics with their actions."""
-    return await _table(console, request, "topic")
-
-
-async def _one(console: Console, request: Request, kind: str) -> Response:
+async def destination(console: Console, request: Request, *, kind: str) -> Response:
+    """Show a queue or topic with its counters, consumers and producers."""
     name = require(request, "name")
     view = destination_view(console.management, kind, name)
     return console.page(
@@ -209,16 +201,6 @@ async def _one(console: Console, request: Request, kind: str) -> Response:
         consumers=consumers_of(console.management, view.name),
         producers=producers_of(console.management, view.name),
     )
-
-
-async def queue(console: Console, request: Request) -> Response:
-    """Show a queue with its counters, consumers and producers."""
-    return await _one(console, request, "queue")
-
-
-async def topic(console: Console, request: Request) -> Response:
-    """Show a topic with its counters, consumers and producers."""
-    return await _one(console, request, "topic")
 
 
 _MESSAGES_PAGE_SIZE = 25
@@ -502,3 +484,74 @@ async def log_out(console: Console, request: Request) -> Response:
         console.web.check_form(request, form.get("token"))
     console.web.log_out(request)
     return RedirectResponse(f"{BASE}/login", 303)
+
+
+_Page: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
+
+_PAGES: Final[dict[tuple[str, str], _Page]] = {
+    ("GET", "/"): home,
+    ("GET", "/warnings"): warnings_page,
+    ("GET", "/search"): search_page,
+    ("GET", "/queues"): partial(destinations, kind="queue"),
+    ("GET", "/queue"): partial(destination, kind="queue"),
+    ("GET", "/topics"): partial(destinations, kind="topic"),
+    ("GET", "/topic"): partial(destination, kind="topic"),
+    ("GET", "/subscribers"): subscribers_page,
+    ("GET", "/connections"): connections,
+    ("GET", "/connection"): connection,
+    ("GET", "/network"): network,
+    ("GET", "/scheduled"): scheduled_jobs,
+    ("GET", "/browse"): browse,
+    ("GET", "/message"): message,
+    ("GET", "/dead-letters"): dead_letters,
+    ("GET", "/send"): send_page,
+    ("POST", "/send"): send,
+    ("GET", "/confirm"): confirm,
+    ("POST", "/actions/{action}"): act,
+    ("GET", "/login"): login_form,
+    ("POST", "/login"): log_in,
+    ("POST", "/logout"): log_out,
+}
+"""The pages by method and path below /admin."""
+
+_STATUS: Final = (
+    (JMSSecurityException, 403),
+    ((InstanceNotFoundException, InvalidDestinationException), 404),
+    (JMSException, 400),
+)
+
+
+def console_routes(context: WebContext) -> list[BaseRoute]:
+    """Return the routes of the console, and set its login page for browsers.
+
+    (docs/extending.md, "A part of the web site")
+    """
+    console = Console(context)
+    context.login_page = f"{BASE}/login"
+    context.allow(BASE, Access.READER, Access.ADMINISTRATOR)
+    for path in ("/login", "/static"):
+        context.allow(BASE + path, Access.ANYBODY)
+    context.allow(f"{BASE}/logout", Access.USER)
+    below: list[BaseRoute] = [Route("/static/{name}", asset)]
+    below += [
+        Route(path, _endpoint(console, page), methods=[method])
+        for (method, path), page in _PAGES.items()
+    ]
+    return [Route("/", _to_console), Route(BASE, _to_console), Mount(BASE, routes=below)]
+
+
+async def _to_console(_: Request) -> Response:
+    return RedirectResponse(f"{BASE}/", 307)
+
+
+def _endpoint(console: Console, page: _Page) -> Callable[[Request], Awaitable[Response]]:
+    async def serve(request: Request) -> Response:
+        try:
+            return await page(console, request)
+        except WebError as error:
+            return console.error_page(request, error.message, error.hint, error.status)
+        except JMSException as error:
+            status = next(status for kind, status in _STATUS if isinstance(error, kind))
+            return console.error_page(request, error.reason, error.hint, status)
+
+    return serve

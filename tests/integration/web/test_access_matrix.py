@@ -17,7 +17,7 @@ import pytest
 from pyjms.aio import ConnectionFactory
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.console.actions import ACTIONS
-from pyjms_broker.console.site import _PAGES
+from pyjms_broker.console.pages import _PAGES
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.security import AuthorizationSettings
