@@ -266,7 +266,8 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self.transport = transport
         self.oneway: Final = transport.oneway
         self.request: Final = transport.request
-        self.send_now: Final = transport.flush
+        self.queue: Final = transport.queue
+        self.send_now: Final = self.queue.flush
         self.options = options
         self.connection_id: ConnectionId = ConnectionId(connection_id)
         self.exception_listener: ExceptionListener | None = None

@@ -512,7 +512,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             if window is not None:
                 window.increase(size)
             self._unyielded += size
-            if connection.transport.congested:
+            if connection.queue.congested:
                 self._unyielded = 0
                 await self._drain(command, size)
             elif self._unyielded > _YIELD_BYTES:

@@ -136,6 +136,14 @@ class Transport(Channel[C]):
         """
         return self
 
+    @property
+    def queue(self) -> Transport[C]:
+        """The transport that queues what is sent, once started.
+
+        Valid for `flush`, `congested` and `drained`, which need none of the filters around it.
+        """
+        return self
+
     @abstractmethod
     def pause_reading(self) -> None:
         """Stop delivering commands, after the current one at the latest. Does not nest."""
@@ -190,6 +198,10 @@ class TransportFilter(Transport[C]):
 
     async def drained(self) -> None:
         await self.next.drained()
+
+    @property
+    def queue(self) -> Transport[C]:
+        return self.next.queue
 
     def pause_reading(self) -> None:
         self.next.pause_reading()

@@ -343,3 +343,7 @@ class ReconnectingTransport(RequestTransport, ABC):
 
     interruptions: InterruptionListener | None = None
     """The receiver of interruptions; set it before `start()`."""
+
+    @property
+    def queue(self) -> Transport[Command]:
+        return self
