@@ -66,11 +66,7 @@ class Attribute:
         # imported here, so that a broker without a configuration file starts without pydantic
         from pydantic import Field  # noqa: PLC0415
 
-        from pyjms.configuration.units import (  # noqa: PLC0415
-            ByteLimit,
-            Bytes,
-            Duration,
-        )
+        from pyjms.configuration.section import ByteLimit, Bytes, Duration  # noqa: PLC0415
 
         readers: dict[Unit, Any] = {
             Unit.BYTES: Bytes,

@@ -1,29 +1,331 @@
-"""Checks of settings and of the texts of listeners, before anything connects."""
+"""Checks before anything connects: of settings, of listeners' texts, and of their combinations."""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from pyjms.app.factories import broker_connection_factory
+from pyjms.app.container import make_client_factory
 from pyjms.app.interceptors import named_interceptors
-from pyjms.app.planned_listener import check_client_id, default_retry, options_of
 from pyjms.configuration.document import Problems
 from pyjms.configuration.placeholders import UnknownPlaceholder
+from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException, nearest_name
-from pyjms.jms.destination import named_kind, parse_destination
+from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
 from pyjms.listener.annotation import JmsListenerMark
-from pyjms.listener.endpoint import JmsListenerEndpoint
-from pyjms.listener.properties import invalid_concurrency, parse_concurrency
+from pyjms.listener.endpoint import (
+    JmsListenerEndpoint,
+    SimpleJmsListenerContainerFactory,
+    client_id_of,
+)
+from pyjms.listener.properties import (
+    batches_can_be_acknowledged,
+    check_batches,
+    invalid_concurrency,
+    parse_concurrency,
+)
+from pyjms.runtime.logging import get_logger
 from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings
+from pyjms.settings.listeners import ListenerOverride
 from pyjms.support.class_names import imported_class
+from pyjms.support.retry import RetryPolicy
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
+
+# --- A listener as its container will be, and the combinations of settings that can never work.
+
+logger: Final = get_logger(__name__)
+
+_TOPIC_OPTIONS = ("pub_sub_domain", "subscription_durable", "subscription_shared")
+_CONSUMED_ON_RECEIPT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK, "AUTO_ACKNOWLEDGE")
+
+
+def options_of(factory: Any) -> dict[str, Any] | None:
+    """Return the options of a factory's containers; None: a class that the application defines."""
+    options = getattr(factory, "options", None)
+    return options if isinstance(options, dict) else None
+
+
+class PlannedListener:
+    """An endpoint with its container factory, whose options apply where the endpoint has none.
+
+    What containers of a factory class of the application do is unknown, and is not checked.
+    """
+
+    def __init__(self, endpoint: JmsListenerEndpoint, factory: Any) -> None:
+        given = options_of(factory)
+        self.endpoint = endpoint
+        self.factory = factory
+        self.is_known: bool = given is not None
+        """Whether the options of the containers are known."""
+        self.options: dict[str, Any] = {**(given or {}), **endpoint.properties}
+        self.name: str = repr(endpoint.id or endpoint.destination)
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        """Return the checks, each of which raises ConfigurationException or ValueError.
+
+        Without a destination, which is reported separately, there is no container to check.
+        """
+        if not self.endpoint.destination.strip():
+            return ()
+        if not self.is_known:
+            return (self.check_kinds,)
+        return (
+            self.check_kinds,
+            self._check_properties,
+            self._check_subscription,
+            self._check_retry,
+        )
+
+    def check_kinds(self) -> None:
+        """Refuse a listener with both queues and topics.
+
+        Raises:
+            ConfigurationException: its destinations are of both kinds.
+        """
+        text = self.endpoint.destination
+        members = parse_destination(text, self._kind).composite_destinations
+        if len({member.is_topic for member in members}) > 1:
+            raise ConfigurationException(
+                f"{text!r}: one consumer cannot receive from queues and topics",
+                hint="write one @jms_listener for the queues and one for the topics",
+            )
+
+    def _check_properties(self) -> None:
+        """Refuse properties that the factory's containers do not have."""
+        endpoint, kind = self.endpoint, self.factory.KIND
+        for name in (*endpoint.properties, *endpoint.provided):
+            if name not in kind.OPTIONS:
+                near = nearest_name(name, kind.OPTIONS)
+                raise ConfigurationException(
+                    f"{name}: a {kind.__name__} has no such property",
+                    hint=f"did you mean {near}?" if near else "name another container_factory",
+                )
+        self._check_batches()
+        if endpoint.prefetch == 0 and isinstance(self.factory, SimpleJmsListenerContainerFactory):
+            raise ConfigurationException(
+                "prefetch 0: a SimpleMessageListenerContainer cannot pull messages",
+                hint="set 1 or more",
+            )
+
+    def _check_batches(self) -> None:
+        """Refuse batches that the containers cannot form or acknowledge."""
+        endpoint, options = self.endpoint, self.options
+        size = options.get("batch_size") if endpoint.batch_size is None else endpoint.batch_size
+        timeout, prefetch = endpoint.batch_timeout, endpoint.prefetch
+        check_batches(
+            size,
+            options.get("batch_timeout") if timeout is None else timeout,
+            options.get("prefetch") if prefetch is None else prefetch,
+        )
+        if size is None:
+            return
+        if isinstance(self.factory, SimpleJmsListenerContainerFactory):
+            raise ConfigurationException(
+                "batch_size: a SimpleMessageListenerContainer calls its listener with each message",
+                hint="use a DefaultJmsListenerContainerFactory",
+            )
+        if not batches_can_be_acknowledged(transacted=self._is_transacted, mode=self._mode):
+            raise ConfigurationException(
+                "batch_size: its messages would count as consumed before the handler gets them",
+                hint="make the listener's session transacted (listeners.<id>.session.transacted, "
+                "jms.listener.session.transacted), or set its acknowledge_mode to client",
+            )
+
+    def _check_subscription(self) -> None:
+        """Refuse a named subscription that is not durable, and a durable one that cannot start."""
+        endpoint, is_topic = self.endpoint, self._kind is Topic
+        if endpoint.durable and not is_topic:
+            raise ConfigurationException(
+                "durable: a queue has no subscriptions", hint="write topic://NAME, or only the name"
+            )
+        if endpoint.subscription and not is_topic:
+            raise ConfigurationException(
+                f"subscription {endpoint.subscription!r}: a queue has no subscriptions",
+                hint="write topic://NAME, or use a container factory whose names mean topics "
+                "(jms.pub_sub_domain)",
+            )
+        if endpoint.subscription and not self._is_durable:
+            raise ConfigurationException(
+                f"subscription {endpoint.subscription!r}: its container factory creates "
+                "no durable subscriptions",
+                hint="set durable on this listener, or jms.subscription_durable; and jms.client_id",
+            )
+        if not is_topic or not self._is_durable:
+            return
+        if endpoint.concurrency is not None and parse_concurrency(endpoint.concurrency)[1] > 1:
+            raise ConfigurationException(
+                f"concurrency {endpoint.concurrency}: a durable subscription has one consumer",
+                hint="set 1, or share the queue Consumer.NAME.VirtualTopic.X instead",
+            )
+        if endpoint.durable or endpoint.container_factory:  # the default is checked in the settings
+            check_client_id(self.factory, self.options)
+
+    def _check_retry(self) -> None:
+        """Refuse a retry policy that has no effect, or sends dead letters to the listener."""
+        policy = self.endpoint.retry
+        if policy is None:
+            return
+        if self._consumes_on_receipt:
+            raise ConfigurationException(
+                "retry: messages count as consumed even if the handler fails",
+                hint="make the listener's session transacted, or set its acknowledge_mode to "
+                "client",
+            )
+        if self._is_own_destination(policy.dead_letter):
+            raise ConfigurationException(
+                f"retry: dead_letter {policy.dead_letter!r} is the listener's own destination",
+                hint="set another destination, or omit dead_letter",
+            )
+
+    def durable_subscription(self) -> tuple[object, ...] | None:
+        """Return broker, client id and name of the durable subscription; None: there is none."""
+        if not self.is_known or not self._is_durable or self._kind is not Topic:
+            return None
+        uri = getattr(self.factory.connection_factory, "uri", None)
+        broker = id(self.factory) if uri is None else str(uri)
+        client_id = _client_id(self.factory, self.options)
+        name = self.endpoint.subscription or self.endpoint.default_subscription_name()
+        return broker, client_id, name
+
+    def retry(self, own: ListenerOverride | None, settings: PyjmsSettings) -> RetryPolicy | None:
+        """Return the retry policy: its decorator's, or else the default of all listeners.
+
+        The changes in `listeners.<id>.retry`, which is in `own`, are applied. None: the listener
+        has no policy.
+
+        Raises:
+            ConfigurationException: an exception or the dead-letter destination is not known.
+            ValueError: its numbers contradict each other.
+        """
+        policy = self.endpoint.retry
+        redelivery = None if own is None else own.redelivery
+        if redelivery is not None and policy is not None:
+            raise ConfigurationException(
+                "listeners.<id>.redelivery would conflict with the decorator's retry",
+                hint="write listeners.<id>.retry instead",
+            )
+        if policy is None and redelivery is None:
+            policy = self._default_retry(settings)
+        if own is not None and own.retry is not None:
+            policy = (policy or RetryPolicy()).with_changes(own.retry.changes())
+        if policy is None:
+            return None
+        policy = _with_dead_letter(policy, settings)
+        return policy if settings.has_retry_delays else policy.without_delays()
+
+    def _default_retry(self, settings: PyjmsSettings) -> RetryPolicy | None:
+        """Return the default policy without the attributes that have no effect on the listener."""
+        try:
+            policy = default_retry(settings)
+        except (JMSException, ValueError) as error:  # the check of the settings reports it, once
+            logger.debug("jms.listener.retry has no effect: %s", error)
+            return None
+        if policy is None or (self.is_known and self._consumes_on_receipt):
+            return None
+        return (
+            replace(policy, dead_letter=None)
+            if self._is_own_destination(policy.dead_letter)
+            else policy
+        )
+
+    @property
+    def _kind(self) -> type[Destination]:
+        kind: type[Destination] | None = named_kind(self.endpoint.destination)
+        if kind is not None:
+            return Topic if issubclass(kind, Topic) else Queue
+        own = self.endpoint.properties.get("pub_sub_domain")
+        topics = self.endpoint.durable or (
+            any(self.options.get(name) for name in _TOPIC_OPTIONS) if own is None else own
+        )
+        return Topic if topics else Queue
+
+    @property
+    def _is_durable(self) -> bool:
+        if self.endpoint.durable is not None:
+            return self.endpoint.durable
+        names = ("subscription_durable", "durable_subscription_name")
+        return any(self.options.get(name) for name in names)
+
+    @property
+    def _is_transacted(self) -> bool:
+        return any(self.options.get(name) for name in ("session_transacted", "transaction_manager"))
+
+    @property
+    def _mode(self) -> Any:
+        return self.options.get("session_acknowledge_mode", AcknowledgeMode.AUTO)
+
+    @property
+    def _consumes_on_receipt(self) -> bool:
+        """Whether messages count as consumed even if the handler fails."""
+        return not self._is_transacted and self._mode in _CONSUMED_ON_RECEIPT
+
+    def _is_own_destination(self, text: str | None) -> bool:
+        return text is not None and (
+            parse_destination(text) == parse_destination(self.endpoint.destination)
+        )
+
+
+def repeated_subscriptions(listeners: Iterable[PlannedListener]) -> Iterator[str]:
+    """Yield a line for each durable subscription that two listeners have in common."""
+    seen: dict[tuple[object, ...], PlannedListener] = {}
+    for listener in listeners:
+        key = listener.durable_subscription()
+        first = listener if key is None else seen.setdefault(key, listener)
+        if first is not listener and key is not None:
+            yield (
+                f"Listener {listener.name}: its durable subscription {key[-1]!r} is also that of "
+                f"listener {first.name} (give each its own subscription)"
+            )
+
+
+def check_client_id(factory: Any, options: Mapping[str, Any]) -> None:
+    """Refuse durable subscriptions without a client id.
+
+    Raises:
+        ConfigurationException: no client id is set.
+    """
+    if _client_id(factory, options):
+        return
+    if getattr(factory.connection_factory, "options", None) is not None:
+        raise ConfigurationException(
+            "A durable subscription needs a client id, and none is set",
+            hint="set jms.client_id, or client_id on the container factory",
+        )
+
+
+def _client_id(factory: Any, options: Mapping[str, Any]) -> str | None:
+    return options.get("client_id") or client_id_of(factory.connection_factory)
+
+
+def default_retry(settings: PyjmsSettings) -> RetryPolicy | None:
+    """Return the policy of `jms.listener.retry`; None: there is none.
+
+    Raises:
+        ConfigurationException: an exception or the dead-letter destination is not known.
+        ValueError: its numbers contradict each other.
+    """
+    section = settings.jms.listener.retry
+    return (
+        None if section is None else _with_dead_letter(RetryPolicy(**section.changes()), settings)
+    )
+
+
+def _with_dead_letter(policy: RetryPolicy, settings: PyjmsSettings) -> RetryPolicy:
+    """Return the policy with the placeholders of its dead-letter destination replaced."""
+    if policy.dead_letter is None:
+        return policy
+    name = settings.resolve_placeholders(policy.dead_letter)
+    named_kind(name)
+    parse_destination(name)
+    return policy.with_changes({"dead_letter": name})
+
 
 _TEXTS: Final = (
     "destination",
@@ -250,7 +552,7 @@ def _brokers(container: Any, settings: PyjmsSettings) -> Iterator[tuple[tuple[st
     """Yield the path of each broker's URL, and a function that creates its connection factory."""
     yield ("activemq", "broker_url"), container.native_connection_factory
     for name, broker in settings.brokers.items():
-        yield ("brokers", name, "broker_url"), partial(broker_connection_factory, broker)
+        yield ("brokers", name, "broker_url"), partial(make_client_factory, broker)
 
 
 def _check_transport(factory: Any) -> None:

@@ -27,7 +27,7 @@ ConfigOption = Annotated[
 
 def _choose_profiles(names: str | None) -> str | None:
     """Set the profiles of this process and of processes that it starts."""
-    from pyjms.configuration.layers import PROFILES_VARIABLE
+    from pyjms.configuration.reader import PROFILES_VARIABLE
 
     if names is not None:
         os.environ[PROFILES_VARIABLE] = names

@@ -129,7 +129,7 @@ def duration_option(*names: str, text: str) -> Any:
 
 def _duration(text: object) -> float:
     """Return the seconds of an option's text."""
-    from pyjms.configuration.units import read_duration
+    from pyjms.configuration.section import read_duration
 
     if isinstance(text, float):  # a default value
         return text

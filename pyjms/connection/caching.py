@@ -75,7 +75,7 @@ from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherits
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import quietly
+from pyjms.template.resources import quietly
 from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
 
 _CALLBACK_TIMEOUT: Final = 15.0  # seconds; ActiveMQ's closeTimeout

@@ -22,8 +22,12 @@ from pyjms.jms.domain import (
 )
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
-from pyjms.template.closing import close_quietly
-from pyjms.template.resources import BoundResource, active_transaction, bound_resource
+from pyjms.template.resources import (
+    BoundResource,
+    active_transaction,
+    bound_resource,
+    close_quietly,
+)
 
 _target = attrgetter("target")
 

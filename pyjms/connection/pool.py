@@ -66,7 +66,7 @@ from pyjms.runtime.fork import inherits
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated_as
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import close_quietly, quietly
+from pyjms.template.resources import close_quietly, quietly
 from pyjms.transport.uri import TransportURI
 
 # --- The options of a pool, under the names of Spring Boot's `pool.*` keys. (spring-jms 8 and 9.1)

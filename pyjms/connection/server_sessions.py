@@ -14,7 +14,7 @@ from pyjms.jms.api import Closeable, Connection, MessageListener, ServerSession,
 from pyjms.jms.api.connection import check_least
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import close_quietly
+from pyjms.template.resources import close_quietly
 
 logger: Final = get_logger(__name__)
 

@@ -38,8 +38,7 @@ from pyjms.jms.api import ConnectionFactory, check_factory
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import check_seconds
 from pyjms.template import resources
-from pyjms.template.closing import call, close_quietly
-from pyjms.template.resources import BoundResource, bind, bound_resource
+from pyjms.template.resources import BoundResource, bind, bound_resource, call, close_quietly
 from pyjms.template.synchronization import Synchronizations
 
 

@@ -40,11 +40,16 @@ from anyio.lowlevel import checkpoint
 from pyjms.enums import CacheLevel
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, Session
-from pyjms.listener.container import PATIENCE, THREAD_JOIN, AbstractMessageListenerContainer
+from pyjms.listener.container import (
+    PATIENCE,
+    THREAD_JOIN,
+    AbstractMessageListenerContainer,
+    ContainerEvent,
+    StartOutcome,
+)
 from pyjms.listener.delivery import Delivery
 from pyjms.listener.failures import is_misconfiguration, prevents_startup
 from pyjms.listener.invoker import InvokerPool
-from pyjms.listener.life_cycle import ContainerEvent, StartOutcome
 from pyjms.listener.properties import DefaultContainerProperties, DefaultOptions, check_range
 from pyjms.listener.recovery import Recovery
 from pyjms.runtime import clock as _clock

@@ -85,20 +85,19 @@ from pyjms.listener.failures import (
     poison_cause,
     users_traceback,
 )
-from pyjms.listener.life_cycle import LifeCycle
 from pyjms.listener.message_listener import ListenerCall
 from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import error_text, get_logger, one_line, shortened
 from pyjms.support.retry import RetryPolicy, delay_before, send_dead_letter
-from pyjms.template.closing import close_quietly
 from pyjms.template.interceptors import HandlerInvocation, SettlementInvocation
-from pyjms.template.resources import BoundResource, bind, bound_resource
+from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
 from pyjms.template.workers import Worker, current_worker
 
 if TYPE_CHECKING:
     from pyjms.listener.batches import Batch
+    from pyjms.listener.container import LifeCycle
 
 __all__ = [
     "Delivery",

@@ -32,7 +32,7 @@ from pyjms.listener.handler import HandlerListener, HandlerParameter
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.distribution import entry_points
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import call
+from pyjms.template.resources import call
 from pyjms.template.workers import call_in_worker
 
 logger: Final = get_logger(__name__)

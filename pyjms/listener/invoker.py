@@ -71,7 +71,6 @@ from pyjms.listener.delivery import (
     marked_as_rollback_only,
 )
 from pyjms.listener.failures import is_infrastructure_failure
-from pyjms.listener.life_cycle import LifeCycle
 from pyjms.listener.properties import (
     DefaultContainerProperties,
     TransactionManager,
@@ -80,11 +79,11 @@ from pyjms.listener.properties import (
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import close_quietly
-from pyjms.template.resources import BoundResource, bind, bound_resource
+from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
 from pyjms.template.workers import Worker, current_worker
 
 if TYPE_CHECKING:
+    from pyjms.listener.container import LifeCycle
     from pyjms.listener.recovery import Recovery
     from pyjms.runtime.backoff import BackOffExecution
 

@@ -51,16 +51,16 @@ from pyjms.listener.failures import (
     is_misconfiguration,
     prevents_startup,
 )
-from pyjms.listener.life_cycle import LifeCycle, StartOutcome
 from pyjms.listener.outages import Outage, is_connection_failure
 from pyjms.listener.properties import DefaultContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.backoff import BackOffExecution
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import close_quietly
+from pyjms.template.resources import close_quietly
 
 if TYPE_CHECKING:
+    from pyjms.listener.container import LifeCycle, StartOutcome
     from pyjms.listener.invoker import AsyncMessageListenerInvoker
 
 logger: Final = get_logger(__name__)

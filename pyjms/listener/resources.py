@@ -22,7 +22,7 @@ from pyjms.jms.destination import Destination, Topic
 from pyjms.listener.failures import SharedConnectionNotInitializedError
 from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import close_quietly
+from pyjms.template.resources import close_quietly
 
 logger: Final = get_logger(__name__)
 

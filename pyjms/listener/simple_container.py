@@ -14,16 +14,20 @@ import anyio
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
-from pyjms.listener.container import PATIENCE, THREAD_JOIN, AbstractMessageListenerContainer
+from pyjms.listener.container import (
+    PATIENCE,
+    THREAD_JOIN,
+    AbstractMessageListenerContainer,
+    ContainerEvent,
+)
 from pyjms.listener.delivery import Delivery, log_abandoned
-from pyjms.listener.life_cycle import ContainerEvent
 from pyjms.listener.properties import ContainerOptions, check_range, one_or_more, parse_concurrency
 from pyjms.listener.task_executor import AsyncTaskExecutor
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.forwarding import Checked
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import close_quietly
+from pyjms.template.resources import close_quietly
 from pyjms.template.workers import Worker
 
 logger: Final = get_logger(__name__)

@@ -45,7 +45,7 @@ from pyjms.outbox.tables import OUTBOX, RELAYS
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger, one_line
-from pyjms.template.closing import close_quietly
+from pyjms.template.resources import close_quietly
 from pyjms.template.template import JmsTemplate
 from pyjms.template.workers import Worker
 

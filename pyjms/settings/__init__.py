@@ -17,13 +17,13 @@ if TYPE_CHECKING:
         EmbeddedSettings as EmbeddedSettings, FailoverSettings as FailoverSettings,
         PoolSettings as PoolSettings,
     )
-    from pyjms.settings.delivery import (
+    from pyjms.settings.listeners import (
+        ListenerOverride as ListenerOverride, ListenerSettings as ListenerSettings,
         PrefetchSettings as PrefetchSettings, RedeliverySettings as RedeliverySettings,
     )
     from pyjms.settings.model import (
         CacheSettings as CacheSettings, ConverterSettings as ConverterSettings,
-        JmsSettings as JmsSettings, ListenerOverride as ListenerOverride,
-        ListenerSettings as ListenerSettings, PyjmsSettings as PyjmsSettings,
+        JmsSettings as JmsSettings, PyjmsSettings as PyjmsSettings,
         TemplateSettings as TemplateSettings,
     )
     from pyjms.settings.sources import (

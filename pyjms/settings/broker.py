@@ -17,12 +17,19 @@ from pydantic import (
 )
 
 from pyjms.client.options import BlobTransferPolicy, upload_url
-from pyjms.configuration.section import Section, Text, read_text
-from pyjms.configuration.units import Deadline, Duration, duration_schema, read_duration
+from pyjms.configuration.section import (
+    Deadline,
+    Duration,
+    Section,
+    Text,
+    duration_schema,
+    read_duration,
+    read_text,
+)
 from pyjms.connection.pool import PoolOptions
 from pyjms.errors import JMSException
 from pyjms.jms.destination import named_kind, parse_destination
-from pyjms.settings.delivery import PrefetchSettings, PrefetchSize, RedeliverySettings
+from pyjms.settings.listeners import PrefetchSettings, PrefetchSize, RedeliverySettings
 from pyjms.settings.tls import TlsSettings
 from pyjms.transport.uri import TransportURI
 

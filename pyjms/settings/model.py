@@ -1,7 +1,7 @@
 """PyjmsSettings: every key of application.yaml, with Spring Boot's names and defaults.
 
 Values are read-only. An unknown key is an error. Durations are seconds once read; see
-`pyjms.configuration.units` for the notation. (spring-jms 8)
+`pyjms.configuration.section` for the notation. (spring-jms 8)
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from pyjms.configuration.document import Document, Origin, Problems
 from pyjms.configuration.placeholders import Placeholders
-from pyjms.configuration.section import DescribedModel, Section, Text
-from pyjms.configuration.units import Duration, ReceiveTimeout
+from pyjms.configuration.section import DescribedModel, Duration, ReceiveTimeout, Section, Text
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings.broker import ActiveMQSettings
@@ -23,25 +22,9 @@ from pyjms.settings.listeners import (
     Acknowledge,
     Delivery,
     ListenerOverride,
-    ListenerSessionSettings,
     ListenerSettings,
 )
 from pyjms.settings.spark import PipelineSettings, SparkSettings
-
-__all__ = [
-    "CacheSettings",
-    "ConverterSettings",
-    "HealthSettings",
-    "JmsSettings",
-    "ListenerOverride",
-    "ListenerSessionSettings",
-    "ListenerSettings",
-    "LoggingSettings",
-    "ObservabilitySettings",
-    "PyjmsSettings",
-    "TemplateSessionSettings",
-    "TemplateSettings",
-]
 
 LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
 Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]

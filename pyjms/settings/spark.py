@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pyjms.configuration.section import Section, Text
-from pyjms.configuration.units import Duration
+from pyjms.configuration.section import Duration, Section, Text
 from pyjms.runtime.paths import check_shared_folder
 
 

@@ -38,7 +38,7 @@ from pyjms.jms.message import (
 from pyjms.jms.metadata import ConnectionMetaData as ConnectionMetaData
 from pyjms.jms.synchronization import LocalTransactionEventListener as LocalTransactionEventListener
 from pyjms.jms.xa import Xid as Xid
-from pyjms.listener.life_cycle import ContainerState as ContainerState
+from pyjms.listener.container import ContainerState as ContainerState
 from pyjms.support.messaging import GenericMessage as GenericMessage
 from pyjms.sync.connection import (
     Connection as Connection,

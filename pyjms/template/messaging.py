@@ -26,7 +26,7 @@ from pyjms.jms.message import Message
 from pyjms.runtime.clock import check_seconds
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import GenericMessage, MessagingMessageConverter
-from pyjms.template.closing import call
+from pyjms.template.resources import call
 from pyjms.template.template import UNSET, JmsTemplate, Timeout, Variants
 
 _T = TypeVar("_T")

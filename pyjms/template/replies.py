@@ -23,7 +23,7 @@ from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import Waiter
 from pyjms.runtime.logging import get_logger
-from pyjms.template.closing import close_quietly, quietly, using
+from pyjms.template.resources import close_quietly, quietly, using
 
 logger: Final = get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""The connection and session bound to the current task, by connection factory.
+"""The connection and session bound to the current task, by connection factory; and closing them.
 
 A listener container binds the session of the message that it delivers, a transaction manager the
 session of its transaction; a template with the same factory object uses that session instead of
@@ -10,15 +10,19 @@ started within a binding inherits it, and must not use the session at the same t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import anyio
 
 from pyjms.errors import TransactionRolledBackException
-from pyjms.jms.api import Connection, ConnectionFactory, Session
+from pyjms.jms.api import Closeable, Connection, ConnectionFactory, Session
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.fork import call_in_child
+from pyjms.runtime.logging import get_logger
 
 if TYPE_CHECKING:
     from pyjms.template.synchronization import Synchronizations
@@ -193,3 +197,59 @@ def use_status(manager: object, status: object) -> Iterator[None]:
         yield
     finally:
         _statuses.reset(token)
+
+
+# --- Closing of resources on every path, without hiding the exception of a block.
+
+logger: Final = get_logger(__name__)
+
+
+_R = TypeVar("_R", bound=Closeable)
+_T = TypeVar("_T")
+
+
+class using(Generic[_R]):  # noqa: N801 - named like contextlib.closing
+    """Close a resource at the end of an `async with` block.
+
+    If the block fails or is cancelled, its exception propagates; closing then runs shielded from
+    cancellation, and an error while closing is only logged at DEBUG.
+    """
+
+    def __init__(self, resource: _R) -> None:
+        self._resource = resource
+
+    async def __aenter__(self) -> _R:
+        return self._resource
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            await self._resource.close()
+        else:
+            await close_quietly(self._resource)
+
+
+async def close_quietly(*resources: Closeable | None) -> None:
+    """Close resources in this order, even while cancelled; errors are logged at DEBUG.
+
+    None stands for a resource that was never opened.
+    """
+    for resource in resources:
+        if resource is not None:
+            await quietly(resource.close, f"close {resource!r}")
+
+
+async def quietly(action: Callable[[], Awaitable[object]], description: str) -> None:
+    """Await `action()`, even while cancelled; an error is logged at DEBUG with `description`."""
+    with anyio.CancelScope(shield=True):
+        try:
+            await action()
+        except Exception as error:
+            logger.debug("Could not %s: %s", description, error)
+
+
+async def call(function: Callable[..., Awaitable[_T] | _T], *args: object) -> _T:
+    """Call a function or coroutine function and return its result."""
+    result = function(*args)
+    if inspect.isawaitable(result):
+        return await result
+    return result

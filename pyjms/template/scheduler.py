@@ -52,9 +52,8 @@ from pyjms.jms.scheduled import (
 from pyjms.jms.types import Long
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import check_seconds
-from pyjms.template.closing import using
 from pyjms.template.messaging import template_of
-from pyjms.template.resources import BoundResource, bind
+from pyjms.template.resources import BoundResource, bind, using
 from pyjms.template.template import JmsTemplate, SendOptions
 
 NAME: Final = "pyjms_schedule"

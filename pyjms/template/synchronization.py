@@ -32,8 +32,7 @@ from pyjms.jms.api import ConnectionFactory
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.runtime.logging import get_logger
 from pyjms.template import resources
-from pyjms.template.closing import call, close_quietly
-from pyjms.template.resources import BoundResource
+from pyjms.template.resources import BoundResource, call, close_quietly
 from pyjms.template.workers import Worker, current_worker
 
 

@@ -34,7 +34,6 @@ from pyjms.support.destination import DestinationResolver, SimpleDestinationReso
 from pyjms.support.messaging import JmsHeaders
 from pyjms.support.qos import QosSettings
 from pyjms.template import resources
-from pyjms.template.closing import call, close_quietly, using
 from pyjms.template.interceptors import (
     InterceptorChain,
     Interceptors,
@@ -49,7 +48,7 @@ from pyjms.template.replies import (
     reply_from_shared_queue,
     reply_from_temporary_queue,
 )
-from pyjms.template.resources import BoundResource
+from pyjms.template.resources import BoundResource, call, close_quietly, using
 
 # --- The settings of a template, and the options of a single send. (spring-jms 4.1 to 4.5)
 

@@ -28,7 +28,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from pyjms.configuration.document import Document, Origin
-from pyjms.configuration.units import Duration
+from pyjms.configuration.section import Duration
 from pyjms.transport.uri import did_you_mean
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.conversion.xml_reader import Element, Findings

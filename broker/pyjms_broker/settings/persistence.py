@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pyjms.configuration.section import Section
-from pyjms.configuration.units import Bytes, Duration
+from pyjms.configuration.section import Bytes, Duration, Section
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from pyjms.configuration.section import Section
-from pyjms.configuration.units import Bytes, Duration
+from pyjms.configuration.section import Bytes, Duration, Section
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.destination import Destination
 from pyjms.selector import compile_selector

@@ -17,8 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from pyjms.configuration.section import field_descriptions
-from pyjms.configuration.units import Bytes, Duration
+from pyjms.configuration.section import Bytes, Duration, field_descriptions
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.settings.model import (
     BrokerSettings,

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel, Field
 
-from pyjms.configuration.units import Duration
+from pyjms.configuration.section import Duration
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock

@@ -11,8 +11,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from pyjms.configuration.section import Section
-from pyjms.configuration.units import Duration
+from pyjms.configuration.section import Duration, Section
 from pyjms.errors import ConfigurationException
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import SecurityContext

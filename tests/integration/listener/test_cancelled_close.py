@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Queue
-from pyjms.template.closing import close_quietly
+from pyjms.template.resources import close_quietly
 from pyjms.template.template import JmsTemplate
 
 

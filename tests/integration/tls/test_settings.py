@@ -14,7 +14,7 @@ import pytest
 import yaml
 from anyio.streams.tls import TLSAttribute
 
-from pyjms.app.factories import native_connection_factory
+from pyjms.app.container import make_client_factory
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings import load_settings
@@ -57,7 +57,7 @@ async def test_both_files_with_client_certificates(
         }
         tree = {"activemq": {"broker_url": url, "tls": tls}}
         application = load_settings(written(tmp_path / "application.yaml", tree), environ={})
-        factory = native_connection_factory(application)
+        factory = make_client_factory(application.activemq)
         async with await factory.create_connection() as connection:
             await connection.start()
     assert "secret" not in f"{factory!r} {factory.uri} {settings!r} {application!r} {caplog.text}"
@@ -109,7 +109,7 @@ def test_a_password_with_commas_reaches_each_broker_of_a_failover_url(
     tls = {"key_store": "client.pem", "key_store_password": password}
     tree = {"activemq": {"broker_url": "failover:(ssl://a:1,ssl://b:2)?timeout=5", "tls": tls}}
     settings = load_settings(written(tmp_path / "application.yaml", tree), environ={})
-    uri = native_connection_factory(settings).uri
+    uri = make_client_factory(settings.activemq).uri
     assert [broker.host for broker in uri.components] == ["a", "b"]
     for broker in uri.components:
         assert read_client_tls(broker).key_store_password == password

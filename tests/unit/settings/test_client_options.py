@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms import ConnectionFactory as BlockingConnectionFactory
-from pyjms.app.factories import broker_connection_factory
+from pyjms.app.container import make_client_factory
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.settings import load_settings
@@ -23,7 +23,7 @@ def options(tmp_path: Path, text: str, section: str) -> Any:
     path.write_text(text, encoding="utf-8")
     settings = load_settings(path)
     broker = settings.activemq if section == "activemq" else settings.brokers["other"]
-    return broker_connection_factory(broker).options
+    return make_client_factory(broker).options
 
 
 @pytest.mark.parametrize("section", ["activemq", "brokers"])
@@ -58,7 +58,7 @@ def test_both_spellings_of_the_user(tmp_path: Path, key: str) -> None:
     path = tmp_path / "application.yaml"
     text = f"activemq:\n  broker_url: tcp://localhost:1\n  {key}: anna\n  password: x\n"
     path.write_text(text, encoding="utf-8")
-    assert broker_connection_factory(load_settings(path).activemq).user_name == "anna"
+    assert make_client_factory(load_settings(path).activemq).user_name == "anna"
     keywords: Any = {key: "anna"}
     assert ConnectionFactory("tcp://localhost:1", **keywords).user_name == "anna"
     assert BlockingConnectionFactory("tcp://localhost:1", **keywords).user_name == "anna"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms import ConfigurationException, Queue, Topic, load_settings
-from pyjms.app.factories import broker_connection_factory
+from pyjms.app.container import make_client_factory
 
 _MASTER = "failover:(tcp://a:1)?timeout=5000"
 
@@ -31,7 +31,7 @@ def test_brokers_and_options_of_failover(tmp_path: Path) -> None:
     for part in ("timeout=5000", "priorityURIs=ssl://b:2", "nested.keepAlive=true"):
         assert part in url
     assert url.count("broker.example") == 3  # of both, and of what a broker announces
-    assert "broker.example" in str(broker_connection_factory(found).uri)
+    assert "broker.example" in str(make_client_factory(found).uri)
 
 
 def test_options_are_added_to_a_url(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_redelivery_by_destination_completes_the_default(tmp_path: Path) -> None
         "redelivery: {initial_delay: 3s}",
         "redelivery_by_destination: {orders.>: {delay: 5s}, 'topic://prices': {maximum: 0}}",
     )
-    policies = broker_connection_factory(found).redelivery_policy_map
+    policies = make_client_factory(found).redelivery_policy_map
     for destination, expected in {
         Queue("orders.new"): (4, 3.0, 5.0),
         Topic("prices"): (0, 3.0, 3.0),
@@ -78,11 +78,9 @@ def test_redelivery_by_destination_completes_the_default(tmp_path: Path) -> None
 
 def test_prefetch_of_all_kinds_or_of_some(tmp_path: Path) -> None:
     url = "broker_url: tcp://a:1?jms.prefetchPolicy.queuePrefetch=3"
-    policy = broker_connection_factory(broker(tmp_path, url, "prefetch: 7")).prefetch_policy
+    policy = make_client_factory(broker(tmp_path, url, "prefetch: 7")).prefetch_policy
     assert (policy.queue_prefetch, policy.topic_prefetch) == (7, 7)
-    policy = broker_connection_factory(
-        broker(tmp_path, url, "prefetch: {topic: 9}")
-    ).prefetch_policy
+    policy = make_client_factory(broker(tmp_path, url, "prefetch: {topic: 9}")).prefetch_policy
     assert (policy.queue_prefetch, policy.topic_prefetch) == (3, 9)
 
 
@@ -92,7 +90,7 @@ def test_bodies_of_blob_messages(tmp_path: Path) -> None:
         ("blob_transfer_policy: {buffer_size: 9}", "https://url/", 9),
         ("blob_transfer_policy: {upload_url: https://yaml/}", "https://yaml/", 131072),
     ):
-        policy = broker_connection_factory(broker(tmp_path, url, line)).blob_transfer_policy
+        policy = make_client_factory(broker(tmp_path, url, line)).blob_transfer_policy
         assert (policy.target, policy.buffer_size) == (target, size)
 
 

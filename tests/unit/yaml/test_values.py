@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pyjms.configuration.document import Document
-from pyjms.configuration.units import Deadline, Duration, ReceiveTimeout
+from pyjms.configuration.section import Deadline, Duration, ReceiveTimeout
 from pyjms.configuration.validation import validate
 from pyjms.errors import ConfigurationException
 from tests.kit.documents import parsed

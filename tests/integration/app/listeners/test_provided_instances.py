@@ -18,7 +18,7 @@ from pyjms import (
     on_startup,
     send_to,
 )
-from pyjms.app.targets import ProvidedInstance
+from pyjms.app.wiring import ProvidedInstance
 from pyjms.testing.app import JmsTestApp
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.listener.life_cycle import ContainerEvent, ContainerState, LifeCycle, StartOutcome
+from pyjms.listener.container import ContainerEvent, ContainerState, LifeCycle, StartOutcome
 from pyjms.runtime.event_loop import spawn
 
 INITIALIZE, START, STOP, DRAINED, SHUT_DOWN = (
