@@ -133,12 +133,13 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
     import anyio
 
     from pyjms_broker.store.kahadb.tools.journal_directory import (
+        Rebuilt,
         file_sizes,
         find_journal,
         lock_journal,
+        rebuild_index,
         refuse_jobs,
     )
-    from pyjms_broker.store.kahadb.tools.rebuilding import Rebuilt, rebuild_index
 
     with one_line_errors("broker journal rebuild"):
         folder = find_journal(directory)

@@ -31,8 +31,7 @@ from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry, TopicIndex
-from pyjms_broker.store.kahadb.tools.journal_directory import Snapshot
-from pyjms_broker.store.kahadb.tools.rebuilding import offline_settings
+from pyjms_broker.store.kahadb.tools.journal_directory import Snapshot, offline_settings
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination

@@ -1,14 +1,16 @@
-"""What adapters have in common: one store for each destination; a directory with a lock."""
+"""What adapters have in common: stores by destination, a directory with a lock, background work."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar
 
-from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import SharedFileLock
 
@@ -133,3 +135,33 @@ class FileAdapter(ABC):
     def _lock_lost(self) -> None:
         if self.on_lock_lost is not None:
             self.on_lock_lost()
+
+
+logger = get_logger(__name__)
+
+_EXPECTED: Final = (OSError, JMSException)
+
+
+async def run_logged(work: Callable[[], Awaitable[object]], name: str) -> Exception | None:
+    """Run `work`; log an error under `name` and return it. Cancellable.
+
+    A failure loses nothing, because the journal has everything, but a store whose maintenance has
+    ended would grow without bound.
+    """
+    error: Exception | None = None
+    try:
+        await work()
+    except _EXPECTED as failure:
+        error = failure
+        logger.warning("%s failed: %s", name, error)
+    except Exception as failure:
+        error = failure
+        logger.exception("%s failed", name)
+    return error
+
+
+async def run_every(interval: float, work: Callable[[], Awaitable[object]], name: str) -> NoReturn:
+    """Run `work` every `interval` seconds until cancelled; errors are logged under `name`."""
+    while True:
+        await _clock.sleep(interval)
+        await run_logged(work, name)

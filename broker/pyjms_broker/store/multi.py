@@ -66,7 +66,7 @@ from pyjms.wire.kahadb.journal import Location, segment_number
 from pyjms.wire.openwire.commands import MessageId, ProducerId, TransactionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of, wait_for
 from pyjms_broker.api.message import Position
-from pyjms_broker.store.adapters import FileAdapter
+from pyjms_broker.store.adapters import FileAdapter, run_every
 from pyjms_broker.store.api import RecoveredTransaction, StoreState, TransactionStore
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal, StateListener
@@ -76,9 +76,6 @@ from pyjms_broker.store.kahadb.maintenance import SegmentReport
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from pyjms_broker.store.kahadb.stores import KahaDBMessageStore, KahaDBTopicMessageStore
 from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
-from pyjms_broker.store.periodic import run_every
-
-__all__ = ["FilteredKahaDB", "MultiKahaDBPersistenceAdapter"]
 
 LOCAL_FORMAT_ID: Final = 61616
 """The XA format id under which stores know local transactions (ActiveMQ's localXaFormatId)."""
@@ -484,11 +481,6 @@ async def _close_all(closing: Iterable[Callable[[], Awaitable[None]]]) -> None:
         raise first
 
 
-def _delete_store(directory: Path) -> None:
-    """Delete the directory of a closed store without destinations. Blocks; raises OSError."""
-    shutil.rmtree(directory)
-
-
 def _delete_journal(directory: Path, disk: Disk) -> None:
     """Delete the segments of a closed journal. Blocks; raises OSError."""
     for name in disk.names(directory):
@@ -546,8 +538,8 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         self._keep_alive_period = lock_keep_alive_period if use_lock else 0.0
         self._decisions: DecisionLog | None = None
         self._transactions: MultiTransactionStore | None = None
-        self._by_filter: dict[FilteredKahaDB, KahaDBPersistenceAdapter] = {}
         self._by_destination: dict[Destination, KahaDBPersistenceAdapter] = {}
+        """The separate stores of destinations; a partition has all stores of its filter."""
         self._tasks: list[_wakeup.BackgroundTask] = []
 
     # -- opening and closing
@@ -568,8 +560,8 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         )
         await decisions.open()
         for each in self.filters:
-            if not each.per_destination and each not in self._by_filter:
-                self._by_filter[each] = await self._start_adapter(each, each.directory_name)
+            if not each.per_destination and not self._partition(each).adapters:
+                await self._start_adapter(each, each.directory_name)
         taken = {each.directory_name for each in self.filters if not each.per_destination}
         for name in await to_thread.run_sync(_store_names, self.directory):
             if name not in taken:
@@ -591,7 +583,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         destination = next(iter(adapter.destinations()), None)
         if destination is None:
             await self._stop_adapter(likely, adapter)
-            await to_thread.run_sync(_delete_store, self.directory / name)
+            await to_thread.run_sync(shutil.rmtree, self.directory / name)
             return
         own = best_filter(self.filters, destination)
         other = self._by_destination.get(destination)
@@ -659,15 +651,14 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         ]
         await self._close()
         for directory in empty:
-            await to_thread.run_sync(_delete_store, directory)
+            await to_thread.run_sync(shutil.rmtree, directory)
 
     async def _close(self) -> None:
         with CancelScope(shield=True):
-            adapters = [adapter for partition in self.partitions for adapter in partition.adapters]
+            adapters = list(self._adapters())
             for partition in self.partitions:
                 partition.adapters.clear()
-            for table in (self._by_filter, self._by_destination):
-                table.clear()
+            self._by_destination.clear()
             self._transactions = None
             decisions, self._decisions = self._decisions, None
             closing = [adapter.stop for adapter in adapters]
@@ -685,7 +676,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     # -- state
 
     def _state_changed(self, _: StoreState, error: Exception | None) -> None:
-        states = [adapter.state for adapter in self._partition_adapters()]
+        states = [adapter.state for adapter in self._adapters()]
         if self._decisions is not None:
             states.append(self._decisions.journal.state)
         state = worst(states)
@@ -759,7 +750,9 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     def _existing_adapter(self, destination: Destination) -> KahaDBPersistenceAdapter | None:
         each = best_filter(self.filters, destination)
         own = self._by_destination.get(destination)
-        return own if own is not None or each is None else self._by_filter.get(each)
+        if own is not None or each is None or each.per_destination:
+            return own
+        return next(iter(self._partition(each).adapters), None)
 
     def _transactions_of(self, destination: Destination) -> KahaDBTransactionStore | None:
         adapter = self._existing_adapter(destination)
@@ -768,12 +761,8 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     def _partition(self, each: FilteredKahaDB) -> KahaDBPartition:
         return self.partitions[self.filters.index(each)]
 
-    def _partition_adapters(self) -> Iterator[KahaDBPersistenceAdapter]:
-        return (adapter for partition in self.partitions for adapter in partition.adapters)
-
     def _adapters(self) -> Iterator[KahaDBPersistenceAdapter]:
-        yield from self._by_filter.values()
-        yield from self._by_destination.values()
+        return (adapter for partition in self.partitions for adapter in partition.adapters)
 
     # -- maintenance and statistics
 

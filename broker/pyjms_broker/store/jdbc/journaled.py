@@ -51,6 +51,7 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.segments import Skipped
 from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.store.adapters import run_logged
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.damage import quarantine_record
 from pyjms_broker.store.jdbc import operations as ops
@@ -74,7 +75,6 @@ from pyjms_broker.store.jdbc.writer import Writer
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
-from pyjms_broker.store.periodic import run_logged
 
 logger = get_logger(__name__)
 

@@ -32,9 +32,10 @@ from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaCommand
 from pyjms.wire.kahadb.journal import RECORD_HEAD, Location, segment_number
 from pyjms.wire.kahadb.segments import JournalRecord, Skipped
 from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.store.adapters import FileAdapter
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.damage import Quarantine, is_damage, quarantine_record
-from pyjms_broker.store.files import SharedFileLock, make_private_directory
+from pyjms_broker.store.files import make_private_directory
 from pyjms_broker.store.jobs.scheduler import (
     Coverage,
     JobIndex,
@@ -52,7 +53,6 @@ INDEX: Final = "pyjms-index.db"
 _INDEX_FILES: Final = (INDEX, f"{INDEX}-wal", f"{INDEX}-shm")
 _ACTIVEMQ_INDEX: Final = ("scheduleDB.data", "scheduleDB.redo", "scheduleDB.free")
 _ARCHIVE: Final = "activemq-index"
-_LOCK: Final = "lock"
 _PAGE: Final = 200
 _SPARE_SEGMENTS: Final = 2
 
@@ -180,7 +180,7 @@ def _check(index: JobIndex, journal: Journal, skipped: list[Skipped], ignore_mis
     index.retain_segments(journal.segments())
 
 
-class KahaDBJobSchedulerStore(JobSchedulerStore):
+class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
     """A job store in a directory.
 
     Source: ActiveMQ JobSchedulerStoreImpl.
@@ -204,20 +204,18 @@ class KahaDBJobSchedulerStore(JobSchedulerStore):
         With `ignore_missing_journalfiles`, jobs whose records are missing or damaged are dropped
         and their number is logged; otherwise `start` fails.
         """
-        self.directory = directory
+        super().__init__(
+            directory,
+            use_lock=use_lock,
+            fail_if_locked=fail_if_locked,
+            lock_acquire_sleep_interval=lock_acquire_sleep_interval,
+        )
         self.journal = Journal(directory, journal, disk, self._journal_state)
         self._index: JobIndex | None = None
         self._last: tuple[Location, bytes] | None = None
         self._checkpoint_interval = checkpoint_interval
         self._cleanup_interval = cleanup_interval
         self._ignore_missing = ignore_missing_journalfiles
-        self._lock = (
-            SharedFileLock(directory / _LOCK, fail_if_locked, lock_acquire_sleep_interval)
-            if use_lock
-            else None
-        )
-        self._delete_all = False
-        self._failed = False
         self._quarantine = Quarantine()
         self._tasks: list[_wakeup.BackgroundTask] = []
         self._maintenance_lock = anyio.Lock()
@@ -228,10 +226,19 @@ class KahaDBJobSchedulerStore(JobSchedulerStore):
         Raises:
             JMSException: the store cannot be opened.
         """
+        await super().start()
+        for interval, work in (
+            (self._checkpoint_interval, self.checkpoint),
+            (self._cleanup_interval, self.cleanup),
+        ):
+            if interval:
+                self._tasks.append(
+                    _wakeup.spawn(_repeat, interval, work, name="job store", on_error=self._fail_with)
+                )
+
+    async def _open(self) -> None:
         try:
             await to_thread.run_sync(make_private_directory, self.directory)
-            if self._lock is not None:
-                await self._lock.acquire()
             if self._delete_all:
                 await to_thread.run_sync(_delete_job_files, self.directory)
             await self.journal.open()
@@ -239,24 +246,14 @@ class KahaDBJobSchedulerStore(JobSchedulerStore):
                 _recover, self.directory, self.journal, self._ignore_missing
             )
         except (OSError, sqlite3.Error) as e:
-            await self._close()
             raise ResourceAllocationException(
                 f"The job store in {self.directory} cannot be opened: {e}"
             ) from e
-        except BaseException:
-            await self._close()
-            raise
         self._delete_all = False
-        for interval, work in (
-            (self._checkpoint_interval, self.checkpoint),
-            (self._cleanup_interval, self.cleanup),
-        ):
-            if interval:
-                self._tasks.append(
-                    _wakeup.spawn(
-                        _repeat, interval, work, name="job store", on_error=self._fail_with
-                    )
-                )
+
+    @property
+    def _is_open(self) -> bool:
+        return self._index is not None
 
     async def stop(self) -> None:
         """Write everything and close the store. Idempotent."""
@@ -280,12 +277,7 @@ class KahaDBJobSchedulerStore(JobSchedulerStore):
             try:
                 await self.journal.close()
             finally:
-                if self._lock is not None:
-                    self._lock.release()
-
-    @property
-    def state(self) -> StoreState:
-        return StoreState.FAILED if self._failed else self.journal.state
+                self._lock.release()
 
     @property
     def size(self) -> int:
@@ -404,8 +396,8 @@ class KahaDBJobSchedulerStore(JobSchedulerStore):
             )
 
     def _journal_state(self, state: StoreState, error: Exception | None) -> None:
-        if self.on_state is not None:
-            self.on_state(state, error)
+        if self.state is not StoreState.FAILED:
+            self._report(state, error)
 
     def _fail_with(self, error: BaseException) -> None:
         self._fail(error)
@@ -414,8 +406,7 @@ class KahaDBJobSchedulerStore(JobSchedulerStore):
         failure = ResourceAllocationException(f"The job store in {self.directory}: {error}")
         if self.state is not StoreState.FAILED:
             logger.error("%s", failure, exc_info=error)
-            self._failed = True
-            self._journal_state(StoreState.FAILED, failure)
+            self._report(StoreState.FAILED, failure)
         return failure
 
 

@@ -323,6 +323,7 @@ class JobSchedulerStore(ABC):
 
     on_state: Callable[[StoreState, Exception | None], None] | None = None
     """Called on the broker's loop when the state changes, with the error that caused it."""
+    state: StoreState = StoreState.RUNNING
 
     @abstractmethod
     async def start(self) -> None:
@@ -335,10 +336,6 @@ class JobSchedulerStore(ABC):
     @abstractmethod
     async def stop(self) -> None:
         """Write everything and close the store. Idempotent."""
-
-    @property
-    @abstractmethod
-    def state(self) -> StoreState: ...
 
     @property
     @abstractmethod
@@ -538,10 +535,6 @@ class MemoryJobSchedulerStore(JobSchedulerStore):
         self._index = JobIndex(None)
         self._frames: dict[Location, bytes] = {}
         self._numbers = itertools.count(1)
-
-    @property
-    def state(self) -> StoreState:
-        return StoreState.RUNNING
 
     @property
     def size(self) -> int:

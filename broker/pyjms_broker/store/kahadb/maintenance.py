@@ -91,6 +91,7 @@ from pyjms.wire.kahadb.commands import (
 from pyjms.wire.kahadb.frames import from_kaha_destination
 from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.api.completion import wait_for
+from pyjms_broker.store.adapters import run_logged
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import SharedFileLock
 from pyjms_broker.store.kahadb.index import (
@@ -115,7 +116,6 @@ from pyjms_broker.store.kahadb.records import (
 from pyjms_broker.store.kahadb.recovery import record_digest
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
-from pyjms_broker.store.periodic import run_logged
 
 logger = get_logger(__name__)
 

@@ -60,7 +60,7 @@ start. (decisions D7; activemq-persistence K1, K27)
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -530,7 +530,9 @@ async def recover_store(
     """
     journal, index, archive = db.journal, db.index, settings.archive_corrupted_index
     await anyio.to_thread.run_sync(lambda: _open(index, path, forced=forced, archive=archive))
-    covered = _trusted_location(journal, index)
+    covered = trusted_location(index, journal.segments(), journal.read_unchecked)
+    if covered is not None and covered >= journal.written:
+        covered = None
     if covered is None:
         _check_end(journal, index, ignore=settings.ignore_missing_journalfiles)
     if covered is None and index.coverage() is not None:
@@ -595,22 +597,23 @@ def _missing(file_ids: Iterable[int], losses: str = "") -> ResourceAllocationExc
     )
 
 
-def _trusted_location(journal: Journal, index: StoreIndex) -> Location | None:
+def trusted_location(
+    index: StoreIndex, segments: Sequence[int], read: Callable[[Location], bytes]
+) -> Location | None:
     """Return the location up to which the index can be trusted; None if it must be rebuilt.
 
-    It reads that record; an unreadable record counts as missing.
+    `read` returns the payload of that record; an unreadable record counts as missing.
     """
     known = index.coverage()
     if known is None:
         return None
     location, digest = known
-    segments = journal.segments()
     wanted = range(location.file_id, segments[-1] + 1) if segments else ()
-    if not wanted or not set(wanted) <= set(segments) or location >= journal.written:
+    if not wanted or not set(wanted) <= set(segments):
         return None
     try:
-        payload = journal.read_unchecked(location)
-    except JMSException:
+        payload = read(location)
+    except (JMSException, FileNotFoundError):
         return None
     return location if record_digest(payload) == digest else None
 

@@ -170,6 +170,14 @@ class OpenTransaction:
         self.size = sum([each.metadata.size for each in waiting if each.metadata is not None])
 
 
+def open_segments(transactions: Iterable[OpenTransaction]) -> set[int]:
+    """Return the segments from the first to the last record of each open transaction.
+
+    (activemq-persistence K17)
+    """
+    return {file_id for each in transactions for file_id in each.segments()}
+
+
 def apply_operations(
     index: StoreIndex, transaction: OpenTransaction, end: Location, *, hidden: bool
 ) -> None:
@@ -408,11 +416,8 @@ class KahaDBTransactionStore:
             self.rollback(xid)
 
     def open_segments(self) -> set[int]:
-        """Return the segments from the first to the last record of each open transaction.
-
-        (activemq-persistence K17)
-        """
-        return {file_id for each in self._open.values() for file_id in each.segments()}
+        """Return the segments that the open transactions need."""
+        return open_segments(self._open.values())
 
     def _hide(self, transaction: OpenTransaction) -> None:
         """Hide the messages that a prepared transaction has acknowledged."""

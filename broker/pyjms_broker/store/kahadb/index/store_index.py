@@ -405,6 +405,12 @@ class StoreIndex:
                 raise
         self._scanned = scanned
 
+    def write(self, covered: Location, digest: int) -> None:
+        """Write all changes now. Blocks, and raises as `write_checkpoint`."""
+        checkpoint = self.begin_checkpoint(covered, digest)
+        self.write_checkpoint(checkpoint)
+        self.complete_checkpoint(checkpoint)
+
     def complete_checkpoint(self, checkpoint: IndexCheckpoint) -> None:
         """Record that a checkpoint was written. On the loop, after `write_checkpoint`."""
         self._checkpoint = None

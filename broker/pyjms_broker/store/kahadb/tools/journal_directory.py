@@ -1,4 +1,4 @@
-"""Finding, locking and reading the journal directory that a command line names.
+"""Finding, locking, reading and rebuilding the journal directory that a command line names.
 
 A snapshot is a private index of a journal, whose directory is only read. It begins as a copy of the
 store's index if that is usable, otherwise as an empty index, and is brought up to the end of the
@@ -12,20 +12,25 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyjms.errors import ConfigurationException, RemoteProtocolError
 from pyjms.wire.kahadb.commands import KahaTraceCommand
-from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.frames import STORE_OPENWIRE_VERSION
-from pyjms.wire.kahadb.journal import Location, segment_name, segment_number
+from pyjms.wire.kahadb.journal import MAX_FILE_LENGTH, Location, segment_name, segment_number
 from pyjms.wire.kahadb.segments import JournalFiles, JournalRecord, SegmentReader
 from pyjms_broker.store.files import SharedFileLock
+from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
+from pyjms_broker.store.kahadb import recovery
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex, TopicIndex
 from pyjms_broker.store.kahadb.index.destination import DIRTY_LIMIT
 from pyjms_broker.store.kahadb.records import RecordFormat
 from pyjms_broker.store.kahadb.recovery import INDEX_FILES, OUR_INDEX, Replay, record_digest
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.kahadb.transactions import open_segments
 
 _USUAL_NAME: Final = "kahadb"
 _JOB_CODES: Final = range(11, 16)
@@ -247,9 +252,7 @@ class Snapshot:
         self.replay.apply(record.location, record.payload)
         self.last = record.location
         if self.index.dirty >= DIRTY_LIMIT:
-            frozen = self.index.begin_checkpoint(record.location, record_digest(record.payload))
-            self.index.write_checkpoint(frozen)
-            self.index.complete_checkpoint(frozen)
+            self.index.write(record.location, record_digest(record.payload))
 
     def finish(self) -> None:
         """Reclaim the backlogs of removed subscriptions, which the journal does not record."""
@@ -262,9 +265,7 @@ class Snapshot:
 
         (activemq-persistence K17)
         """
-        return {
-            file_id for each in self.replay.transactions.values() for file_id in each.segments()
-        }
+        return open_segments(self.replay.transactions.values())
 
     def close(self) -> None:
         """Close the index. Idempotent."""
@@ -365,17 +366,66 @@ def trusted_location(folder: Path, index: StoreIndex) -> Location | None:
     Raises:
         OSError: the directory cannot be read.
     """
-    known = index.coverage()
-    if known is None:
-        return None
-    location, digest = known
     files = JournalFiles(folder)
-    segments = files.segments()
-    wanted = range(location.file_id, segments[-1] + 1) if segments else ()
-    if not wanted or not set(wanted) <= set(segments):
-        return None
+    return recovery.trusted_location(
+        index, files.segments(), lambda location: files.read_unchecked(location).payload
+    )
+
+
+class Rebuilt(NamedTuple):
+    """The contents of the new index."""
+
+    destinations: int
+    messages: int
+    prepared_transactions: int
+
+
+def offline_settings(folder: Path, index_directory: Path | None = None) -> KahaDBSettings:
+    """Return settings for a tool that holds the lock: no maintenance, no preallocation.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    longest = max(file_sizes(folder).values(), default=0) if folder.is_dir() else 0
+    journal = JournalSettings(
+        # In a store with small segments the last one must not grow to the default length.
+        max_file_length=min(max(longest, 1024), MAX_FILE_LENGTH) if longest else MAX_FILE_LENGTH,
+        preallocation_scope=PreallocationScope.NONE,
+        ignore_no_space_errors=False,  # a tool that waits for disk space would appear to hang
+    )
+    return KahaDBSettings(
+        journal=journal,
+        index_directory=index_directory,
+        checkpoint_interval=0,
+        cleanup_interval=0,
+        cleanup_on_stop=False,
+        use_lock=False,
+    )
+
+
+async def rebuild_index(
+    folder: Path,
+    *,
+    index_directory: Path | None = None,
+    on_progress: Callable[[int, Location], None] | None = None,
+) -> Rebuilt:
+    """Rebuild the index. The caller holds the lock.
+
+    Raises:
+        ResourceAllocationException: the journal is damaged, or its directory cannot be written to.
+    """
+    settings = replace(offline_settings(folder, index_directory), force_recover_index=True)
+    adapter = KahaDBPersistenceAdapter(folder, settings, on_progress=on_progress)
+    await adapter.start()
     try:
-        payload = files.read_unchecked(location).payload
-    except (KahaDBFormatError, FileNotFoundError):
-        return None
-    return location if record_digest(payload) == digest else None
+        destinations = adapter.destinations()
+        counts = [
+            adapter.topic_message_store(d).message_count
+            if d.is_topic
+            else adapter.queue_message_store(d).message_count
+            for d in destinations
+        ]
+        prepared = len(adapter.transaction_store().recovered())
+    finally:
+        await adapter.stop()
+    return Rebuilt(len(destinations), sum(counts), prepared)
