@@ -161,11 +161,7 @@ class SpoolSource:
         return references
 
     def pop(self, limit: int) -> list[SpooledMessage]:
-        """Remove and return at most `limit` messages, all of one priority if prioritized.
-
-        Raises:
-            JMSException: they cannot be read.
-        """
+        """Remove and return at most `limit` messages, all of one priority if prioritized."""
         for spool in reversed(self._spools):
             if popped := spool.pop(limit):
                 return popped

@@ -102,11 +102,7 @@ class DecisionLog:
         """Locations of the decisions, by transactions that a store may still have prepared."""
 
     async def open(self) -> None:
-        """Open the log and read the decisions.
-
-        Raises:
-            ResourceAllocationException: it cannot be read.
-        """
+        """Open the log and read the decisions."""
         await self.journal.open()
         try:
             await to_thread.run_sync(self._read)
@@ -140,9 +136,6 @@ class DecisionLog:
         """Delete the segments before the first decision that is not carried out.
 
         The stores must have synced their commits.
-
-        Raises:
-            JMSException: the journal has failed.
         """
         first = min(self.decided.values(), default=self.journal.written).file_id
         for file_id in self.journal.segments():
@@ -221,11 +214,7 @@ class MultiTransactionStore:
         return None if store is None else store.position_of(destination, message_id)
 
     async def recover(self, partitions: Iterable[KahaDBPartition]) -> None:
-        """Commit the decided transactions that stores found prepared, and take over the others.
-
-        Raises:
-            JMSException: a store has failed.
-        """
+        """Commit the decided transactions that stores found prepared, and take over the others."""
         waiting: list[tuple[TransactionStore, RecoveredTransaction]] = []
         results: list[Completion] = []
         for partition in partitions:
@@ -686,19 +675,16 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     # -- stores
 
     def destinations(self) -> set[Destination]:
-        """See PersistenceAdapter."""
         return {d for adapter in self._adapters() for d in adapter.destinations()}
 
     def queue_message_store(
         self, destination: Destination, prioritized: bool = False
     ) -> KahaDBMessageStore:
-        """See PersistenceAdapter."""
         return self._adapter_for(destination).queue_message_store(destination, prioritized)
 
     def topic_message_store(
         self, destination: Destination, prioritized: bool = False
     ) -> KahaDBTopicMessageStore:
-        """See PersistenceAdapter."""
         return self._adapter_for(destination).topic_message_store(destination, prioritized)
 
     def remove_message_store(self, destination: Destination) -> None:
@@ -708,16 +694,12 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
             adapter.remove_message_store(destination)
 
     def transaction_store(self) -> MultiTransactionStore:
-        """See PersistenceAdapter."""
         if self._transactions is None:
             raise IllegalStateException("The store is not started")
         return self._transactions
 
     def partition_of(self, destination: Destination) -> KahaDBPartition | None:
-        """Return the stores that share the limit of a destination's filter.
-
-        (activemq-persistence K25)
-        """
+        """Return the stores that share the limit of a destination's filter."""
         each = best_filter(self.filters, destination)
         return None if each is None else self._partition(each)
 
@@ -781,7 +763,6 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         return {each.directory.name: each.segment_report() for each in self._adapters()}
 
     def reclaim_soon(self) -> None:
-        """See PersistenceAdapter."""
         for partition in self.partitions:
             partition.reclaim_soon()
 

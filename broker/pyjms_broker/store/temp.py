@@ -148,11 +148,7 @@ class Block:
     def records(
         self, after: int, limit: int, read: Callable[[int, int, int], bytes]
     ) -> Iterator[Record]:
-        """Yield at most `limit` live messages whose index is above `after`.
-
-        Raises:
-            OSError: raised by `read(number, offset, size)`.
-        """
+        """Yield at most `limit` live messages whose index is above `after`."""
         window = _Window(self, read)
         removed = self.removed or b""
         offset = self.offset
@@ -279,11 +275,7 @@ class Spool:
         return popped
 
     def browse(self, after: int | None, limit: int) -> list[SpooledMessage]:
-        """Return at most `limit` messages whose token is above `after`, without removing them.
-
-        Raises:
-            JMSException: none of them can be read from disk; they are lost.
-        """
+        """Return at most `limit` messages whose token is above `after`, without removing them."""
         found: list[SpooledMessage] = []
         for block in tuple(self._blocks):
             last = -1 if after is None else after - block.first
@@ -388,9 +380,6 @@ class SpoolFiles:
 
         Only files of temp stores, ours and ActiveMQ's, are deleted, so that a directory that was
         configured by mistake loses nothing.
-
-        Raises:
-            OSError: it cannot be created or emptied.
         """
         self._spare.keep()
         make_private_directory(self.directory)
@@ -405,11 +394,7 @@ class SpoolFiles:
                 (self.directory / name).unlink(missing_ok=True)
 
     def write(self, number: int, data: bytes | bytearray) -> None:
-        """Write file `number`, replacing an existing one.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write file `number`, replacing an existing one."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY
         fd = os.open(self._path(number), flags, 0o600)
         try:
@@ -420,11 +405,7 @@ class SpoolFiles:
             os.close(fd)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
-        """Return `size` bytes of file `number`; fewer only at its end.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Return `size` bytes of file `number`; fewer only at its end."""
         path = self._path(number)
         fd = self._spare.open(lambda: os.open(path, os.O_RDONLY | _BINARY), lambda: False)
         with os.fdopen(fd, "rb") as file:
@@ -434,11 +415,7 @@ class SpoolFiles:
         return data
 
     def delete(self, number: int) -> None:
-        """Delete file `number`, if it exists.
-
-        Raises:
-            OSError: it cannot be deleted.
-        """
+        """Delete file `number`, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self._path(number).unlink()
 

@@ -109,11 +109,7 @@ class Contents:
 
 
 def load(database: Database) -> Contents:
-    """Read the contents of the tables. Blocks.
-
-    Raises:
-        DatabaseUnavailableException: the database does not respond.
-    """
+    """Read the contents of the tables. Blocks."""
     s = database.statements
     contents = Contents()
     state = make_state(database)
@@ -551,11 +547,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         return self._last_prepared_id
 
     def read(self, statement: Any, **parameters: object) -> Sequence[Any]:
-        """Return the rows of a query.
-
-        Raises:
-            JMSException: the database has failed.
-        """
+        """Return the rows of a query."""
         self.writer.check()
         return self.database.read(statement, **parameters)
 

@@ -156,11 +156,7 @@ class Database:
         )
 
     def read(self, statement: Any, **parameters: object) -> Sequence[Any]:
-        """Return all rows of a query on the last committed state.
-
-        Raises:
-            DatabaseUnavailableException: the database does not respond.
-        """
+        """Return all rows of a query on the last committed state."""
 
         def query() -> Sequence[Any]:
             if self._reader is None:

@@ -312,9 +312,6 @@ class JournaledWriter(Writer):
         """Write the journal's units to the database, and delete the segments that held them.
 
         Waits until the journal is synced, but not for space on its disk: a checkpoint frees space.
-
-        Raises:
-            ResourceAllocationException: the journal has failed.
         """
         async with self._checkpointing:
             await self._wait_for_journal()

@@ -45,11 +45,7 @@ class DatabaseLock(Protocol):
     """The interface of a locker. All calls block."""
 
     def try_acquire(self) -> bool:
-        """Acquire the lock if it is free.
-
-        Raises:
-            SQLAlchemyError: the database fails.
-        """
+        """Acquire the lock if it is free."""
 
     def keep_alive(self) -> bool:
         """Renew the lock; False: it is no longer held."""
@@ -76,9 +72,6 @@ async def acquire(
 
     `on_slave` is called with True when the wait begins and with False when it ends.
     (activemq-persistence H4)
-
-    Raises:
-        ResourceAllocationException: another broker has it and `fail_if_locked` is set.
     """
     waiting = False
     try:

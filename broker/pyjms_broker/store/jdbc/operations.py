@@ -547,11 +547,7 @@ class Batch:
         self._producers: dict[str, int] = {}
 
     def execute(self, units: Iterable[Unit]) -> Outcome:
-        """Execute all operations of all units, in order, in the connection's transaction.
-
-        Raises:
-            SQLAlchemyError: the database rejected them; the transaction has to be rolled back.
-        """
+        """Execute all operations of all units, in order, in the connection's transaction."""
         for unit in units:
             for operation in unit.operations:
                 if not isinstance(operation, BULK):

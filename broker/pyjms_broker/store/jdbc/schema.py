@@ -233,11 +233,7 @@ _LONGEST: Final = 250
 
 
 def encode_xid(xid: XATransactionId, *, added: bool) -> str:
-    """Return the column's text.
-
-    Raises:
-        JMSException: the id is too long for the column.
-    """
+    """Return the column's text."""
     global_id, branch = xid.global_transaction_id or b"", xid.branch_qualifier or b""
     head = _HEAD.pack(b"+" if added else b"-", 0, 0, xid.format_id, len(global_id))
     text = b64encode(head + global_id + branch).decode()
@@ -249,11 +245,7 @@ def encode_xid(xid: XATransactionId, *, added: bool) -> str:
 
 
 def decode_xid(text: str) -> tuple[XATransactionId, bool]:
-    """Return the transaction, and whether the row was added rather than acknowledged.
-
-    Raises:
-        JMSException: the text is damaged.
-    """
+    """Return the transaction, and whether the row was added rather than acknowledged."""
     try:
         data = b64decode(text, validate=True)
         flag, _, _, format_id, length = _HEAD.unpack_from(data)

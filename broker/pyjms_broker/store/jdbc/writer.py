@@ -208,11 +208,7 @@ class Writer:
         await self._idle.wait_while(lambda: bool(self._queue) or self._in_flight is not None)
 
     def settle(self) -> None:
-        """Write all queued units now, blocking the loop; for the rare reads that need it.
-
-        Raises:
-            JMSException: the database fails.
-        """
+        """Write all queued units now, blocking the loop; for the rare reads that need it."""
         self.check()
         while True:
             self._pump()
@@ -227,20 +223,12 @@ class Writer:
             self._on_performed(batch)
 
     def settle_container(self, container: str) -> None:
-        """Write all queued units now if the container's overlay cannot represent one of them.
-
-        Raises:
-            JMSException: the database has failed.
-        """
+        """Write all queued units now if the container's overlay cannot represent one of them."""
         if container in self._unsettled:
             self.settle()
 
     def check(self) -> None:
-        """Raise if the tables cannot be read.
-
-        Raises:
-            JMSException: the store is suspended or has failed.
-        """
+        """Raise if the tables cannot be read."""
         if self.state in {StoreState.SUSPENDED, StoreState.FAILED}:
             raise JMSException(
                 f"The store in {self._database.name} is {self.state.value}"

@@ -60,11 +60,7 @@ Last = tuple[Location, bytes]
 
 
 def _delete_job_files(directory: Path) -> None:
-    """Remove the journal and the indexes, and thereby all jobs.
-
-    Raises:
-        OSError: a file cannot be removed.
-    """
+    """Remove the journal and the indexes, and thereby all jobs."""
     for path in directory.iterdir():
         if segment_number(path.name) is not None or path.name in (*_INDEX_FILES, *_ACTIVEMQ_INDEX):
             path.unlink()
@@ -73,13 +69,7 @@ def _delete_job_files(directory: Path) -> None:
 def _recover(
     directory: Path, journal: Journal, ignore_missing: bool
 ) -> tuple[JobIndex, Last | None]:
-    """Return the index, brought up to date with the journal, and the journal's last record.
-
-    Raises:
-        ResourceAllocationException: records are missing or damaged.
-        OSError: a file cannot be read or written.
-        sqlite3.Error: the index cannot be created.
-    """
+    """Return the index, brought up to date with the journal, and the journal's last record."""
     if _archive_activemq_index(directory):
         _remove_index(directory)
     index, covered = _open(directory, journal)
@@ -162,10 +152,7 @@ def _replay(
 
 
 def _check(index: JobIndex, journal: Journal, skipped: list[Skipped], ignore_missing: bool) -> None:
-    """Check that no segment with a job's message is missing or damaged.
-
-    (activemq-persistence K23)
-    """
+    """Check that no segment with a job's message is missing or damaged."""
     damaged = {*journal.corrupt, *skipped}
     missing = index.count_outside_segments(journal.segments())
     if not damaged and not missing:
@@ -226,6 +213,10 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
         Raises:
             JMSException: the store cannot be opened.
         """
+        try:  # the lock's file is in the directory
+            await to_thread.run_sync(make_private_directory, self.directory)
+        except OSError as error:
+            raise self._cannot_open(error) from error
         await super().start()
         for interval, work in (
             (self._checkpoint_interval, self.checkpoint),
@@ -233,23 +224,27 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
         ):
             if interval:
                 self._tasks.append(
-                    _wakeup.spawn(_repeat, interval, work, name="job store", on_error=self._fail_with)
+                    _wakeup.spawn(
+                        _repeat, interval, work, name="job store", on_error=self._fail_with
+                    )
                 )
 
     async def _open(self) -> None:
         try:
-            await to_thread.run_sync(make_private_directory, self.directory)
             if self._delete_all:
                 await to_thread.run_sync(_delete_job_files, self.directory)
             await self.journal.open()
             self._index, self._last = await to_thread.run_sync(
                 _recover, self.directory, self.journal, self._ignore_missing
             )
-        except (OSError, sqlite3.Error) as e:
-            raise ResourceAllocationException(
-                f"The job store in {self.directory} cannot be opened: {e}"
-            ) from e
+        except (OSError, sqlite3.Error) as error:
+            raise self._cannot_open(error) from error
         self._delete_all = False
+
+    def _cannot_open(self, error: Exception) -> ResourceAllocationException:
+        return ResourceAllocationException(
+            f"The job store in {self.directory} cannot be opened: {error}"
+        )
 
     @property
     def _is_open(self) -> bool:
@@ -285,20 +280,12 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
         return self.journal.size
 
     async def checkpoint(self) -> None:
-        """Sync the journal and commit the index up to its end.
-
-        Raises:
-            JMSException: the journal has failed.
-        """
+        """Sync the journal and commit the index up to its end."""
         async with self._maintenance_lock:
             await self._checkpoint()
 
     async def cleanup(self) -> None:
-        """Write a checkpoint and remove the segments that no job needs.
-
-        Raises:
-            JMSException: the journal has failed.
-        """
+        """Write a checkpoint and remove the segments that no job needs."""
         async with self._maintenance_lock:
             await self._delete_oldest_segments()
 

@@ -196,9 +196,6 @@ class SpareHandle:
             open_file: opens a file and returns its descriptor.
             make_room: closes a file that is not needed; returns whether there was one. It is
                 called repeatedly before the reserved handle is released.
-
-        Raises:
-            OSError: the file cannot be opened.
         """
         while True:
             try:

@@ -238,11 +238,7 @@ class SegmentWriter:
             self._disk.sync(self._fd)
 
     def run(self, job: WriteJob) -> None:
-        """Run a job; after an error, call it again with the same one.
-
-        Raises:
-            OSError: it failed.
-        """
+        """Run a job; after an error, call it again with the same one."""
         batches = [b for b in job.batches if (b.file_id, b.end) > self.synced]
         if self._sync_failed:
             self._rewrite_unsynced(batches)
@@ -590,10 +586,7 @@ class Journal:
         return location
 
     def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
-        """Append lazy records atomically, in one batch: a crash loses all of them or none.
-
-        Raises as `append`.
-        """
+        """Append lazy records atomically, in one batch: a crash loses all of them or none."""
         size = sum(map(len, payloads)) + _HEAD * len(payloads)
         if self._offset + size > self._batch_limit:
             self._start_batch(size)
@@ -601,10 +594,7 @@ class Journal:
         return [self.append(payload, lazy=True) for payload in payloads]
 
     def announce(self) -> None:
-        """Request a job, and count a sender whose record is appended when that job starts.
-
-        Raises as `append`.
-        """
+        """Request a job, and count a sender whose record is appended when that job starts."""
         turn = self._turn.number
         if not turn or turn != self._last_turn:
             self._senders += 1
@@ -826,10 +816,7 @@ class Journal:
             waiter.complete(failure)
 
     def _is_transient(self, error: Exception) -> bool:
-        """Return whether the disk is merely full, or the process is out of file handles.
-
-        (activemq-persistence K24)
-        """
+        """Return whether the disk is merely full, or the process is out of file handles."""
         if not isinstance(error, OSError):
             return False
         if error.errno in NO_HANDLE_ERRORS:
@@ -936,12 +923,7 @@ class Journal:
             raise _unreadable(location, error) from error
 
     def read_run(self, locations: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of several records, reading adjacent ones together. Blocks.
-
-        Raises:
-            KahaDBFormatError: no record begins at one of them, or its batch is damaged.
-            ResourceAllocationException: one cannot be read.
-        """
+        """Return the payloads of several records, reading adjacent ones together. Blocks."""
         self._require_open()
         payloads: list[bytes] = []
         written = self.written

@@ -1,6 +1,7 @@
 """The segments of a directory: listing, creating, preallocating, reading, deleting, recovery.
 
-All calls block. `create` and `prepare` may run in other threads; reading, `delete` and `close`
+All calls block and may raise OSError; a call that reads raises KahaDBFormatError if no sound record
+is there. `create` and `prepare` may run in other threads; reading, `delete` and `close`
 run on the loop. (activemq-persistence K1, K5, K19)
 
 Recovery after a crash: `recover` finds the journal's end, and clears what lies behind it.
@@ -150,11 +151,7 @@ class SegmentFiles:
                     self._has_next = True
 
     def create(self, file_id: int) -> int:
-        """Create segment `file_id` and return its descriptor for writing.
-
-        Raises:
-            OSError: it cannot be created; the call may be retried.
-        """
+        """Create segment `file_id` and return its descriptor for writing."""
         path = self.path(file_id)
         with self._creating:
             if self._has_next:
@@ -212,12 +209,7 @@ class SegmentFiles:
             self._disk.close(fd)
 
     def read(self, location: Location) -> bytes:
-        """Return the payload of the record at `location`.
-
-        Raises:
-            KahaDBFormatError: no user record begins there, or it is truncated.
-            OSError: it cannot be read.
-        """
+        """Return the payload of the record at `location`."""
         reader = self._reader(location.file_id)
         try:
             data = self._disk.read(reader, _READ_SIZE, location.offset)
@@ -240,11 +232,7 @@ class SegmentFiles:
         return [self._payload(data, location.offset - start, location) for location in run]
 
     def read_bytes(self, file_id: int, size: int, offset: int) -> bytes:
-        """Return `size` bytes of a segment, fewer only at its end.
-
-        Raises:
-            OSError: they cannot be read.
-        """
+        """Return `size` bytes of a segment, fewer only at its end."""
         return self._disk.read(self._reader(file_id), size, offset)
 
     def _payload(self, data: bytes, at: int, location: Location) -> bytes:
@@ -291,10 +279,6 @@ class SegmentFiles:
 
         Neighbouring records are checked and returned from the same bytes, in one read. The results
         are cached; see `SegmentChecks` for the theory.
-
-        Raises:
-            KahaDBFormatError: one of their batches is damaged, or no record begins at a location.
-            OSError: one cannot be read.
         """
         file_id = run[0].file_id
         limit = written.offset if file_id == written.file_id else self.lengths.get(file_id)
@@ -397,11 +381,7 @@ class Recovered(NamedTuple):
 
 
 def recover(files: SegmentFiles, settings: JournalSettings, disk: Disk) -> Recovered:
-    """Load the directory, scan its last segment (or all), and truncate a torn end.
-
-    Raises:
-        OSError: a file cannot be read or written.
-    """
+    """Load the directory, scan its last segment (or all), and truncate a torn end."""
     files.load()
     segments = sorted(files.lengths)
     if not segments:

@@ -236,10 +236,7 @@ class KahaDBPersistenceAdapter(
     # -- state
 
     def _index_error_changed(self, error: Exception | None) -> None:
-        """Suspend the store while too many changes wait for an index that cannot be written.
-
-        (activemq-persistence K24)
-        """
+        """Suspend the store while too many changes wait for an index that cannot be written."""
         if isinstance(error, IndexCorrupt):
             if self.state is not StoreState.FAILED:
                 self._state_changed(StoreState.FAILED, error)
@@ -262,7 +259,6 @@ class KahaDBPersistenceAdapter(
     # -- stores
 
     def destinations(self) -> set[Destination]:
-        """See PersistenceAdapter."""
         return {
             from_kaha_destination(d.destination) for d in self._require_open().index.destinations()
         }
@@ -276,7 +272,6 @@ class KahaDBPersistenceAdapter(
         return KahaDBTopicMessageStore(db, transactions, destination, prioritized)
 
     def remove_message_store(self, destination: Destination) -> None:
-        """See PersistenceAdapter."""
         db, kaha = self._require_open(), to_kaha_destination(destination)
         store = self._queues.pop(destination, None) or self._topics.pop(destination, None)
         if store is not None:
@@ -290,7 +285,6 @@ class KahaDBPersistenceAdapter(
             transactions.discard_destination(kaha, location)
 
     def transaction_store(self) -> KahaDBTransactionStore:
-        """See PersistenceAdapter."""
         if self._transactions is None:
             raise IllegalStateException("The store is not started")
         return self._transactions
@@ -336,6 +330,5 @@ class KahaDBPersistenceAdapter(
         return self._require_open().index.last_broker_sequence_id
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """See PersistenceAdapter."""
         self.journal.write_late()
         return self._require_open().index.producers.last(str(producer_id))

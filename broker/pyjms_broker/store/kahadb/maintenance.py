@@ -499,12 +499,7 @@ class Maintenance:
                 )
 
     async def clean_up(self) -> None:
-        """Write a checkpoint and delete segments that are no longer needed.
-
-        Raises:
-            OSError: the index cannot be written.
-            ResourceAllocationException: the journal has failed.
-        """
+        """Write a checkpoint and delete segments that are no longer needed."""
         async with self._cleaning:
             is_space_wanted = self._space_wanted.is_set()
             if is_space_wanted:
@@ -554,12 +549,7 @@ class Maintenance:
         self._on_lock_lost()
 
     async def _checkpoint(self, *, sync: bool = False) -> None:
-        """Write all changes so far; with `sync` they survive a power failure.
-
-        Raises:
-            OSError: the index cannot be written; the next call retries.
-            ResourceAllocationException: the journal has failed.
-        """
+        """Write all changes so far; with `sync` they survive a power failure."""
         async with self._checkpointing:
             if self._pending is not None:
                 await self._write_checkpoint(self._pending, sync)
@@ -594,10 +584,6 @@ class Maintenance:
         """Delete the segments that are not needed.
 
         If there are none, `is_space_wanted` makes it compact acknowledgements at once.
-
-        Raises:
-            OSError: the index cannot be written.
-            ResourceAllocationException: the journal has failed.
         """
         await self._reclaim_backlogs()
         await self._checkpoint(sync=True)

@@ -85,9 +85,6 @@ class MessageDatabase:
         """Return messages of a destination, reading adjacent ones together. May block.
 
         Unreadable messages are quarantined: hidden, logged, and left out of the result.
-
-        Raises:
-            JMSException: the journal cannot be read at present.
         """
         decode = self.format.stored_message
         try:
@@ -110,11 +107,7 @@ class MessageDatabase:
     def read_or_quarantine(
         self, destination: KahaDestination, message_id: str, location: Location
     ) -> ActiveMQMessage | None:
-        """Return one message; if it is unreadable, log that and return None. May block.
-
-        Raises:
-            JMSException: the journal cannot be read at present.
-        """
+        """Return one message; if it is unreadable, log that and return None. May block."""
         try:
             return self.format.stored_message(self.journal.read(location))
         except Exception as error:

@@ -77,11 +77,7 @@ _make_metadata: Final = tuple.__new__  # takes half the time of MessageMetadata(
 def message_metadata(
     message: ActiveMQMessage, message_id: str, *, prioritized: bool, size: int | None = None
 ) -> MessageMetadata:
-    """Return the metadata of a message that was read from the journal.
-
-    Raises:
-        JMSException: its id, or its properties, cannot be stored.
-    """
+    """Return the metadata of a message that was read from the journal."""
     if not can_be_written(message_id):
         raise JMSException(f"Cannot store the message id {message_id!r}: it is not valid Unicode")
     own = message.message_id
@@ -152,11 +148,7 @@ def destination_field(destination: KahaDestination) -> bytes:
 
 @lru_cache(_CACHED)
 def transaction_field(xid: TransactionId) -> bytes:
-    """Return the encoded transaction of a record: field 1.
-
-    Raises:
-        LocalProtocolError: a part of the id is missing.
-    """
+    """Return the encoded transaction of a record: field 1."""
     connection = xid.connection_id if isinstance(xid, LocalTransactionId) else None
     if connection is None or connection.value is None:
         payload = encode_command(KahaCommitCommand(to_transaction_info(xid)))
@@ -301,11 +293,7 @@ class RecordFormat:
             raise
 
     def stored_message(self, payload: bytes) -> ActiveMQMessage:
-        """Return the message of an add's or update's payload.
-
-        Raises:
-            RemoteProtocolError: it is another record's payload, or damaged.
-        """
+        """Return the message of an add's or update's payload."""
         command = decode_command(payload)
         if isinstance(command, KahaUpdateMessageCommand):
             command = command.message

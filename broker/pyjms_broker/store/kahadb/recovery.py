@@ -575,11 +575,7 @@ async def _replay(
 
 
 def _check_end(journal: Journal, index: StoreIndex, *, ignore: bool) -> None:
-    """Check that the journal does not end before the last record that the index covers.
-
-    Raises:
-        ResourceAllocationException: its last segments are missing, and `ignore` is not set.
-    """
+    """Check that the journal does not end before the last record that the index covers."""
     never = journal.settings.disk_sync_strategy is DiskSyncStrategy.NEVER
     lost = find_lost_end(index, journal.written, journal.read_unchecked, is_empty_missing=not never)
     if lost is None:
@@ -621,11 +617,7 @@ def trusted_location(
 def _check_messages(
     journal: Journal, index: StoreIndex, skipped: Iterable[Skipped], *, ignore: bool
 ) -> None:
-    """Check that every message of the index is in the journal (activemq-persistence K23).
-
-    Raises:
-        ResourceAllocationException: some are not, and `ignore` is not set.
-    """
+    """Check that every message of the index is in the journal (activemq-persistence K23)."""
     holes = _holes(skipped)
     segments = set(journal.segments())
     missing = index.segments.message_counts().keys() - segments
@@ -668,11 +660,7 @@ async def _write(index: StoreIndex, last: Location, digest: int) -> None:
 
 
 def _open(index: StoreIndex, path: Path, *, forced: bool, archive: bool) -> None:
-    """Open the index; replace it by an empty one if it is damaged or `forced` is set. Blocks.
-
-    Raises:
-        OSError: it can be neither opened nor created.
-    """
+    """Open the index; replace it by an empty one if it is damaged or `forced` is set. Blocks."""
     if not forced:
         try:
             index.open()
@@ -695,9 +683,6 @@ def archive_activemq_index(
     """Move ActiveMQ's index to the directory `activemq-index`; return whether there was one.
 
     A previously archived index is replaced. Blocks.
-
-    Raises:
-        OSError: it cannot be moved.
     """
     found = False
     for folder in {directory, index_directory or directory}:
@@ -715,11 +700,7 @@ def archive_activemq_index(
 
 
 def delete_files(directory: Path, index_directory: Path, disk: Disk) -> None:
-    """Delete the journal and all indexes, ours and ActiveMQ's. Blocks.
-
-    Raises:
-        OSError: a file cannot be deleted.
-    """
+    """Delete the journal and all indexes, ours and ActiveMQ's. Blocks."""
     for folder in {directory, index_directory}:
         names = disk.names(folder)
         for name in names:

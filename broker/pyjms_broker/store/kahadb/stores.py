@@ -138,12 +138,7 @@ class QueueLateAdds:
         waiter: Completion,
         sync: bool,
     ) -> Position:
-        """Add a message and return its position.
-
-        Raises:
-            IllegalStateException: the journal is not open.
-            ResourceAllocationException: the journal has failed.
-        """
+        """Add a message and return its position."""
         self._announce()
         late = self._late
         self._last = arrival = max(self._last, index.last_arrival) + 1
@@ -272,7 +267,6 @@ class KahaDBMessageStore:
         return waiter
 
     def mark_visible(self, reference: MessageReference) -> None:
-        """See MessageStore."""
         position, late = reference.position, self._late
         if position is None:
             return
@@ -287,7 +281,6 @@ class KahaDBMessageStore:
             self._db.journal.write_late()
 
     def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
-        """See MessageStore."""
         if context.xid is not None:
             if not self.is_removed:
                 operation = Operation(self._kaha, str(reference.message_id), reference=reference)
@@ -372,7 +365,6 @@ class KahaDBMessageStore:
     def next_messages(
         self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
-        """See MessageStore."""
         self.write_late()
         return self._read(lambda: self._index.page(after, limit, skip))
 
@@ -462,7 +454,6 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         return waiter
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion:
-        """See TopicMessageStore."""
         db, text = self._db, subscription_key(*key)
         if self.lookup_subscription(key) is None:
             return COMPLETED
@@ -473,7 +464,6 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         return waiter
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
-        """See TopicMessageStore."""
         known = self._index.subscriptions.get(subscription_key(*key))
         found = None if known is None else self._decode_subscription(known.info)
         return found if found is not None and found.key == key else None
@@ -490,7 +480,6 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
             )
 
     def subscriptions(self) -> list[StoredSubscription]:
-        """See TopicMessageStore."""
         found = []
         for key, known in self._index.subscriptions.items():
             try:
@@ -509,7 +498,6 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion:
-        """See TopicMessageStore."""
         db, index = self._db, self._index
         text, message_id = subscription_key(*key), str(reference.message_id)
         if context.xid is not None:
@@ -532,14 +520,12 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def next_subscription_messages(
         self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
-        """See TopicMessageStore."""
         text, index = subscription_key(*key), self._index
         if text not in index.subscriptions:
             return []
         return self._read(lambda: index.page_for_subscription(text, after, limit, skip))
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
-        """See TopicMessageStore."""
         known = self._index.subscriptions.get(subscription_key(*key))
         return 0 if known is None else known.pending_count
 

@@ -364,7 +364,6 @@ class KahaDBTransactionStore:
         ]
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
-        """See TransactionStore."""
         return self._positions.pop((destination, str(message_id)), None)
 
     def _note_positions(self, transaction: OpenTransaction) -> None:

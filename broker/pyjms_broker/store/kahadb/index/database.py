@@ -250,12 +250,7 @@ class Database:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query, read on the loop.
-
-        Raises:
-            IndexCorrupt: the database is damaged.
-            OSError: it cannot be read.
-        """
+        """Return all rows of a query, read on the loop."""
         try:
             return self.reader.execute(query, values).fetchall()
         except sqlite3.Error as error:

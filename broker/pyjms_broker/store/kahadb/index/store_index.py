@@ -282,11 +282,7 @@ class StoreIndex:
         return found
 
     def topic(self, destination: KahaDestination, prioritized: bool | None = None) -> TopicIndex:
-        """Return a topic's index, creating it if needed.
-
-        Raises:
-            TypeError: it is a queue.
-        """
+        """Return a topic's index, creating it if needed."""
         found = self.destination(destination, prioritized)
         if not isinstance(found, TopicIndex):
             raise TypeError(f"{destination} is not a topic.")
@@ -342,9 +338,6 @@ class StoreIndex:
 
         `covered` is the location of the last record the index has; `digest` (a signed 64-bit
         number, see `record_digest`) identifies it. `coverage()` returns both after a restart.
-
-        Raises:
-            IllegalStateException: the previous checkpoint is not complete.
         """
         if self._checkpoint is not None:
             raise IllegalStateException("The previous index checkpoint is not complete.")

@@ -152,9 +152,6 @@ def inspect_journal(
 
     `on_record` is called with each of them, `on_bytes` with the number of bytes read since the last
     call. Blocks.
-
-    Raises:
-        OSError: a segment cannot be read.
     """
     summary = JournalSummary()
     left = limit
@@ -333,11 +330,7 @@ class JournalAudit(NamedTuple):
 
 
 def audit_journal(folder: Path, snapshot: Snapshot) -> JournalAudit:
-    """Return the reasons for keeping each segment, and the segments that each destination keeps.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Return the reasons for keeping each segment, and the segments that each destination keeps."""
     index = snapshot.index
     sizes = file_sizes(folder)
     last = max(sizes, default=0) if snapshot.last is None else snapshot.last.file_id

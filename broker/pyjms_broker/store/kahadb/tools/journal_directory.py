@@ -3,7 +3,8 @@
 A snapshot is a private index of a journal, whose directory is only read. It begins as a copy of the
 store's index if that is usable, otherwise as an empty index, and is brought up to the end of the
 journal by the same replay as at a start. It is therefore also correct for ActiveMQ's stores, and
-for the store of a running broker at the time when the segments are read. All functions block.
+for the store of a running broker at the time when the segments are read. All functions block, and
+raise OSError if a file cannot be read.
 (activemq-persistence K20 to K22)
 """
 
@@ -106,11 +107,7 @@ def find_journal(path: Path) -> Path:
 
 
 def journals_in(path: Path) -> list[Path]:
-    """Return `path` if it has segments, else the directories with segments up to two levels below.
-
-    Raises:
-        ConfigurationException: it cannot be read.
-    """
+    """Return `path` if it has segments, else the directories with segments up to two levels down."""
     try:
         if _is_journal(path):
             return [path]
@@ -129,11 +126,7 @@ def _is_journal(path: Path) -> bool:
 
 
 def holds_jobs(folder: Path) -> bool:
-    """Return whether the journal is a job scheduler's, judging by its first non-trace record.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return whether the journal is a job scheduler's, judging by its first non-trace record."""
     for record in JournalFiles(folder).records():
         code = record.payload[0]
         if code != KahaTraceCommand.CODE:
@@ -177,9 +170,6 @@ def file_sizes(folder: Path) -> dict[int, int]:
     """Return the lengths of the segments by their numbers, ascending; empty ones do not count.
 
     (activemq-persistence K27)
-
-    Raises:
-        OSError: the directory cannot be read.
     """
     sizes: dict[int, int] = {}
     for file_id in JournalFiles(folder).segments():
@@ -191,11 +181,7 @@ def file_sizes(folder: Path) -> dict[int, int]:
 
 
 def read_segments(folder: Path, start: Location | None = None) -> Iterator[Segment]:
-    """Yield the segments from `start` on, oldest first; one is in memory at a time.
-
-    Raises:
-        OSError: one cannot be read.
-    """
+    """Yield the segments from `start` on, oldest first; one is in memory at a time."""
     for file_id in JournalFiles(folder).segments():
         if start is not None and file_id < start.file_id:
             continue
@@ -208,11 +194,7 @@ def read_segments(folder: Path, start: Location | None = None) -> Iterator[Segme
 
 
 def journal_end(folder: Path) -> Location:
-    """Return the end of the last valid batch in the journal's last segment.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the end of the last valid batch in the journal's last segment."""
     segments = JournalFiles(folder).segments()
     if not segments:
         return Location(1, 0)
@@ -242,11 +224,7 @@ class Snapshot:
             self.start = min(covered, index.open_transactions)
 
     def apply(self, record: JournalRecord) -> None:
-        """Apply the next record; those before `start` are ignored.
-
-        Raises:
-            RemoteProtocolError: it is damaged, although its batch is not.
-        """
+        """Apply the next record; those before `start` are ignored."""
         if self.start is not None and record.location < self.start:
             return
         self.replay.apply(record.location, record.payload)
@@ -323,10 +301,6 @@ def copy_index(path: Path, scratch: Path) -> StoreIndex | None:
     """Return an open copy of an index; None if there is no index, or it keeps changing.
 
     Its files are copied, because SQLite would create files beside them even for reading.
-
-    Raises:
-        IndexCorrupt: it is damaged, or of another version.
-        OSError: it cannot be copied.
     """
     target = scratch / path.name
     for _ in range(_ATTEMPTS):
@@ -361,11 +335,7 @@ def _stamps(path: Path) -> list[tuple[int, int] | None] | None:
 
 
 def trusted_location(folder: Path, index: StoreIndex) -> Location | None:
-    """Return the location up to which an index is valid; None if it is not this journal's.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Return the location up to which an index is valid; None if it is not this journal's."""
     files = JournalFiles(folder)
     return recovery.trusted_location(
         index, files.segments(), lambda location: files.read_unchecked(location).payload
@@ -381,11 +351,7 @@ class Rebuilt(NamedTuple):
 
 
 def offline_settings(folder: Path, index_directory: Path | None = None) -> KahaDBSettings:
-    """Return settings for a tool that holds the lock: no maintenance, no preallocation.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Return settings for a tool that holds the lock: no maintenance, no preallocation."""
     longest = max(file_sizes(folder).values(), default=0) if folder.is_dir() else 0
     journal = JournalSettings(
         # In a store with small segments the last one must not grow to the default length.
@@ -409,11 +375,7 @@ async def rebuild_index(
     index_directory: Path | None = None,
     on_progress: Callable[[int, Location], None] | None = None,
 ) -> Rebuilt:
-    """Rebuild the index. The caller holds the lock.
-
-    Raises:
-        ResourceAllocationException: the journal is damaged, or its directory cannot be written to.
-    """
+    """Rebuild the index. The caller holds the lock."""
     settings = replace(offline_settings(folder, index_directory), force_recover_index=True)
     adapter = KahaDBPersistenceAdapter(folder, settings, on_progress=on_progress)
     await adapter.start()

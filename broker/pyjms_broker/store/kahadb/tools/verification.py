@@ -61,13 +61,7 @@ _NAMED: Final = 20
 
 
 def _missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
-    """Return a sentence for each missing segment that has indexed messages.
-
-    (activemq-persistence K23)
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Return a sentence for each missing segment that has indexed messages."""
     there = set(files.segments())
     return [
         f"{count} messages are in {segment_name(file_id)}, which is missing"
@@ -224,11 +218,7 @@ def verify_journal(
     with_index: bool = True,
     on_bytes: Callable[[int], None] = lambda _size: None,
 ) -> Verification:
-    """Check every batch, every record, and the index against the journal.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Check every batch, every record, and the index against the journal."""
     found = Verification()
     with tempfile.TemporaryDirectory(prefix="pyjms-verify-") as scratch:
         snapshots: list[Snapshot] = []
