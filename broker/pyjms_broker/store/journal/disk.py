@@ -86,8 +86,16 @@ else:
     _pread, _pwrite = os.pread, os.pwrite
 
 
-class _OsDisk:
-    """The operating system's disk."""
+class OsDisk:
+    """The operating system's disk; `pread` and `pwrite` may transfer fewer bytes than asked."""
+
+    def __init__(
+        self,
+        pread: Callable[[int, int, int], bytes] = _pread,
+        pwrite: Callable[[int, Bytes, int], int] = _pwrite,
+    ) -> None:
+        self._pread = pread
+        self._pwrite = pwrite
 
     def open(self, path: Path, *, create: bool = False) -> int:
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
@@ -101,24 +109,24 @@ class _OsDisk:
         return os.fstat(fd).st_size
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
-        data = _pread(fd, size, offset)
+        data = self._pread(fd, size, offset)
         if len(data) == size or not data:
             return data
         parts = [data]  # a read may return less than is available
         got = len(data)
-        while got < size and (data := _pread(fd, size - got, offset + got)):
+        while got < size and (data := self._pread(fd, size - got, offset + got)):
             parts.append(data)
             got += len(data)
         return b"".join(parts)
 
     def write(self, fd: int, data: Bytes, offset: int) -> None:
-        written = _pwrite(fd, data, offset)
+        written = self._pwrite(fd, data, offset)
         size = len(data)
         if written == size:
             return
         view = memoryview(data)
         while written < size:
-            written += _pwrite(fd, view[written:], offset + written)
+            written += self._pwrite(fd, view[written:], offset + written)
 
     if sys.platform == "win32":
 
@@ -174,7 +182,7 @@ class _OsDisk:
         os.unlink(path)  # noqa: PTH108
 
 
-OS_DISK: Final[Disk] = _OsDisk()
+OS_DISK: Final[Disk] = OsDisk()
 
 
 class SpareHandle:

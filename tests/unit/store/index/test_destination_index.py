@@ -10,10 +10,11 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.api.message import Position
 
 if TYPE_CHECKING:
-    from conftest import IndexKit
+    from pyjms_broker.store.kahadb.index import IndexEntry
+    from tests.kit.stores.kahadb_index import IndexKit
 
 
-def arrivals(entries: list) -> list[int]:
+def arrivals(entries: list[IndexEntry]) -> list[int]:
     return [entry.position.arrival for entry in entries]
 
 

@@ -10,7 +10,7 @@ from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index import TopicIndex
 
 if TYPE_CHECKING:
-    from conftest import IndexKit
+    from tests.kit.stores.kahadb_index import IndexKit
 
 HIGH, DEFAULT, LOW = 0, 5, 9
 KEY = "client:name"

@@ -15,7 +15,7 @@ from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
 
 if TYPE_CHECKING:
-    from conftest import IndexKit
+    from tests.kit.stores.kahadb_index import IndexKit
 
 OTHER = KahaDestination(0, "other")
 

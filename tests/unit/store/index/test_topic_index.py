@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyjms_broker.api.message import Position
 
 if TYPE_CHECKING:
-    from conftest import IndexKit
+    from tests.kit.stores.kahadb_index import IndexKit
 
 A, B = "client:a", "client:b"
 
@@ -111,7 +111,7 @@ def test_what_only_a_removed_subscription_needed_is_deleted_in_pieces(kit: Index
     kit.restart()
     assert kit.topic.is_reclaiming
     free: list[int] = []
-    while kit.topic.is_reclaiming:
+    while bool(kit.topic.is_reclaiming):
         free += [entry.position.arrival for entry in kit.topic.reclaim(4)]
     assert free == [5, 6, 9]
     assert pending(kit, A) == [7, 8, 10]

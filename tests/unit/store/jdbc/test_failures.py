@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -301,7 +302,7 @@ async def test_an_end_of_a_prepared_transaction_that_is_refused_can_be_tried_aga
         "CREATE TRIGGER stay BEFORE DELETE ON ACTIVEMQ_MSGS"
         " BEGIN SELECT RAISE(ABORT, 'not now'); END"
     )
-    for end in (lambda: transactions.commit(xid, True), lambda: transactions.rollback(xid)):
+    for end in (partial(transactions.commit, xid, True), partial(transactions.rollback, xid)):
         with pytest.raises(JMSException, match="refused"):
             await store.done(end())
     sql("DROP TRIGGER stay")

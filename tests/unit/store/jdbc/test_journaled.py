@@ -358,7 +358,7 @@ class HeldBack:
     def __init__(self, store: Any, disk: Any, directory: Any) -> None:
         self.store, self.disk, self.queue = store, disk, store.queue()
         self._directory, self._copy = directory, directory.with_name("crashed")
-        self._kept = None
+        self._kept: Any = None
 
     async def exchange(self) -> Completion:
         store, queue = self.store, self.queue
@@ -367,7 +367,8 @@ class HeldBack:
         self.disk.fail = full
         queue.remove_message(store.within(store.local()), old)
         queue.add_message(store.within(store.local()), store.reference(2))
-        return store.adapter.transaction_store().commit(store.local(), False)
+        commit: Completion = store.adapter.transaction_store().commit(store.local(), False)
+        return commit
 
     def _crash(self, _: Exception | None) -> None:
         if self._kept is None:
@@ -376,11 +377,13 @@ class HeldBack:
 
     async def texts_after_the_crash(self, open_store: Callable[..., Any]) -> list[str]:
         disk = type(self.disk)()
+        assert self._kept is not None, "the broker has crashed"
         for name in self._kept.names(self._directory / "journal"):
             content = self._kept.content(self._directory / "journal" / name)
             disk.put(self._copy / "journal" / name, content)
         found = await open_store(journaled(disk), directory=self._copy)
-        return found.texts(found.queue())
+        texts: list[str] = found.texts(found.queue())
+        return texts
 
 
 @pytest.fixture

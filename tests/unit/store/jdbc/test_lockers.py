@@ -21,7 +21,7 @@ from pyjms_broker.store.jdbc.locker import LeaseDatabaseLocker
 from pyjms_broker.store.jdbc.settings import JDBCSettings, Locker
 from tests.kit.waiting import until
 
-LEASE = {"locker": Locker.LEASE, "lock_keep_alive_period": 5.0}
+LEASE: dict[str, Any] = {"locker": Locker.LEASE, "lock_keep_alive_period": 5.0}
 
 
 def lease(tmp_path: Path, name: Any, **settings: Any) -> Any:
@@ -80,7 +80,7 @@ async def test_a_slave_waits_and_follows(
     open_store: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    settings = {"lock_acquire_sleep_interval": 0.01}
+    settings: dict[str, Any] = {"lock_acquire_sleep_interval": 0.01}
     master = await open_store(**settings)
     await master.send(master.queue(), 1)
     slave = JDBCPersistenceAdapter(tmp_path / "store", JDBCSettings(**settings))

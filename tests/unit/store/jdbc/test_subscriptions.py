@@ -71,10 +71,8 @@ async def test_the_clean_up_heeds_priorities(
 ) -> None:
     store = await open_store()
     found = await topic(store, KEY, prioritized=True)
-    low, high = (
-        *await store.send(found, 1, priority=2),
-        *await store.send(found, 2, priority=8),
-    )
+    (low,) = await store.send(found, 1, priority=2)
+    (high,) = await store.send(found, 2, priority=8)
     await acknowledge(store, found, KEY, high)
     await store.adapter.checkpoint()
     assert sql("SELECT MSGID_SEQ FROM ACTIVEMQ_MSGS") == [(1,)]
@@ -107,11 +105,9 @@ async def test_a_topic_that_no_longer_heeds_priorities_forgets_nothing(
 ) -> None:
     store = await open_store()
     found = await topic(store, KEY, prioritized=True)
-    low, high, mid = (
-        *await store.send(found, 1, priority=1),
-        *await store.send(found, 2, priority=9),
-        *await store.send(found, 3, priority=5),
-    )
+    (low,) = await store.send(found, 1, priority=1)
+    (high,) = await store.send(found, 2, priority=9)
+    (mid,) = await store.send(found, 3, priority=5)
     assert store.subscription_texts(found, KEY) == ["2", "3", "1"]
     await acknowledge(store, found, KEY, high)
     await store.restart()

@@ -26,6 +26,9 @@ ACTIVEMQ = {
 }
 
 
+POSTGRESQL: Any = postgresql.dialect()  # type: ignore[no-untyped-call]
+
+
 def tables(**names: str) -> Tables:
     return Tables(Statements(**names))
 
@@ -46,7 +49,7 @@ def columns(table: Any, dialect: Any) -> dict[str, str]:
 @pytest.mark.fact("activemq-persistence J2")
 def test_messages() -> None:
     table = tables().messages
-    found = columns(table, postgresql.dialect())
+    found = columns(table, POSTGRESQL)
     text = "VARCHAR(250)"
     assert found.pop("PRIMARY") == "KEY (ID)"
     assert found == {
@@ -67,11 +70,11 @@ def test_messages() -> None:
 @pytest.mark.fact("activemq-persistence J4")
 @pytest.mark.fact("activemq-persistence J3")
 def test_acknowledgements_and_the_lock() -> None:
-    found = columns(tables().acks, postgresql.dialect())
+    found = columns(tables().acks, POSTGRESQL)
     assert found["PRIORITY"] == "BIGINT DEFAULT 5 NOT NULL"
     assert found["PRIMARY"] == "KEY (CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY)"
     assert found["LAST_ACKED_ID"] == "BIGINT"
-    lock = columns(tables().lock, postgresql.dialect())
+    lock = columns(tables().lock, POSTGRESQL)
     expected = {"ID": "BIGINT NOT NULL", "TIME": "BIGINT", "BROKER_NAME": "VARCHAR(250)"}
     assert lock == {**expected, "PRIMARY": "KEY (ID)"}
 

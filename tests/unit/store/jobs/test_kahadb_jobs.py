@@ -77,6 +77,7 @@ async def check(folder: Path, jobs: list[ScheduledJob], **options: Any) -> KahaD
     assert list(store.scheduler().jobs()) == jobs
     for job in jobs:
         found = store.scheduler().message(job.job_id)
+        assert found is not None
         assert found.type == job.job_id.replace("j", "m")
     return store
 

@@ -6,6 +6,7 @@ import errno
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,10 @@ class States(list[StoreState]):
         self.changed = anyio.Event()
 
 
+def _has_other_calls(disk: Any, calls: int) -> bool:
+    return bool(disk.calls != calls)
+
+
 def found_on(disk: Any) -> Callable[[], Awaitable[list[bytes]]]:
     async def found() -> list[bytes]:
         async with Journal(FOLDER, QUICK, disk) as journal:
@@ -69,7 +74,7 @@ async def test_a_full_disk_is_tried_again_until_it_has_space(
             assert not first.done
             calls = simulated_disk.calls
             await clock.advance(5.0)
-            await until(lambda calls=calls: simulated_disk.calls != calls)
+            await until(partial(_has_other_calls, simulated_disk, calls))
         assert await answer(first) is None
         assert await answer(second) is None
         assert states == [StoreState.SUSPENDED, StoreState.RUNNING]

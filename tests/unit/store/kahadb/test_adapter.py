@@ -177,7 +177,7 @@ async def test_a_full_disk_suspends_the_store_until_there_is_space(
     assert not answer.done
     full = False
     await home.done(answer)
-    assert adapter.state is StoreState.RUNNING
+    assert StoreState(adapter.state) is StoreState.RUNNING
     assert states == [StoreState.SUSPENDED, StoreState.RUNNING]
     store.mark_visible(waiting)
     await home.reopen(disk=disk)
@@ -301,7 +301,7 @@ async def test_changes_in_memory_request_a_checkpoint(home: Any) -> None:
         ("store_open_wire_version", 13),
     ],
 )
-def test_settings_out_of_range_are_refused(option: str, value: float) -> None:
+def test_settings_out_of_range_are_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationException, match=option):
         KahaDBSettings(**{option: value})
 

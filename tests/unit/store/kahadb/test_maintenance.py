@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -19,6 +20,10 @@ from pyjms_broker.store.kahadb.recovery import OUR_INDEX
 from tests.kit.waiting import until_stored
 
 Q = Queue("Q")
+
+
+def _has_at_most(home: Any, segments: int) -> bool:
+    return len(home.adapter.journal.segments()) <= segments
 
 
 @pytest.fixture
@@ -172,7 +177,7 @@ async def test_acknowledgements_are_compacted_at_once_while_space_is_wanted(
     for left in range(len(chain) - 1, len(chain) // 2, -1):
         home.adapter.reclaim_soon()
         await clock.advance(1)
-        await until_stored(lambda left=left: len(home.adapter.journal.segments()) <= left)
+        await until_stored(partial(_has_at_most, home, left))
     assert home.state() == expected
     await home.rebuild()
     assert home.state() == expected

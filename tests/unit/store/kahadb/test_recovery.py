@@ -158,8 +158,8 @@ async def test_what_durable_subscriptions_have_lost_is_reported(home: Any) -> No
     sent = await home.send(topic, *range(1, 31), content=bytes(1000))
     await wait_for(topic.acknowledge(OperationContext(), key, sent[-1]))
     await home.close()
-    for each in JournalFiles(home.directory).segments()[-2:]:
-        (home.directory / f"db-{each}.log").unlink()
+    for number in JournalFiles(home.directory).segments()[-2:]:
+        (home.directory / f"db-{number}.log").unlink()
     with pytest.raises(ResourceAllocationException) as caught:
         await home.open()
     found = re.search(

@@ -167,7 +167,7 @@ async def test_one_message_larger_than_a_block(stage: Stage) -> None:
     spool.append(stage.reference())
     await stage.store.wait_idle()
     taken = spool.pop(2)
-    assert len(taken[0].message.content) == 3 * store_module.BLOCK_SIZE
+    assert len(taken[0].message.content or b"") == 3 * store_module.BLOCK_SIZE
     assert texts(taken) == ["1", "2"]
 
 
@@ -249,16 +249,19 @@ class BadDisk(SpoolFiles):
         return super().read(number, offset, size)
 
 
-async def bad_stage(tmp_path: Path) -> tuple[Stage, BadDisk, list]:
+States = list[tuple[StoreState, Exception | None]]
+
+
+async def bad_stage(tmp_path: Path) -> tuple[Stage, BadDisk, States]:
     disk = BadDisk(tmp_path)
     stage = Stage(tmp_path, disk)
-    states: list = []
+    states: States = []
     stage.store.on_state = lambda state, error: states.append((state, error))
     await stage.store.start()
     return stage, disk, states
 
 
-async def until_state(states: list, wanted: StoreState) -> None:
+async def until_state(states: States, wanted: StoreState) -> None:
     await until(lambda: states and states[-1][0] is wanted)
 
 

@@ -107,7 +107,7 @@ def find_journal(path: Path) -> Path:
 
 
 def journals_in(path: Path) -> list[Path]:
-    """Return `path` if it has segments, else the directories with segments up to two levels down."""
+    """Return `path` if it has segments, else the folders with segments up to two levels below."""
     try:
         if _is_journal(path):
             return [path]
