@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         spawn as spawn,
     )
     from pyjms.transport.base import (
-        Channel as Channel,
         Transport as Transport,
         TransportFilter as TransportFilter,
         TransportListener as TransportListener,

@@ -51,11 +51,8 @@ class TransportListener(Protocol[C_contra]):
         """Handle the transport's failure. Called once, and not after `stop()`."""
 
 
-class Channel(ABC, Generic[C]):
-    """A two-way channel of commands. Belongs to one loop; not thread-safe.
-
-    Reading from a channel cannot be paused, because its connection may serve other channels.
-    """
+class Transport(ABC, Generic[C]):
+    """A two-way channel of commands. Belongs to one loop; not thread-safe."""
 
     listener: TransportListener[C]
     """The receiver; set it before `start()`."""
@@ -78,7 +75,7 @@ class Channel(ABC, Generic[C]):
         """Queue `command` for writing and return at once.
 
         Raises:
-            ConnectionFailedException: the channel is not started, stopped, or failed.
+            ConnectionFailedException: the transport is not started, stopped, or failed.
             LocalProtocolError: the command cannot be written (a string is too long ...).
         """
 
@@ -96,16 +93,12 @@ class Channel(ABC, Generic[C]):
 
     @abstractmethod
     async def drained(self) -> None:
-        """Wait until the queue is below the low-water mark or the channel failed. Cancellable."""
+        """Wait until the queue is below the low-water mark or the transport failed. Cancellable."""
 
     @property
     @abstractmethod
     def remote_address(self) -> str:
         """The peer's address, as `tcp://host:port` or `vm://name#n`."""
-
-
-class Transport(Channel[C]):
-    """A channel with its own connection: reading can be paused, unsent commands withdrawn."""
 
     @property
     def queued_bytes(self) -> int | None:

@@ -51,41 +51,6 @@ class ByteLayer:
         return b""
 
 
-class StackedLayers(ByteLayer):
-    """Two layers combined; `lower` is next to the socket, such as TLS below WebSocket."""
-
-    def __init__(self, lower: ByteLayer, upper: ByteLayer) -> None:
-        self._lower = lower
-        self._upper = upper
-
-        self.error = upper.error or lower.error
-
-    def receive(self, data: bytes) -> bytes:
-        content = self._lower.receive(data)
-        content = self._upper.receive(content) if content else b""
-        self.error = self._upper.error or self._lower.error
-        return content
-
-    def send(self, data: bytes | bytearray) -> bytes:
-        return self._lower.send(self._upper.send(data))
-
-    @property
-    def has_outgoing(self) -> bool:
-        return self._upper.has_outgoing or self._lower.has_outgoing
-
-    def outgoing(self) -> bytes:
-        own = self._lower.outgoing()
-        return own + self._lower.send(self._upper.outgoing()) if self._upper.has_outgoing else own
-
-    @property
-    def attributes(self) -> Mapping[Any, Callable[[], Any]]:
-        return {**self._lower.attributes, **self._upper.attributes}
-
-    def close(self) -> bytes:
-        farewell = self._upper.close()
-        return (self._lower.send(farewell) if farewell else b"") + self._lower.close()
-
-
 class LayeredStream(ByteStream):
     """A stream whose bytes pass through a layer. `ahead` was received with the handshake."""
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import http
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -27,7 +27,7 @@ from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSE
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.distribution import install_command
 from pyjms.transport.base import ClosedUnused
-from pyjms.transport.layers import ByteLayer, LayeredStream, StackedLayers
+from pyjms.transport.layers import ByteLayer, LayeredStream
 from pyjms.wire.limits import LARGE_FRAME
 
 if TYPE_CHECKING:
@@ -376,6 +376,40 @@ async def _shake_hands(
         with anyio.CancelScope(shield=True):
             await anyio.aclose_forcefully(raw)
         raise
+
+
+class StackedLayers(ByteLayer):
+    """Two layers combined; `lower` is next to the socket, such as TLS below WebSocket."""
+
+    def __init__(self, lower: ByteLayer, upper: ByteLayer) -> None:
+        self._lower = lower
+        self._upper = upper
+        self.error = upper.error or lower.error
+
+    def receive(self, data: bytes) -> bytes:
+        content = self._lower.receive(data)
+        content = self._upper.receive(content) if content else b""
+        self.error = self._upper.error or self._lower.error
+        return content
+
+    def send(self, data: bytes | bytearray) -> bytes:
+        return self._lower.send(self._upper.send(data))
+
+    @property
+    def has_outgoing(self) -> bool:
+        return self._upper.has_outgoing or self._lower.has_outgoing
+
+    def outgoing(self) -> bytes:
+        own = self._lower.outgoing()
+        return own + self._lower.send(self._upper.outgoing()) if self._upper.has_outgoing else own
+
+    @property
+    def attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return {**self._lower.attributes, **self._upper.attributes}
+
+    def close(self) -> bytes:
+        farewell = self._upper.close()
+        return (self._lower.send(farewell) if farewell else b"") + self._lower.close()
 
 
 def _add_layer(raw: ByteStream, layer: WebSocketLayer, behind: list[Event]) -> WebSocketStream:

@@ -23,14 +23,14 @@ SURFACES = {
     "pyjms.testing.contract.transport": """
         EndListener PeerTransport TransportContract TransportEnds""",
     "pyjms.transport": """
-        BackgroundTask Channel TcpOptions TcpTransport Transport TransportFilter TransportListener
+        BackgroundTask TcpOptions TcpTransport Transport TransportFilter TransportListener
         TransportURI create_transport end_tasks known_schemes spawn""",
     "pyjms.transport.discovery": """
         GROUP DiscoveryAgent DiscoveryListener check_agent create_agent known_agents
         register_agent""",
     "pyjms.transport.openwire": """
-        Correlator InactivityMonitor InterruptionListener InterruptionListeners OpenWireOptions
-        OpenWireTransport ReconnectingTransport RequestChannel RequestTransport ResponseCorrelator
+        InactivityMonitor InterruptionListener InterruptionListeners OpenWireOptions
+        OpenWireTransport ReconnectingTransport RequestTransport ResponseCorrelator
         WireFormatNegotiator accepted_transport client_transport from_throwable
         read_client_options read_server_options ssl_transport tcp_transport""",
     "pyjms.wire.format": "SharingWireFormat WireFormat",

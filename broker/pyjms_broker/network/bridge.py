@@ -33,8 +33,8 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.base import Channel
-from pyjms.transport.openwire.correlator import RequestChannel, RequestTransport, from_throwable
+from pyjms.transport.base import Transport
+from pyjms.transport.openwire.correlator import RequestTransport, from_throwable
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
@@ -500,7 +500,9 @@ class _InboundConnection:
         remote: the bridge's transport to the remote broker.
     """
 
-    def __init__(self, bridge: NetworkBridge, host: NetworkHost, remote: Channel[Command]) -> None:
+    def __init__(
+        self, bridge: NetworkBridge, host: NetworkHost, remote: Transport[Command]
+    ) -> None:
         self._remote = remote
         self._fail = bridge.fail
         # without the correlator, which would renumber the commands
@@ -550,7 +552,7 @@ class BridgeEnd:
 
     def __init__(
         self,
-        transport: RequestChannel,
+        transport: RequestTransport,
         on_command: Callable[[Command], None],
         on_failure: Callable[[Exception], None],
         *,

@@ -15,8 +15,8 @@ from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.base import Channel
-from pyjms.transport.openwire.correlator import Correlator
+from pyjms.transport.base import Transport
+from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,
@@ -88,7 +88,7 @@ class ReverseBridge(NetworkBridge):
         self._connection = connection
         self._stopped = anyio.Event()
         self._login = anyio.CancelScope()
-        self._correlator = Correlator(_AcceptedConnection(connection))
+        self._correlator = ResponseCorrelator(_AcceptedConnection(connection))
         self._describe(info)
 
     def take(self, command: Command) -> None:
@@ -175,7 +175,7 @@ class ReverseBridge(NetworkBridge):
         """Do nothing: the connector has already sent the BrokerInfo."""
 
 
-class _AcceptedConnection(Channel[Command]):
+class _AcceptedConnection(Transport[Command]):
     """The sending half of an accepted connection, whose owner handles the input."""
 
     def __init__(self, connection: BrokerConnection) -> None:
@@ -200,3 +200,9 @@ class _AcceptedConnection(Channel[Command]):
     @property
     def remote_address(self) -> str:
         return self._connection.remote_address
+
+    def pause_reading(self) -> None:
+        """Do nothing: the other broker's commands are read in any case."""
+
+    def resume_reading(self) -> None:
+        """Do nothing, as reading is never paused."""

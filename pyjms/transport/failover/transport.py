@@ -145,6 +145,10 @@ class FailoverTransport(ReconnectingTransport):
     def wire_version(self) -> int:
         return super().wire_version if self._current is None else self._current.wire_version
 
+    @property
+    def max_frame_size(self) -> int | None:
+        return None if self._peer is None else self._peer.transport.max_frame_size
+
     # --- sending
 
     def oneway(self, command: Command) -> None:

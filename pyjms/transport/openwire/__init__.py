@@ -12,12 +12,10 @@ from pyjms.runtime.forwarding import lazily
 # isort: off
 if TYPE_CHECKING:
     from pyjms.transport.openwire.correlator import (
-        Correlator as Correlator,
         InterruptionListener as InterruptionListener,
         InterruptionListeners as InterruptionListeners,
         OpenWireTransport as OpenWireTransport,
         ReconnectingTransport as ReconnectingTransport,
-        RequestChannel as RequestChannel,
         RequestTransport as RequestTransport,
         ResponseCorrelator as ResponseCorrelator,
         from_throwable as from_throwable,

@@ -30,7 +30,7 @@ from pyjms.errors import (
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import Waiter
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.base import Channel, Transport, TransportFilter
+from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command, ExceptionResponse, Response, Throwable
 from pyjms.wire.openwire.schema import CURRENT_VERSION
@@ -96,8 +96,18 @@ OpenWireTransport = Transport[Command]
 _LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next id is 1 again
 
 
-class RequestChannel(Channel[Command], ABC):
-    """A channel that can send requests."""
+class RequestTransport(TransportFilter[Command], ABC):
+    """A transport that can send requests, as the factories of client transports return it."""
+
+    @property
+    def wire_version(self) -> int:
+        """The OpenWire version agreed on with the peer; the current one if none was negotiated."""
+        return CURRENT_VERSION
+
+    @property
+    def max_frame_size(self) -> int | None:
+        """Bytes of the largest frame that the peer may send; None: no frames, or no peer."""
+        return None
 
     async def request(self, command: Command, timeout: float | None = None) -> Response:
         """Send `command` and wait at most `timeout` seconds for its response; None: for ever.
@@ -148,46 +158,44 @@ class RequestChannel(Channel[Command], ABC):
         """Forget the request of `command`, whose caller no longer waits for the response."""
 
 
-class RequestTransport(TransportFilter[Command], RequestChannel, ABC):
-    """A transport that can send requests, as the factories of client transports return it."""
+class ResponseCorrelator(RequestTransport):
+    """Numbers the commands of a transport and matches responses by the numbers.
 
-    @property
-    def wire_version(self) -> int:
-        """The OpenWire version agreed on with the peer; the current one if none was negotiated."""
-        return CURRENT_VERSION
+    ActiveMQ: ResponseCorrelator.
+    """
 
-    @property
-    def max_frame_size(self) -> int | None:
-        """Bytes of the largest frame that the peer may send; None: there are no frames, or no peer.
-
-        That of the transport to the current peer, where there is one after the other.
-        """
-        current = getattr(self, "next", None)
-        return current.max_frame_size if isinstance(current, RequestTransport) else None
-
-
-class Correlator(RequestChannel):
-    """Numbers the commands of a channel and matches responses by the numbers."""
-
-    def __init__(self, channel: Channel[Command]) -> None:
-        self._channel = channel
-        self._outbound = channel
+    def __init__(self, next_transport: Transport[Command]) -> None:
+        super().__init__(next_transport)
+        self._outbound = next_transport
         self._last_id = 0
         self._pending: dict[int, Callable[[Response | Exception], None]] = {}
         self._error: Exception | None = None
 
     async def start(self) -> None:
-        await self._channel.start()
+        await self.next.start()
+        self._outbound = self.next.outbound
 
     async def stop(self) -> None:
         try:
-            await self._channel.stop()
+            await self.next.stop()
         finally:
             self.fail_pending(stop_error(self.remote_address))
 
     @property
-    def remote_address(self) -> str:
-        return self._channel.remote_address
+    def wire_version(self) -> int:
+        negotiator = self.next
+        if isinstance(negotiator, WireFormatNegotiator):
+            settings = negotiator.wire_format.negotiated
+            if settings is not None:
+                return settings.version
+        return CURRENT_VERSION
+
+    @property
+    def max_frame_size(self) -> int | None:
+        negotiator = self.next
+        if isinstance(negotiator, WireFormatNegotiator):
+            return negotiator.wire_format.max_frame_size
+        return None
 
     @property
     def congested(self) -> bool:
@@ -242,34 +250,6 @@ class Correlator(RequestChannel):
         pending, self._pending = self._pending, {}
         for on_response in pending.values():
             on_response(fresh_error(error))
-
-
-class ResponseCorrelator(Correlator, RequestTransport):
-    """The correlator as a transport filter. ActiveMQ: ResponseCorrelator."""
-
-    def __init__(self, next_transport: Transport[Command]) -> None:
-        RequestTransport.__init__(self, next_transport)
-        Correlator.__init__(self, next_transport)
-
-    async def start(self) -> None:
-        await super().start()
-        self._outbound = self.next.outbound
-
-    @property
-    def wire_version(self) -> int:
-        negotiator = self.next
-        if isinstance(negotiator, WireFormatNegotiator):
-            settings = negotiator.wire_format.negotiated
-            if settings is not None:
-                return settings.version
-        return CURRENT_VERSION
-
-    @property
-    def max_frame_size(self) -> int | None:
-        negotiator = self.next
-        if isinstance(negotiator, WireFormatNegotiator):
-            return negotiator.wire_format.max_frame_size
-        return None
 
     def on_exception(self, error: Exception) -> None:
         self.fail_pending(error)
