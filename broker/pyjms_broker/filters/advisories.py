@@ -15,20 +15,34 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjms.errors import JMSException
-from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
+from pyjms.jms.destination import (
+    ADVISORY_PREFIX,
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+)
 from pyjms.jms.types import Long
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerId,
+    BrokerInfo,
     Command,
+    ConnectionId,
+    ConnectionInfo,
     ConsumerId,
     ConsumerInfo,
+    DataStructure,
+    DestinationInfo,
     MessageId,
     ProducerId,
+    ProducerInfo,
     RemoveInfo,
+    RemoveSubscriptionInfo,
+    Throwable,
 )
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker, BrokerFilter
@@ -36,7 +50,6 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_command, copy_for_destination
 from pyjms_broker.api.names import is_internal
-from pyjms_broker.filters import advisory_topics as topics
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
@@ -49,6 +62,94 @@ if TYPE_CHECKING:
     from pyjms_broker.api.usage import MemoryUsage
     from pyjms_broker.filters.virtual_topics import VirtualDestination
     from pyjms_broker.region.region_broker import RegionBroker
+
+# the names of advisory topics
+
+MASTER_BROKER = ADVISORY_PREFIX + "MasterBroker"
+CONNECTION = ADVISORY_PREFIX + "Connection"
+NETWORK_BRIDGE = ADVISORY_PREFIX + "NetworkBridge"
+FORWARD_FAILURE = NETWORK_BRIDGE + ".ForwardFailure"
+CONSUMER_PREFIX = ADVISORY_PREFIX + "Consumer."
+PRODUCER_PREFIX = ADVISORY_PREFIX + "Producer."
+VIRTUAL_CONSUMER_PREFIX = ADVISORY_PREFIX + "VirtualDestination.Consumer."
+ANONYMOUS_PRODUCER = PRODUCER_PREFIX + "Anonymous"
+
+_KIND: dict[int, str] = {
+    Queue.TYPE: "Queue",
+    Topic.TYPE: "Topic",
+    TemporaryQueue.TYPE: "TempQueue",
+    TemporaryTopic.TYPE: "TempTopic",
+}
+DESTINATION_KINDS: dict[str, int] = {ADVISORY_PREFIX + word: code for code, word in _KIND.items()}
+"""The destination types of destination advisories, by topic name."""
+
+_ABOUT_A_DESTINATION = (
+    "Consumer", "Producer", "Expired", "NoConsumer", "SlowConsumer", "FastProducer",
+    "MessageDiscarded", "MessageDelivered", "MessageConsumed", "MessageDLQd", "FULL",
+)  # fmt: skip
+_LASTING = ("Expired", "NoConsumer")
+
+
+def is_advisory_topic(destination: Destination | None) -> bool:
+    """Whether `destination`, or a member of the composite, is an advisory topic."""
+    if destination is None or not destination.is_topic:
+        return False
+    if destination.is_composite:
+        return any(is_advisory_topic(member) for member in destination.composite_destinations)
+    return destination.physical_name.startswith(ADVISORY_PREFIX)
+
+
+def _lasting_kind(destination: Destination) -> str:
+    return "Queue" if destination.is_queue else "Topic"
+
+
+def _name(destination: Destination) -> str:
+    return destination.physical_name.replace(",", "&sbquo;")
+
+
+def destination_topic(destination: Destination) -> Topic:
+    """Return the topic of advisories about the creation and removal of `destination`."""
+    return Topic(ADVISORY_PREFIX + _KIND[destination.TYPE])
+
+
+def consumer_topic(destination: Destination) -> Topic:
+    """Return the topic of consumer advisories; temporary ones also use Queue and Topic."""
+    return Topic(f"{CONSUMER_PREFIX}{_lasting_kind(destination)}.{_name(destination)}")
+
+
+def producer_topic(destination: Destination | None) -> Topic:
+    """Return the topic of producer advisories; None: for producers without a destination."""
+    if destination is None:
+        return Topic(ANONYMOUS_PRODUCER)
+    return Topic(f"{PRODUCER_PREFIX}{_lasting_kind(destination)}.{_name(destination)}")
+
+
+def virtual_consumer_topic(destination: Destination) -> Topic:
+    """Return the topic of advisories about consumers fed by a virtual destination."""
+    kind = _lasting_kind(destination)
+    return Topic(f"{VIRTUAL_CONSUMER_PREFIX}{kind}.{_name(destination)}")
+
+
+def topic_about(event: str, destination: Destination) -> Topic:
+    """Return the topic of `event` on `destination` (activemq-broker V-A1).
+
+    Events are for example "SlowConsumer" and "MessageDLQd". Those of temporary destinations use
+    TempQueue and TempTopic, except for the two in `_LASTING`.
+    """
+    kind = _lasting_kind(destination) if event in _LASTING else _KIND[destination.TYPE]
+    return Topic(f"{ADVISORY_PREFIX}{event}.{kind}.{_name(destination)}")
+
+
+def topics_about(destination: Destination) -> list[Topic]:
+    """Return all advisory topics that concern only `destination` (activemq-broker D10)."""
+    kinds = dict.fromkeys((_lasting_kind(destination), _KIND[destination.TYPE]))
+    name = _name(destination)
+    return [
+        Topic(f"{ADVISORY_PREFIX}{event}.{kind}.{name}")
+        for event in _ABOUT_A_DESTINATION
+        for kind in kinds
+    ]
+
 
 _MAX_CACHED_TOPICS = 1000
 
@@ -102,52 +203,6 @@ class AdvisoryConsumers:
                 self._cache.clear()
             self._cache[topic.physical_name] = found
         return found
-
-
-class AdvisoryProducer:
-    """The broker's own producer of advisories: never flow-controlled, never in a transaction."""
-
-    def __init__(
-        self, broker_name: str, broker_id: BrokerId, broker_url: Callable[[], str]
-    ) -> None:
-        self.producer_id = ProducerId(IdGenerator().generate())
-        self._broker_name = broker_name
-        self._broker_id = broker_id
-        self._broker_url = broker_url
-        self._sequence = itertools.count(1)
-        context = ConnectionContext()
-        context.is_broker = True
-        context.producer_flow_control = False
-        self.context = context
-
-    def exchange(self) -> ProducerExchange:
-        """Return a new producer exchange."""
-        return ProducerExchange(self.context)
-
-    def message(
-        self,
-        topic: Topic,
-        about: Command | None,
-        target: ConsumerId | None,
-        properties: Mapping[str, object],
-    ) -> ActiveMQMessage:
-        """Create an advisory on `topic`, about `about` and only for `target`, if given."""
-        return ActiveMQMessage(
-            producer_id=self.producer_id,
-            destination=topic,
-            message_id=MessageId(None, self.producer_id, next(self._sequence)),
-            type=ADVISORY_TYPE,
-            marshalled_properties=encode_map(
-                {
-                    "originBrokerName": self._broker_name,
-                    "originBrokerId": str(self._broker_id),
-                    "originBrokerURL": self._broker_url(),
-                    **properties,
-                }
-            ),
-            data_structure=about,
-            target_consumer_id=target,
-        )
 
 
 logger = get_logger(__name__)
@@ -217,7 +272,7 @@ class VirtualDemand:
             about = demand.info.destination
             if about is None:
                 continue
-            topic = topics.virtual_consumer_topic(about)
+            topic = virtual_consumer_topic(about)
             if matches(subscribed, topic):
                 self._advise(topic, about, demand.info, target)
 
@@ -227,20 +282,20 @@ class VirtualDemand:
             if demanded is not None:
                 copy = copy_command(info)
                 copy.destination = demanded
-                self._advise(topics.virtual_consumer_topic(demanded), demanded, copy, None)
+                self._advise(virtual_consumer_topic(demanded), demanded, copy, None)
                 return _Demand(source, copy)
         return None
 
     def _end(self, demand: _Demand | None, counted: Destination) -> None:
         if demand is not None and demand.info.consumer_id is not None:
-            topic = topics.virtual_consumer_topic(demand.source.virtual_destination)
+            topic = virtual_consumer_topic(demand.source.virtual_destination)
             self._advise(topic, counted, RemoveInfo(demand.info.consumer_id), None)
 
 
 _ADDED, _REMOVED = 0, 1
-_MASTER_BROKER = Topic(topics.MASTER_BROKER)
-_NETWORK_BRIDGE = Topic(topics.NETWORK_BRIDGE)
-_FORWARD_FAILURE = Topic(topics.FORWARD_FAILURE)
+_MASTER_BROKER = Topic(MASTER_BROKER)
+_NETWORK_BRIDGE = Topic(NETWORK_BRIDGE)
+_FORWARD_FAILURE = Topic(FORWARD_FAILURE)
 _NOTHING: Mapping[str, object] = {}
 
 
@@ -250,25 +305,27 @@ class AdvisoryBroker(BrokerFilter):
     def __init__(
         self,
         next_broker: Broker,
-        producer: AdvisoryProducer,
         region: RegionBroker,
+        broker_id: BrokerId,
+        broker_url: Callable[[], str],
         *,
         anonymous_producers: bool = False,
         virtual_sources: Sequence[VirtualDestination] = (),
         virtual_demand_of_queues: bool = False,
     ) -> None:
         super().__init__(next_broker)
-        self._producer = producer
+        self._broker_id = broker_id
+        self._broker_url = broker_url
+        self._producer_id = ProducerId(IdGenerator().generate())
+        self._sequence = itertools.count(1)
         self._advisory_consumers = AdvisoryConsumers(region.policy_map)
         self._region = region
         self._anonymous_producers = anonymous_producers
-        self._connections: dict[commands.ConnectionId, commands.ConnectionInfo] = {}
-        self._destinations: dict[Destination, commands.DestinationInfo] = {}
-        self._consumers: dict[commands.ConsumerId, ConsumerInfo] = {}
-        self._producers: dict[
-            tuple[commands.ProducerId, Destination | None], commands.ProducerInfo
-        ] = {}
-        self._bridges: list[tuple[commands.BrokerInfo, bool, str]] = []
+        self._connections: dict[ConnectionId, ConnectionInfo] = {}
+        self._destinations: dict[Destination, DestinationInfo] = {}
+        self._consumers: dict[ConsumerId, ConsumerInfo] = {}
+        self._producers: dict[tuple[ProducerId, Destination | None], ProducerInfo] = {}
+        self._bridges: list[tuple[BrokerInfo, bool, str]] = []
         self._is_master = False
         self._virtual_demand = VirtualDemand(
             virtual_sources, self._advise_with_count, of_queues=virtual_demand_of_queues
@@ -276,21 +333,21 @@ class AdvisoryBroker(BrokerFilter):
         self._durable: dict[tuple[str | None, str | None], Destination] = {}
 
     # connections
-    def add_connection(self, context: ConnectionContext, info: commands.ConnectionInfo) -> None:
+    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
         self.next.add_connection(context, info)
         if info.connection_id is not None:
             copy = copy_command(info)
             copy.password = ""
             self._connections[info.connection_id] = copy
-            self._advise(Topic(topics.CONNECTION), copy)
+            self._advise(Topic(CONNECTION), copy)
 
     def remove_connection(
-        self, context: ConnectionContext, info: commands.ConnectionInfo, error: Exception | None
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         self.next.remove_connection(context, info, error)
         if info.connection_id is not None and info.connection_id in self._connections:
             del self._connections[info.connection_id]
-            self._advise(Topic(topics.CONNECTION), _removal(info.connection_id, info))
+            self._advise(Topic(CONNECTION), _removal(info.connection_id, info))
 
     # destinations
     def add_destination(
@@ -298,14 +355,10 @@ class AdvisoryBroker(BrokerFilter):
     ) -> BrokerDestination:
         result = self.next.add_destination(context, destination, create_temporary)
         if destination not in self._destinations:
-            self._destination_added(
-                commands.DestinationInfo(context.connection_id, destination, _ADDED)
-            )
+            self._destination_added(DestinationInfo(context.connection_id, destination, _ADDED))
         return result
 
-    def add_destination_info(
-        self, context: ConnectionContext, info: commands.DestinationInfo
-    ) -> None:
+    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         self.next.add_destination_info(context, info)
         self._destination_added(info)
 
@@ -315,25 +368,23 @@ class AdvisoryBroker(BrokerFilter):
         self.next.remove_destination(context, destination, timeout)
         self._destination_removed(context, destination)
 
-    def remove_destination_info(
-        self, context: ConnectionContext, info: commands.DestinationInfo
-    ) -> None:
+    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         self.next.remove_destination_info(context, info)
         if info.destination is not None:
             self._destination_removed(context, info.destination)
 
-    def _destination_added(self, info: commands.DestinationInfo) -> None:
+    def _destination_added(self, info: DestinationInfo) -> None:
         destination = info.destination
         if (
             destination is None
             or destination in self._destinations
-            or topics.is_advisory_topic(destination)
+            or is_advisory_topic(destination)
             or is_internal(destination)
         ):
             return
         self._destinations[destination] = info
         self._virtual_demand.destination_added(destination)
-        self._advise(topics.destination_topic(destination), info)
+        self._advise(destination_topic(destination), info)
 
     def _destination_removed(self, context: ConnectionContext, destination: Destination) -> None:
         info = self._destinations.pop(destination, None)
@@ -342,8 +393,8 @@ class AdvisoryBroker(BrokerFilter):
         self._virtual_demand.destination_removed(destination)
         removal = copy_command(info)
         removal.operation_type = _REMOVED
-        self._advise(topics.destination_topic(destination), removal)
-        for topic in topics.topics_about(destination):
+        self._advise(destination_topic(destination), removal)
+        for topic in topics_about(destination):
             if self._region.destinations_matching(topic):
                 self.next.remove_destination(context, topic, -1)
 
@@ -356,23 +407,23 @@ class AdvisoryBroker(BrokerFilter):
 
     # bridges to other brokers
     def network_bridge_started(
-        self, info: commands.BrokerInfo, created_by_duplex: bool, remote_address: str
+        self, info: BrokerInfo, created_by_duplex: bool, remote_address: str
     ) -> None:
         self.next.network_bridge_started(info, created_by_duplex, remote_address)
         self._bridges.append((info, created_by_duplex, remote_address))
         self._advise_of_bridge(info, created_by_duplex, remote_address, None)
 
-    def network_bridge_stopped(self, info: commands.BrokerInfo) -> None:
+    def network_bridge_stopped(self, info: BrokerInfo) -> None:
         self.next.network_bridge_stopped(info)
         self._bridges = [each for each in self._bridges if each[0] is not info]
         self._advise(_NETWORK_BRIDGE, info, None, {"started": False})
 
     def _advise_of_bridge(
         self,
-        info: commands.BrokerInfo,
+        info: BrokerInfo,
         created_by_duplex: bool,
         remote_address: str,
-        target: commands.ConsumerId | None,
+        target: ConsumerId | None,
     ) -> None:
         properties = {
             "started": True,
@@ -381,7 +432,7 @@ class AdvisoryBroker(BrokerFilter):
         }
         self._advise(_NETWORK_BRIDGE, info, target, properties)
 
-    def network_forward_failed(self, message: commands.ActiveMQMessage, cause: Exception) -> None:
+    def network_forward_failed(self, message: ActiveMQMessage, cause: Exception) -> None:
         self.next.network_forward_failed(message, cause)
         if self._advisory_consumers.includes(_FORWARD_FAILURE):
             about = copy_command(message)
@@ -399,7 +450,7 @@ class AdvisoryBroker(BrokerFilter):
             matches(member, _MASTER_BROKER) for member in destination.composite_destinations
         ):
             self._send(_MASTER_BROKER, None, info.consumer_id, _NOTHING)
-        if topics.is_advisory_topic(destination):
+        if is_advisory_topic(destination):
             for member in destination.composite_destinations:
                 self._replay(member, info.consumer_id)
         else:
@@ -426,7 +477,7 @@ class AdvisoryBroker(BrokerFilter):
             self._advise_of_consumer(destination, _removal(consumer_id, info))
 
     def remove_subscription(
-        self, context: ConnectionContext, info: commands.RemoveSubscriptionInfo
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
     ) -> Completion:
         result = self.next.remove_subscription(context, info)
         durable_on = self._durable.pop((info.client_id, info.subscription_name), None)
@@ -435,13 +486,13 @@ class AdvisoryBroker(BrokerFilter):
         return result
 
     # producers
-    def add_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         self.next.add_producer(context, info)
         if info.producer_id is not None and self._is_reported(info):
             self._producers[info.producer_id, info.destination] = info
             self._advise_of_producer(info.destination, info)
 
-    def remove_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         self.next.remove_producer(context, info)
         if info.producer_id is None or not self._is_reported(info):
             return
@@ -449,10 +500,10 @@ class AdvisoryBroker(BrokerFilter):
         if info.destination is None or self._is_reported_end(info.destination):
             self._advise_of_producer(info.destination, _removal(info.producer_id, info))
 
-    def _is_reported(self, info: commands.ProducerInfo) -> bool:
+    def _is_reported(self, info: ProducerInfo) -> bool:
         if info.destination is None:
             return self._anonymous_producers
-        return not topics.is_advisory_topic(info.destination)
+        return not is_advisory_topic(info.destination)
 
     # messages
     def message_expired(
@@ -471,7 +522,7 @@ class AdvisoryBroker(BrokerFilter):
         context: ConnectionContext,
         reference: MessageReference,
         subscription: Subscription | None,
-        cause: commands.Throwable | None,
+        cause: Throwable | None,
     ) -> bool:
         done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
         if done:
@@ -512,7 +563,7 @@ class AdvisoryBroker(BrokerFilter):
     ) -> None:
         """Send the message itself to the advisory topic, not an advisory about it."""
         self.next.message_without_consumers(context, reference)
-        topic = topics.about("NoConsumer", reference.destination.destination)
+        topic = topic_about("NoConsumer", reference.destination.destination)
         if not self._advisory_consumers.includes(topic):
             return
         message = reference.message
@@ -534,7 +585,7 @@ class AdvisoryBroker(BrokerFilter):
     def fast_producer(
         self,
         context: ConnectionContext,
-        info: commands.ProducerInfo,
+        info: ProducerInfo,
         destination: BrokerDestination,
     ) -> None:
         self.next.fast_producer(context, info, destination)
@@ -557,19 +608,12 @@ class AdvisoryBroker(BrokerFilter):
         return not destination.is_temporary or destination in self._destinations
 
     def _advise_of_consumer(
-        self,
-        destination: Destination,
-        about: commands.Command,
-        target: commands.ConsumerId | None = None,
+        self, destination: Destination, about: Command, target: ConsumerId | None = None
     ) -> None:
-        self._advise_with_count(topics.consumer_topic(destination), destination, about, target)
+        self._advise_with_count(consumer_topic(destination), destination, about, target)
 
     def _advise_with_count(
-        self,
-        topic: Topic,
-        destination: Destination,
-        about: commands.Command,
-        target: commands.ConsumerId | None,
+        self, topic: Topic, destination: Destination, about: Command, target: ConsumerId | None
     ) -> None:
         if self._advisory_consumers.includes(topic):
             matching = self._region.destinations_matching(destination)
@@ -577,12 +621,9 @@ class AdvisoryBroker(BrokerFilter):
             self._send(topic, about, target, {"consumerCount": count})
 
     def _advise_of_producer(
-        self,
-        destination: Destination | None,
-        about: commands.Command,
-        target: commands.ConsumerId | None = None,
+        self, destination: Destination | None, about: Command, target: ConsumerId | None = None
     ) -> None:
-        topic = topics.producer_topic(destination)
+        topic = producer_topic(destination)
         if self._advisory_consumers.includes(topic):
             matching = (
                 () if destination is None else self._region.destinations_matching(destination)
@@ -593,8 +634,8 @@ class AdvisoryBroker(BrokerFilter):
     def _advise(
         self,
         topic: Topic,
-        about: commands.Command | None,
-        target: commands.ConsumerId | None = None,
+        about: Command | None,
+        target: ConsumerId | None = None,
         properties: Mapping[str, object] = _NOTHING,
     ) -> None:
         if self._advisory_consumers.includes(topic):
@@ -604,20 +645,20 @@ class AdvisoryBroker(BrokerFilter):
         self,
         event: str,
         destination: BrokerDestination,
-        about: commands.Command | None,
+        about: Command | None,
         properties: Mapping[str, object],
     ) -> None:
-        if not topics.is_advisory_topic(destination.destination):
-            self._advise(topics.about(event, destination.destination), about, None, properties)
+        if not is_advisory_topic(destination.destination):
+            self._advise(topic_about(event, destination.destination), about, None, properties)
 
     def _advise_of_message(
         self, event: str, reference: MessageReference, properties: Mapping[str, object]
     ) -> None:
         base, message = reference.destination, reference.message
         sent_to = message.destination
-        if sent_to is None or topics.is_advisory_topic(base.destination):
+        if sent_to is None or is_advisory_topic(base.destination):
             return
-        topic = topics.about(event, base.destination)
+        topic = topic_about(event, base.destination)
         if self._advisory_consumers.includes(topic):
             copy = copy_for_destination(message, sent_to, message.original_destination)
             if not base.advisories_include_body:
@@ -627,43 +668,57 @@ class AdvisoryBroker(BrokerFilter):
     def _send(
         self,
         topic: Topic,
-        about: commands.Command | None,
-        target: commands.ConsumerId | None,
+        about: Command | None,
+        target: ConsumerId | None,
         properties: Mapping[str, object],
     ) -> None:
-        self._send_message(self._producer.message(topic, about, target, properties))
+        origin = {
+            "originBrokerName": self._region.broker_name,
+            "originBrokerId": str(self._broker_id),
+            "originBrokerURL": self._broker_url(),
+        }
+        message = ActiveMQMessage(
+            producer_id=self._producer_id,
+            destination=topic,
+            message_id=MessageId(None, self._producer_id, next(self._sequence)),
+            type=ADVISORY_TYPE,
+            marshalled_properties=encode_map({**origin, **properties}),
+            data_structure=about,
+            target_consumer_id=target,
+        )
+        self._send_message(message)
 
-    def _send_message(self, message: commands.ActiveMQMessage) -> None:
+    def _send_message(self, message: ActiveMQMessage) -> None:
         try:
-            self.next.send(self._producer.exchange(), message)
+            self.next.send(ProducerExchange(self._region.context), message)
         except JMSException:
             logger.warning("Failed to send an advisory to %s", message.destination, exc_info=True)
 
-    def _replay(self, topic: Destination, target: commands.ConsumerId) -> None:
+    def _replay(self, topic: Destination, target: ConsumerId) -> None:
         """Send the current state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
         name = topic.physical_name
-        if name == topics.CONNECTION:
+        if name == CONNECTION:
             for connection in self._connections.values():
                 self._advise(Topic(name), connection, target)
         elif matches(topic, _NETWORK_BRIDGE):
             for bridge in self._bridges:
                 self._advise_of_bridge(*bridge, target)
-        elif name in topics.DESTINATION_KINDS:
-            kind = topics.DESTINATION_KINDS[name]
+        elif name in DESTINATION_KINDS:
+            kind = DESTINATION_KINDS[name]
             for destination, added in list(self._destinations.items()):
                 if kind == destination.TYPE:
                     self._advise(Topic(name), added, target)
-        elif name.startswith(topics.CONSUMER_PREFIX):
+        elif name.startswith(CONSUMER_PREFIX):
             for consumer in list(self._consumers.values()):
                 if consumer.destination is not None and matches(
-                    topic, topics.consumer_topic(consumer.destination)
+                    topic, consumer_topic(consumer.destination)
                 ):
                     self._advise_of_consumer(consumer.destination, consumer, target)
-        elif name.startswith(topics.VIRTUAL_CONSUMER_PREFIX):
+        elif name.startswith(VIRTUAL_CONSUMER_PREFIX):
             self._virtual_demand.replay(topic, target)
-        elif name.startswith(topics.PRODUCER_PREFIX):
+        elif name.startswith(PRODUCER_PREFIX):
             for producer in list(self._producers.values()):
-                if matches(topic, topics.producer_topic(producer.destination)):
+                if matches(topic, producer_topic(producer.destination)):
                     self._advise_of_producer(producer.destination, producer, target)
 
 
@@ -675,5 +730,5 @@ def _origin(reference: MessageReference) -> dict[str, object]:
     }
 
 
-def _removal(object_id: commands.DataStructure, info: commands.Command) -> commands.RemoveInfo:
-    return commands.RemoveInfo(object_id, response_required=info.response_required)
+def _removal(object_id: DataStructure, info: Command) -> RemoveInfo:
+    return RemoveInfo(object_id, response_required=info.response_required)

@@ -20,7 +20,7 @@ from pyjms_broker.api.message import MessageReference, copy_for_destination
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.filters.virtual_topics import Routes, VirtualDestination
 from pyjms_broker.policy.wildcard import matches
-from pyjms_broker.region.destination_creation import send_when_created
+from pyjms_broker.region.flow_control import send_when_created
 
 
 @dataclass(frozen=True)

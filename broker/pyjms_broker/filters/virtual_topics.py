@@ -22,7 +22,7 @@ from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.message import MessageReference, copy_for_destination
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import attribute, flag
-from pyjms_broker.filters.advisory_topics import is_advisory_topic
+from pyjms_broker.filters.advisories import is_advisory_topic
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.topic import Topic

@@ -35,7 +35,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.message import copy_command
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
-from pyjms_broker.filters.advisory_topics import CONSUMER_PREFIX, VIRTUAL_CONSUMER_PREFIX
+from pyjms_broker.filters.advisories import CONSUMER_PREFIX, VIRTUAL_CONSUMER_PREFIX
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.networks import Demand, DurableKey, NetworkHost
 from pyjms_broker.policy.wildcard import matches

@@ -16,7 +16,7 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.attribute import Unit, attribute
-from pyjms_broker.filters.advisory_topics import is_advisory_topic
+from pyjms_broker.filters.advisories import is_advisory_topic
 
 logger = get_logger(__name__)
 

@@ -11,7 +11,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker, BrokerFilter, BrokerPlugin
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
-from pyjms_broker.filters.advisories import AdvisoryBroker, AdvisoryProducer
+from pyjms_broker.filters.advisories import AdvisoryBroker
 from pyjms_broker.filters.composite_destinations import CompositeDestinationBroker
 from pyjms_broker.filters.offline_subscriptions import OfflineSubscriptionsBroker
 from pyjms_broker.filters.ranges.filter import RangesBroker
@@ -185,11 +185,11 @@ def build_filter_chain(region: RegionBroker, config: BrokerService) -> Broker:
     """
     broker: Broker = region
     if config.advisory_support:
-        own = AdvisoryProducer(config.broker_name, config.broker_id, lambda: config.connect_uri)
         broker = AdvisoryBroker(
             broker,
-            own,
             region,
+            config.broker_id,
+            lambda: config.connect_uri,
             anonymous_producers=config.anonymous_producer_advisory_support,
             virtual_sources=_virtual_destinations(config) if config.use_virtual_dest_subs else (),
             virtual_demand_of_queues=config.use_virtual_dest_subs_on_creation,

@@ -238,12 +238,12 @@ async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect
     await owner.remove(producer)
     await owner.remove(consumer)
     await watcher.nothing_dispatched()
-    from pyjms_broker.filters import advisory_topics as topics
+    from pyjms_broker.filters import advisories as topics
 
-    assert topics.about("SlowConsumer", queue).physical_name.startswith(
+    assert topics.topic_about("SlowConsumer", queue).physical_name.startswith(
         f"{A}SlowConsumer.TempQueue."
     )
-    assert topics.about("FastProducer", TemporaryTopic("t")) == Topic(
+    assert topics.topic_about("FastProducer", TemporaryTopic("t")) == Topic(
         f"{A}FastProducer.TempTopic.t"
     )
 

@@ -58,7 +58,7 @@ from pyjms_broker.connector.openwire.connection import (
     DeferredResponse,
 )
 from pyjms_broker.filters.composite_destinations import members_of
-from pyjms_broker.region.destination_creation import CREATED_IN_ONE_TURN, create_in_turns
+from pyjms_broker.region.flow_control import CREATED_IN_ONE_TURN, create_in_turns
 
 logger = get_logger(__name__)
 

@@ -6,7 +6,7 @@ Theory of operation
 A scheduled message passes through three stages. The client's send is redirected to the queue
 `PyJMS.Scheduled` (`filter`), where it is a stored message like any other: part of the client's
 transaction, subject to flow control, checked for duplicates after a failover. Once it is visible in
-the queue, it becomes a job in the job store, and the message is removed (`schedule_requests`). The
+the queue, it becomes a job in the job store, and the message is removed (`ScheduleRequests`). The
 dispatcher, the subject of this module, turns due jobs into sends.
 
 Invariants:
