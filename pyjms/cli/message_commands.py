@@ -226,7 +226,6 @@ def browse(
 
 
 def _read_subscription(text: str, durable: str | None, client_id: str | None) -> Destination:
-
     found = read_destination(text)
     if durable is not None and not found.is_topic:
         raise ConfigurationException(
@@ -251,7 +250,6 @@ def _acknowledgement(text: str) -> Acknowledgement:
 
 
 def _contradiction(one: str, other: str) -> Exception:
-
     return ConfigurationException(f"{one} contradicts {other}", hint="leave one of them out")
 
 

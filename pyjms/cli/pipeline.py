@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyjms.cli.configuration import ConfigOption
-from pyjms.cli.terminal import configure_logging
+from pyjms.cli.terminal import configure_logging, table
 from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ def status(
             hint="check spark.checkpoint_root in the settings",
         )
     now = _clock.time_ms()
-    for line in _table([_COLUMNS, *(_cells(status, now) for status in found)]):
-        typer.echo(line)
+    table(_COLUMNS, [_cells(status, now) for status in found])
     if name is not None and (found[0].state == "failed" or found[0].is_stale(now)):
         sys.exit(1)
 
@@ -138,18 +137,14 @@ def _cells(status: PipelineStatus, now: int) -> tuple[str, ...]:
     return (
         status.pipeline,
         "stale" if is_stale else status.state,
-        _or_dash(status.batch),
+        "-" if status.batch is None else str(status.batch),
         f"{status.rows_per_second:g}",
-        _or_dash(status.backlog),
+        "-" if status.backlog is None else str(status.backlog),
         str(status.dead_letters),
         str(status.restarts),
         _age(now - status.updated),
         f"was {status.state}, but its process has ended" if is_stale else status.reason or "-",
     )
-
-
-def _or_dash(number: int | None) -> str:
-    return "-" if number is None else str(number)
 
 
 def _age(milliseconds: int) -> str:
@@ -158,11 +153,3 @@ def _age(milliseconds: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
-
-
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

@@ -180,6 +180,7 @@ def command_of_this_process() -> list[str]:
 
 _LONG_LIFE: Final = 60.0
 """Seconds of running after which a worker's exit resets the back-off."""
+_BACK_OFF: Final = ExponentialBackOff(0.5, 2.0, max_interval=30.0)
 _FORWARDED: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 _HANDLED: Final = (
     signal.SIGINT,
@@ -205,7 +206,7 @@ class _Slot:
         """Set: the process has ended, or could not be started, and must be replaced now."""
         self.settled = anyio.Event()
         """Set: the latest process has started, or has ended before it started."""
-        self.back_off = ExponentialBackOff(0.5, 2.0, max_interval=30.0).start()
+        self.back_off = _BACK_OFF.start()
 
 
 class Supervisor:
@@ -349,7 +350,7 @@ class Supervisor:
             await slot.restart.wait()  # set when the slot is closed
             return
         if _clock.now() - ended.started_at > _LONG_LIFE:
-            slot.back_off = ExponentialBackOff(0.5, 2.0, max_interval=30.0).start()
+            slot.back_off = _BACK_OFF.start()
         seconds = slot.back_off.next_back_off() or 0.0
         logger.error("%s %s: a new one starts in %g s", ended.name, ended.describe_end(), seconds)
         with _clock.timeout(seconds):

@@ -98,7 +98,6 @@ def given_properties(define: list[str] | None, files: list[Path] | None) -> dict
 
 
 def _write(path: Path, text: str, force: bool) -> None:
-
     try:
         write_private(path, text, replace=force)
     except FileExistsError:

@@ -74,7 +74,7 @@ def remove(
     with one_line_errors("broker jobs remove"):
         if bool(job_ids) == all_:
             raise ConfigurationException("Name either job ids or --all")
-        anyio.run(remove_all_jobs, url) if all_ else anyio.run(remove_jobs, url, job_ids or [])
+        anyio.run(remove_jobs, url, None if all_ else job_ids)
 
 
 async def list_jobs(url: str) -> list[Job]:
@@ -89,17 +89,13 @@ async def list_jobs(url: str) -> list[Job]:
         return found
 
 
-async def remove_jobs(url: str, job_ids: list[str]) -> None:
-    """Remove jobs of a broker."""
+async def remove_jobs(url: str, job_ids: list[str] | None) -> None:
+    """Remove jobs of a broker; None: all."""
     async with _session(url) as session:
-        for job_id in job_ids:
+        if job_ids is None:
+            await _request(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
+        for job_id in job_ids or ():
             await _request(session, AMQ_SCHEDULER_ACTION_REMOVE, job_id=job_id)
-
-
-async def remove_all_jobs(url: str) -> None:
-    """Remove all jobs of a broker."""
-    async with _session(url) as session:
-        await _request(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
 
 
 @asynccontextmanager
@@ -118,7 +114,6 @@ async def _request(
     reply_to: Destination | None = None,
     job_id: str | None = None,
 ) -> None:
-
     producer = await session.create_producer(Topic(AMQ_SCHEDULER_MANAGEMENT_DESTINATION))
     request = session.create_message()
     request.reply_to = reply_to

@@ -364,7 +364,6 @@ def _show_audit(folder: Path, found: JournalAudit) -> None:
 
 
 def _reasons(segment: SegmentAudit) -> list[str]:
-
     report = segment.report
     by_count = sorted(segment.messages.items(), key=lambda item: (-item[1], str(item[0])))
     reasons = [f"{plural(count, 'message')} of {where}" for where, count in by_count[:_MAX_NAMED]]
@@ -387,7 +386,6 @@ def _reasons(segment: SegmentAudit) -> list[str]:
 
 
 def _destination_row(audit: DestinationAudit, sizes: dict[int, int]) -> Sequence[object]:
-
     kept = sum(sizes.get(file_id, 0) for file_id in audit.kept)
     waiting = ", ".join(f"{key} ({count})" for key, count in audit.waiting_for.items())
     return (

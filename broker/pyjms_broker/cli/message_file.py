@@ -121,10 +121,6 @@ def _decode_value(value: object) -> object:
     return known[2](value.get("value"))
 
 
-def _decode_list(value: object) -> list[object]:
-    return [_decode_value(item) for item in _list(value)]
-
-
 def _decode_mapping(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise MessageFormatException("it is not a JSON object")
@@ -147,7 +143,11 @@ _TYPES: Final[dict[str, tuple[type, _Encode, _Decode]]] = {
         lambda value: {name: _encode_value(item) for name, item in value.items()},
         _decode_mapping,
     ),
-    "list": (list, lambda value: [_encode_value(item) for item in value], _decode_list),
+    "list": (
+        list,
+        lambda value: [_encode_value(item) for item in value],
+        lambda value: [_decode_value(item) for item in _list(value)],
+    ),
 }
 
 
@@ -425,9 +425,7 @@ class MessageFileReader:
             raise MessageFormatException("the line is not a JSON object")
         if "message" in value:
             keys = value.get("subscriptions")
-            subscriptions = (
-                None if keys is None else [_key(pair) for pair in _message_file_list(keys)]
-            )
+            subscriptions = None if keys is None else [_key(pair) for pair in _list(keys)]
             return FileMessage(number, decode_message(value["message"]), subscriptions)
         if "subscription" in value:
             return _subscription(number, value["subscription"])
@@ -456,12 +454,6 @@ def _key(pair: object) -> SubscriptionKey:
     if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(p, str) for p in pair)):
         raise MessageFormatException(f"{pair!r} is not a client id and a subscription name")
     return SubscriptionKey(*pair)
-
-
-def _message_file_list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise MessageFormatException(f"{value!r} is not a list")
-    return value
 
 
 def _json_of(line: bytes) -> object:

@@ -211,7 +211,6 @@ class _Batch:
 async def import_into_folder(
     folder: Path,
     lines: Iterable[FileMessage | FileSubscription | BadLine],
-    *,
     on_messages: Callable[[int], None] = lambda _count: None,
 ) -> Imported:
     """Import a file's messages into a store, which is created if missing.
@@ -285,18 +284,12 @@ async def export_broker(
     queues: Sequence[Queue],
     writer: MessageFileWriter,
     on_messages: Callable[[int], None] = lambda _count: None,
-) -> tuple[int, list[str]]:
+) -> list[str]:
     """Browse the queues, which may be patterns, and write their messages.
 
-    Returns the number of queues with messages, and the problems of messages that could not be
-    written. A browser may return only part of a long queue (max_browse_page_size, in ActiveMQ
-    maxBrowsePageSize).
-
-    Raises:
-        ConnectionFailedException: the broker cannot be reached, or the connection failed.
-        JMSException: the broker refused a request.
+    Returns the problems of messages that could not be written. A browser may return only part of a
+    long queue (max_browse_page_size, in ActiveMQ maxBrowsePageSize).
     """
-    seen: set[Destination] = set()
     problems: list[str] = []
     async with await factory.create_connection() as connection:
         await connection.start()
@@ -308,14 +301,13 @@ async def export_broker(
                 where = command.destination
                 if where is None or any(matches(before, where) for before in queues[:number]):
                     continue
-                seen.add(where)
                 try:
                     writer.message(command)
                 except JMSException as error:
                     problems.append(f"{command.message_id} of {where}: {error}")
                 on_messages(1)
             await browser.close()
-    return len(seen), problems
+    return problems
 
 
 async def import_into_broker(

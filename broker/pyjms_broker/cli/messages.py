@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 
@@ -132,24 +132,27 @@ def producer(
     with one_line_errors("broker producer"):
         text = _text(message, payload, text_size)
         is_persistent = _boolean("--persistent", persistent)
-        production = _Production(
-            destination=read_destination(destination),
-            count=count,
-            persistent=is_persistent,
-            sleep=sleep / 1000,
-            batch=batch,
-            parallel=parallel,
-            time_to_live=ttl / 1000 or None,
-            size=size,
-            text=text,
-            group=group,
-        )
         factory = factory_for(url, user, password_file, password)
-        typer.echo(f"Producing messages to {production.destination}")
+        to = read_destination(destination)
+        typer.echo(f"Producing messages to {to}")
         typer.echo(f"Using {'' if is_persistent else 'non-'}persistent messages")
         typer.echo(f"Running {parallel} parallel threads")
         with progress("sending", count * parallel) as advance:
-            anyio.run(_produce, _Run(factory, typer.echo, advance), production)
+
+            async def one(connection: ActiveMQConnection, _name: str) -> int:
+                return await _produce(
+                    connection,
+                    to,
+                    partial(_message, text, size, group),
+                    advance,
+                    count=count,
+                    persistent=is_persistent,
+                    pause=sleep / 1000,
+                    batch=batch,
+                    time_to_live=ttl / 1000 or None,
+                )
+
+            anyio.run(_in_parallel, factory, parallel, "producer", "Produced", one)
 
 
 def consumer(
@@ -205,34 +208,37 @@ def consumer(
                 "--durable true needs a topic and --clientId",
                 hint="a durable subscription of a topic belongs to a client id",
             )
-        consumption = _Consumption(
-            destination=found,
-            count=count,
-            sleep=sleep / 1000,
-            mode=AcknowledgeMode["TRANSACTED" if is_transacted else _MODES[ack_mode]],
-            batch=batch,
-            parallel=parallel,
-            durable=is_durable,
-            verbose=verbose,
-        )
         factory = factory_for(url, user, password_file, password)
         if client_id is not None:
             factory.options.client_id = client_id
         typer.echo(f"Consuming {found}")
         typer.echo(f"Running {parallel} parallel threads")
+        mode = AcknowledgeMode["TRANSACTED" if is_transacted else _MODES[ack_mode]]
         with progress("receiving", count * parallel) as advance:
-            anyio.run(_consume, _Run(factory, typer.echo, advance), consumption)
+
+            async def one(connection: ActiveMQConnection, name: str) -> int:
+                return await _consume(
+                    connection,
+                    found,
+                    name if is_durable else None,
+                    advance,
+                    count=count,
+                    pause=sleep / 1000,
+                    mode=mode,
+                    batch=batch,
+                    report=name if verbose else None,
+                )
+
+            anyio.run(_in_parallel, factory, parallel, "consumer", "Consumed", one)
 
 
 def _boolean(option: str, text: str) -> bool:
-
     if text not in ("true", "false"):
         raise ConfigurationException(f"{option}: {text!r} is neither true nor false")
     return text == "true"
 
 
 def _text(message: str | None, payload: Path | None, size: int) -> str | None:
-
     if payload is not None:
         try:
             return payload.read_text(encoding="utf-8")
@@ -245,162 +251,128 @@ _RECEIVE_TIMEOUT = 3.0
 """Receive timeout in seconds, after which a consumer waits again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Production:
-    """The workload of each producer."""
+def _message(text: str | None, size: int, group: str | None, number: int) -> Message:
+    """Return message `number`, counted from 0."""
+    from pyjms.jms.message import BytesMessage, TextMessage
 
-    destination: Destination
-    count: int
-    persistent: bool = True
-    sleep: float = 0
-    """Seconds between two messages."""
-    batch: int = 0
-    """Messages per transaction; 0: no transactions."""
-    parallel: int = 1
-    time_to_live: float | None = None
-    """Seconds."""
-    size: int = 0
-    """Bytes of each message; 0: a short text."""
-    text: str | None = None
-    group: str | None = None
-
-    def message(self, number: int) -> Message:
-        """Return message `number`, counted from 0."""
-        from pyjms.jms.message import BytesMessage, TextMessage
-
-        message: Message
-        if self.text is not None:
-            message = TextMessage(self.text)
-        elif self.size:
-            message = BytesMessage(bytes(self.size))
-        else:
-            message = TextMessage(f"test message: {number}")
-        message.group_id = self.group
-        return message
+    message: Message
+    if text is None and size:
+        message = BytesMessage(bytes(size))
+    else:
+        message = TextMessage(f"test message: {number}" if text is None else text)
+    message.group_id = group
+    return message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Consumption:
-    """The workload of each consumer."""
-
-    destination: Destination
-    count: int
-    sleep: float = 0
-    """Seconds between two messages."""
-    mode: AcknowledgeMode
-    batch: int = 10
-    """Messages acknowledged or committed together, in the modes that allow it."""
-    parallel: int = 1
-    durable: bool = False
-    verbose: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The connections of the producers or consumers, and where their progress is reported."""
-
-    factory: ConnectionFactory
-    report: Callable[[str], None]
-    """Called with each line to print."""
-    on_messages: Callable[[int], None]
-    """Called with the number of messages that were just sent or received."""
-
-
-async def _produce(run: _Run, production: _Production) -> None:
-    """Run all producers until they have sent their messages. Cancellable."""
+async def _produce(
+    connection: ActiveMQConnection,
+    destination: Destination,
+    message_of: Callable[[int], Message],
+    on_messages: Callable[[int], None],
+    *,
+    count: int,
+    persistent: bool,
+    pause: float,
+    batch: int,
+    time_to_live: float | None,
+) -> int:
+    """Send the messages of one producer, and return their number."""
     from pyjms.enums import DeliveryMode
     from pyjms.runtime import clock as _clock
 
-    async def one(connection: ActiveMQConnection, _name: str) -> int:
-        session = await connection.create_session(transacted=production.batch > 0)
-        producer = await session.create_producer(production.destination)
-        mode = DeliveryMode.PERSISTENT if production.persistent else DeliveryMode.NON_PERSISTENT
-        for number in range(production.count):
-            message = production.message(number)
-            await producer.send(message, delivery_mode=mode, time_to_live=production.time_to_live)
-            if production.batch and (number + 1) % production.batch == 0:
-                await session.commit()
-            run.on_messages(1)
-            if production.sleep:
-                await _clock.sleep(production.sleep)
-        if production.batch:
+    session = await connection.create_session(transacted=batch > 0)
+    producer = await session.create_producer(destination)
+    mode = DeliveryMode.PERSISTENT if persistent else DeliveryMode.NON_PERSISTENT
+    for number in range(count):
+        await producer.send(message_of(number), delivery_mode=mode, time_to_live=time_to_live)
+        if batch and (number + 1) % batch == 0:
             await session.commit()
-        return production.count
+        on_messages(1)
+        if pause:
+            await _clock.sleep(pause)
+    if batch:
+        await session.commit()
+    return count
 
-    await _in_parallel(run, production.parallel, "producer", "Produced", one)
 
+async def _consume(
+    connection: ActiveMQConnection,
+    destination: Destination,
+    durable: str | None,
+    on_messages: Callable[[int], None],
+    *,
+    count: int,
+    pause: float,
+    mode: AcknowledgeMode,
+    batch: int,
+    report: str | None,
+) -> int:
+    """Receive the messages of one consumer, without a timeout, and return their number.
 
-async def _consume(run: _Run, consumption: _Consumption) -> None:
-    """Run all consumers until they have received their messages. Cancellable."""
+    `durable` is the name of its durable subscription, `report` its name in a line per message.
+    """
     from pyjms.enums import AcknowledgeMode
     from pyjms.runtime import clock as _clock
 
-    transacted = consumption.mode is AcknowledgeMode.TRANSACTED
-
-    async def one(connection: ActiveMQConnection, name: str) -> int:
-        session = await connection.create_session(transacted, consumption.mode)
-        destination = consumption.destination
-        if consumption.durable:
-            assert isinstance(destination, Topic), "checked by the command"
-            consumer = await session.create_durable_subscriber(destination, name)
-        else:
-            consumer = await session.create_consumer(destination)
-        await connection.start()
-        received = 0
-        while received < consumption.count:
-            message = await consumer.receive(_RECEIVE_TIMEOUT)
-            if message is None:
-                continue
-            received += 1
-            if consumption.verbose:
-                run.report(f"{name} Received {message.message_id}")
-            if received % consumption.batch == 0 or received == consumption.count:
-                if transacted:
-                    await session.commit()
-                elif consumption.mode is AcknowledgeMode.CLIENT:
-                    await message.acknowledge()
-            run.on_messages(1)
-            if consumption.sleep:
-                await _clock.sleep(consumption.sleep)
-        await consumer.close()  # its prefetched messages return to the other consumers
-        return received
-
-    await _in_parallel(run, consumption.parallel, "consumer", "Consumed", one)
+    session = await connection.create_session(mode is AcknowledgeMode.TRANSACTED, mode)
+    if durable is None:
+        consumer = await session.create_consumer(destination)
+    else:
+        assert isinstance(destination, Topic), "checked by the command"
+        consumer = await session.create_durable_subscriber(destination, durable)
+    await connection.start()
+    received = 0
+    while received < count:
+        message = await consumer.receive(_RECEIVE_TIMEOUT)
+        if message is None:
+            continue
+        received += 1
+        if report is not None:
+            typer.echo(f"{report} Received {message.message_id}")
+        if received % batch == 0 or received == count:
+            if mode is AcknowledgeMode.TRANSACTED:
+                await session.commit()
+            elif mode is AcknowledgeMode.CLIENT:
+                await message.acknowledge()
+        on_messages(1)
+        if pause:
+            await _clock.sleep(pause)
+    await consumer.close()  # its prefetched messages return to the other consumers
+    return received
 
 
 async def _in_parallel(
-    run: _Run,
+    factory: ConnectionFactory,
     parallel: int,
     kind: str,
     done: str,
     one: Callable[[ActiveMQConnection, str], Awaitable[int]],
 ) -> None:
+    """Run all producers or consumers of a command, and print the time that each took."""
     import anyio
 
     from pyjms.runtime import clock as _clock
 
-    async def time_one(connection: ActiveMQConnection, name: str) -> None:
+    failures: list[Exception] = []
+
+    async def run_one(name: str) -> None:
         started = _clock.now()
-        count = await one(connection, name)
+        try:
+            count = await one(connection, name)
+        except Exception as error:  # the first is raised alone, not in an ExceptionGroup
+            failures.append(error)
+            group.cancel_scope.cancel()
+            return
         seconds = max(_clock.now() - started, 1e-6)
-        run.report(f"{name} {done}: {count} messages")
-        run.report(
+        typer.echo(f"{name} {done}: {count} messages")
+        typer.echo(
             f"{name} Elapsed time in second : {seconds:.3f} s, {count / seconds:.0f} messages/s"
         )
 
-    async with await run.factory.create_connection() as connection:
-        failures: list[Exception] = []
-
-        async def run_one(name: str) -> None:
-            try:
-                await time_one(connection, name)
-            except Exception as error:  # the first is raised alone, not in an ExceptionGroup
-                failures.append(error)
-                group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            for number in range(1, parallel + 1):
-                group.start_soon(run_one, f"{kind}-{number}")
+    connection = await factory.create_connection()
+    async with connection, anyio.create_task_group() as group:
+        for number in range(1, parallel + 1):
+            group.start_soon(run_one, f"{kind}-{number}")
     if failures:
         raise failures[0]
 
@@ -461,7 +433,6 @@ def browse(
 
 
 def _queue(text: str) -> Queue:
-
     found = read_destination(text)
     if not isinstance(found, Queue):
         raise ConfigurationException(f"{found} cannot be browsed", hint="topics keep no messages")
@@ -469,7 +440,6 @@ def _queue(text: str) -> Queue:
 
 
 def _lines(message: Message, parts: Collection[str], names: Collection[str]) -> Iterator[str]:
-
     for part, read in _FIELDS.items():
         if part in parts:
             for name, value in read(message):

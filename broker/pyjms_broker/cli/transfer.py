@@ -21,7 +21,6 @@ from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, Queue, Topic
 
 if TYPE_CHECKING:
-    from pyjms.client.factory import ConnectionFactory
     from pyjms_broker.cli.message_file import MessageFileReader, MessageFileWriter
     from pyjms_broker.cli.message_transfer import Imported
 
@@ -82,8 +81,14 @@ def export_messages(
     with one_line_errors("broker export"):
         _refuse_archive(output)
         if config is not None:
-            _only_config(directory, url)
-            directory = _store_of(config)
+            if directory is not None or url is not None:
+                other = "--url" if directory is None else "DIR"
+                raise ConfigurationException(
+                    f"--config and {other} contradict each other", hint="leave one of them out"
+                )
+            from pyjms_broker.cli.start import store_directory_of
+
+            directory = store_directory_of(config)
         _one_of(directory, url, "DIR, --config")
         queues, topics = _patterns(queue or [], topic or [])
         if url is not None and topics:
@@ -131,8 +136,14 @@ def import_messages(
             if data is not None:
                 found = _into_folder(data, reader)
             else:
-                assert url is not None, "one of them is given"
-                found = _into_broker(url, reader)
+                import anyio
+
+                from pyjms.client.factory import ConnectionFactory
+                from pyjms_broker.cli.message_transfer import import_into_broker
+
+                factory = ConnectionFactory(url)
+                with progress("sending", None) as advance:
+                    found = anyio.run(import_into_broker, factory, reader, advance)
         _report_import(file, found, ended=reader.ended)
 
 
@@ -146,21 +157,6 @@ def _refuse_archive(output: Path) -> None:
             f"--file: {output} would not be an archive: the messages are written as JSON lines",
             hint=f"name it {output.name.removesuffix('.gz').rpartition('.')[0]}.jsonl",
         )
-
-
-def _only_config(directory: Path | None, url: str | None) -> None:
-
-    if directory is not None or url is not None:
-        other = "--url" if directory is None else "DIR"
-        raise ConfigurationException(
-            f"--config and {other} contradict each other", hint="leave one of them out"
-        )
-
-
-def _store_of(config: str) -> Path:
-    from pyjms_broker.cli.start import store_directory_of
-
-    return store_directory_of(config)
 
 
 @contextmanager
@@ -191,10 +187,19 @@ def _reader_of(
 ) -> Callable[[MessageFileWriter], list[str]]:
     """Check the options; return a function that writes the messages and returns the problems."""
     if url is not None:
-        factory = _factory(url)
+        import anyio
 
+        from pyjms.client.factory import ConnectionFactory
+        from pyjms_broker.cli.message_transfer import export_broker
+
+        factory = ConnectionFactory(url)
         wanted = [each for each in queues if isinstance(each, Queue)] or [Queue(">")]
-        return lambda writer: _from_broker(factory, wanted, writer)
+
+        def browse(writer: MessageFileWriter) -> list[str]:
+            with progress("browsing", None) as advance:
+                return anyio.run(export_broker, factory, wanted, writer, advance)
+
+        return browse
     from pyjms_broker.store.kahadb.tools.journal_directory import find_journal, refuse_jobs
 
     assert directory is not None, "one of them is given"
@@ -204,7 +209,6 @@ def _reader_of(
 
 
 def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileWriter) -> list[str]:
-
     from pyjms_broker.cli.message_transfer import export_folder, message_count
     from pyjms_broker.policy.wildcard import matches
     from pyjms_broker.store.kahadb.tools.journal_directory import (
@@ -242,20 +246,7 @@ def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileW
     return found.problems
 
 
-def _from_broker(
-    factory: ConnectionFactory, queues: list[Queue], writer: MessageFileWriter
-) -> list[str]:
-    import anyio
-
-    from pyjms_broker.cli.message_transfer import export_broker
-
-    with progress("browsing", None) as advance:
-        _, problems = anyio.run(export_broker, factory, queues, writer, advance)
-    return problems
-
-
 def _report_export(output: Path, writer: MessageFileWriter, problems: list[str]) -> None:
-
     for problem in problems:
         typer.echo(f"not exported: {problem}", err=True)
     to_standard_output = output == _STANDARD_OUTPUT
@@ -283,11 +274,7 @@ def _into_folder(data: Path, reader: MessageFileReader) -> Imported:
     lock = lock_journal(folder, "stop it, or import with --url")
     try:
         with progress("importing", None) as advance:
-
-            async def work() -> Imported:
-                return await import_into_folder(folder, reader, on_messages=advance)
-
-            return anyio.run(work)
+            return anyio.run(import_into_folder, folder, reader, advance)
     finally:
         lock.release()
 
@@ -305,18 +292,7 @@ def _folder_for(data: Path) -> Path:
     return data if data.name.lower() == "kahadb" else data / "kahadb"
 
 
-def _into_broker(url: str, reader: MessageFileReader) -> Imported:
-    import anyio
-
-    from pyjms_broker.cli.message_transfer import import_into_broker
-
-    factory = _factory(url)
-    with progress("sending", None) as advance:
-        return anyio.run(import_into_broker, factory, reader, advance)
-
-
 def _report_import(file: Path, found: Imported, *, ended: bool) -> None:
-
     for problem in found.problems:
         typer.echo(f"{file}:{problem.line}: {problem.reason}", err=True)
     if not ended:
@@ -344,19 +320,11 @@ def _report_import(file: Path, found: Imported, *, ended: bool) -> None:
 
 
 def _one_of(directory: Path | None, url: str | None, name: str) -> None:
-
     if (directory is None) == (url is None):
         raise ConfigurationException(f"Name either {name} or --url")
 
 
-def _factory(url: str) -> ConnectionFactory:
-    from pyjms.client.factory import ConnectionFactory
-
-    return ConnectionFactory(url)
-
-
 def _patterns(queues: list[str], topics: list[str]) -> tuple[list[Destination], list[Destination]]:
-
     try:
         return [Queue(name) for name in queues], [Topic(name) for name in topics]
     except InvalidDestinationException as error:

@@ -13,6 +13,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import BrokerId, BrokerInfo, ConnectionControl
 from pyjms_broker.connector.cluster import ClusterAttributes, ClusterClients
+from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.network import NetworkConnectorAttributes
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
@@ -36,10 +37,11 @@ def join(first: BrokerService, second: BrokerService) -> Any:
     )
 
 
-def clients_of(service: BrokerService) -> list[Any]:
+def clients_of(service: BrokerService) -> list[BrokerConnection]:
     """Return the clients of the broker's port, without bridges."""
     (door,) = service.connectors
-    return [each for each in door.connections if not each.serves_broker]
+    found = [each for each in door.connections if isinstance(each, BrokerConnection)]
+    return [each for each in found if not each.serves_broker]
 
 
 @asynccontextmanager

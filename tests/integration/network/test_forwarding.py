@@ -67,6 +67,7 @@ async def test_a_message_goes_where_its_consumer_is(
         assert text.encode() in (message.content or b"")
         assert message.broker_path == [source.broker_id]
         assert message.message_id is not None
+        assert message.message_id.producer_id is not None
         assert message.message_id.producer_id.connection_id == sender.name
         await receiver.ack(dispatch)
     await until(lambda: size(source, ORDERS) == 0)

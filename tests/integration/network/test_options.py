@@ -10,7 +10,7 @@ import pytest
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.testing.clock import VirtualClock
-from pyjms_broker.network import NetworkConnectorAttributes, read_remotes
+from pyjms_broker.network import NetworkConnectorAttributes, Remote, read_remotes
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.brokers.networks import Network, forwarded
@@ -396,16 +396,22 @@ async def test_one_broker_at_several_addresses(network: Network, scheme: str) ->
     assert [each.remote_name for each in connector.bridges] == [target.broker_name]
 
 
+def named(uri: str) -> tuple[Remote, ...]:
+    remotes = read_remotes(uri)
+    assert isinstance(remotes, tuple)
+    return remotes
+
+
 def test_what_a_uri_names() -> None:
-    (one,) = read_remotes("tcp://a:1")
+    (one,) = named("tcp://a:1")
     assert str(one) == "tcp://a:1"
-    two = read_remotes("static:(tcp://a:1,ssl://b:2)?minConnectTime=1000&backOffMultiplier=3")
+    two = named("static:(tcp://a:1,ssl://b:2)?minConnectTime=1000&backOffMultiplier=3")
     assert [str(each) for each in two] == ["tcp://a:1", "ssl://b:2"]
     waits = two[0].reconnection.back_off().start()
     assert [waits.next_back_off() for _ in range(4)] == [1, 3, 9, 27]
-    (pair,) = read_remotes("masterslave:(tcp://a:1,tcp://b:2)")
+    (pair,) = named("masterslave:(tcp://a:1,tcp://b:2)")
     assert (str(pair), pair.randomize) == ("tcp://a:1,tcp://b:2", False)
-    (shuffled,) = read_remotes("static:(failover:(tcp://a:1,tcp://b:2)?maxReconnectAttempts=0)")
+    (shuffled,) = named("static:(failover:(tcp://a:1,tcp://b:2)?maxReconnectAttempts=0)")
     assert shuffled.randomize
     assert sorted(map(str, shuffled.in_order())) == ["tcp://a:1", "tcp://b:2"]
 

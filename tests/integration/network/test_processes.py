@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import anyio
 import pytest
@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint
 from pyjms.aio import ConnectionFactory, DeliveryMode, Queue
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
+from pyjms.jms.message import TextMessage
 from tests.kit.processes.children import BrokerProcess
 from tests.kit.servers.java_brokers import JavaBroker
 from tests.kit.servers.java_programs import JavaProgram, java_program
@@ -63,15 +64,16 @@ class ActiveMQ(JavaBroker):
         self._settings = {"remote": other.url, "duplex": str(duplex).lower()}
 
 
-Make = Callable[[str], Any]
+Networked: TypeAlias = OurBroker | ActiveMQ
+Make: TypeAlias = Callable[[str], Networked]
 
 
 @pytest.fixture
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
     """Makes a broker of a kind, not started: `ours`, `other` (one of ours, too), `activemq`."""
-    made: list[BrokerProcess] = []
+    made: list[Networked] = []
 
-    def broker(kind: str) -> BrokerProcess:
+    def broker(kind: str) -> Networked:
         if kind == "activemq":
             program: JavaProgram = request.getfixturevalue("java_program")
             made.append(ActiveMQ(kind, [*program(PROGRAM), "NetworkBroker"], tmp_path, {}))
@@ -84,7 +86,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
         each.end()
 
 
-def pair(make: Make, source: str, target: str, *, duplex: bool) -> tuple[Any, Any]:
+def pair(make: Make, source: str, target: str, *, duplex: bool) -> tuple[Networked, Networked]:
     """Two brokers, the first of which has a network connector to the second."""
     first, second = make(source), make(target)
     second.start()
@@ -97,7 +99,9 @@ def reconnecting(broker: BrokerProcess) -> ConnectionFactory:
     return ConnectionFactory(f"failover:({broker.url})?maxReconnectDelay=200&timeout=60000")
 
 
-async def forward(source: Any, target: Any, destination: Destination, count: int) -> set[str]:
+async def forward(
+    source: BrokerProcess, target: BrokerProcess, destination: Destination, count: int
+) -> set[str]:
     """Send to one broker, receive at the other; return what came."""
     came: set[str] = set()
     async with (
@@ -113,12 +117,12 @@ async def forward(source: Any, target: Any, destination: Destination, count: int
             await producer.send(session.create_text_message(f"m{number}"))
         while len(came) < count:
             message = await consumer.receive(LONGEST_WAIT)
-            assert message is not None, sorted(came)
-            came.add(message.text)
+            assert isinstance(message, TextMessage), sorted(came)
+            came.add(str(message.text))
     return came
 
 
-async def ask(requester: Any, replier: Any) -> None:
+async def ask(requester: BrokerProcess, replier: BrokerProcess) -> None:
     """Have a request at one broker answered at the other one."""
     async with (
         await reconnecting(requester).create_connection() as here,
@@ -144,7 +148,7 @@ async def ask(requester: Any, replier: Any) -> None:
                 except InvalidDestinationException:
                     await checkpoint()
         answer = await answers.receive(LONGEST_WAIT)
-        assert answer is not None
+        assert isinstance(answer, TextMessage)
         assert answer.text == "answer"
 
 
@@ -184,8 +188,8 @@ async def kill_both(make: Make, source: str, target: str, *, duplex: bool = Fals
             consumer = await receiving.create_consumer(queue)
             while came < expected:
                 message = await consumer.receive(LONGEST_WAIT)
-                assert message is not None, sorted(expected - came)
-                came.add(message.text)
+                assert isinstance(message, TextMessage), sorted(expected - came)
+                came.add(str(message.text))
                 if len(came) == MESSAGES // 3:
                     broker.kill()
                     broker.start()

@@ -131,10 +131,11 @@ async def test_what_comes_back_too_early_is_refused(network: Network, enable_aud
     await other.request(other.text(producer, ORDERS, "x"))
     dispatch = await bridge.dispatched()
     assert dispatch.message is not None
+    message_id = dispatch.message.message_id
 
     async def come_back() -> None:
         message = other.text(producer, ORDERS, "x")
-        message.message_id = dispatch.message.message_id
+        message.message_id = message_id
         message.broker_path = [service.broker_id, BrokerId("ID:other")]
         await other.request(message)
 

@@ -10,6 +10,7 @@ import pytest
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
+from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.management import Management
 from pyjms_broker.security.audit import AuditPlugin, acting_as
 from pyjms_broker.settings.security import AuthorizationSettings
@@ -41,7 +42,9 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 def address_of(broker: SecuredBroker, client: RawClient) -> str:
     """Return the address that the broker knows a client by."""
-    return broker.service.connections.by_id[client.connection_id].remote_address
+    connection = broker.service.connections.by_id[client.connection_id]
+    assert isinstance(connection, BrokerConnection)
+    return connection.remote_address
 
 
 async def test_clients_acts_are_logged_with_the_plugin(

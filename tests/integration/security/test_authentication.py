@@ -45,7 +45,7 @@ async def test_only_users_with_their_password_connect(
 ) -> None:
     async with secured(simple(user("alice", "admins, users"))) as broker:
         await broker.client("alice", "secret")
-        assert broker.logins == [("alice", {"admins", "users"})]
+        assert broker.logins == [("alice", frozenset({"admins", "users"}))]
         shown = "null" if name is None else name
         with pytest.raises(JMSSecurityException, match=REFUSED.format(shown)):
             await broker.client(name, password)
@@ -65,7 +65,7 @@ async def test_guests_have_neither_user_nor_password(secured: StartSecured) -> N
     async with secured(guests) as broker:
         client = await broker.client()
         await client.send(Queue("q"), "x")
-        assert broker.logins == [("guest", {"a", "b"})]
+        assert broker.logins == [("guest", frozenset({"a", "b"}))]
         for name, password in (("", None), (None, "x"), ("bob", "")):
             other = RawClient(create_transport(broker.broker.url))
             broker.clients.append(other)
@@ -247,7 +247,11 @@ async def test_changed_files_count_for_the_next_login(
             await broker.client("a", "1")
         await broker.client("a", "2")
         await broker.client("b", "3")
-        assert broker.logins == [("a", {"g"}), ("a", {"h"}), ("b", {"h"})]
+        assert broker.logins == [
+            ("a", frozenset({"g"})),
+            ("a", frozenset({"h"})),
+            ("b", frozenset({"h"})),
+        ]
         written(tmp_path, "a=ENC(xyz)\n", "")
         await broker.client("b", "3")
         await broker.client("b", "3")

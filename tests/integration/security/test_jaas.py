@@ -177,8 +177,9 @@ def subject_of(pem: str) -> str:
 
     names = load_pem_x509_certificate(Path(pem).read_bytes().split(b"KEY-----\n")[-1]).subject
     short = {"organizationName": "O", "organizationalUnitName": "OU", "commonName": "CN"}
-    parts = [f'{short[name.oid._name]}="{name.value}"' for name in names if "#" in name.value]
-    parts[:0] = [f"{short[name.oid._name]}={name.value}" for name in names if "#" not in name.value]
+    named = [(short[name.oid._name], str(name.value)) for name in names]
+    parts = [f'{name}="{value}"' for name, value in named if "#" in value]
+    parts[:0] = [f"{name}={value}" for name, value in named if "#" not in value]
     return ", ".join(reversed(parts))
 
 

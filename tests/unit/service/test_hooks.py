@@ -19,7 +19,7 @@ async def test_hooks_run_before_the_connectors_close_and_after_the_lock_is_free(
     tmp_path: Path,
 ) -> None:
     seen: list[tuple[str, bool]] = []
-    store = KahaDBPersistenceSettings(type="kahadb", fail_if_locked=True)
+    store = KahaDBPersistenceSettings.model_validate({"fail_if_locked": True})
 
     async def accepts() -> bool:
         try:

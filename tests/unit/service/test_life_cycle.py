@@ -24,6 +24,7 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.connector.tcp import TcpConnector
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -62,6 +63,7 @@ async def test_a_start_opens_the_store_then_destinations_then_connectors(tmp_pat
             super().now_master_broker()
 
     def note(what: str) -> None:
+        assert isinstance(connector, TcpConnector)
         store = service.stores.store.state.name
         order.append(f"{what}, store {store}, connector open: {connector.started}")
 
@@ -107,7 +109,7 @@ async def test_start_opens_stop_closes_and_both_are_idempotent() -> None:
     await service.stop()
     await service.wait_until_stopped()
     assert not service.started
-    assert vm_registry.find("life") is None
+    assert vm_registry.find("life") is None  # type: ignore[unreachable]
     with pytest.raises(IllegalStateException, match="Broker has been stopped"):
         send(service, "q")
     transport = create_transport(connector.connect_uri)

@@ -112,7 +112,7 @@ class Configuration:
 
 
 def test_a_configuration_makes_a_service() -> None:
-    service = BrokerService.from_settings(Configuration())
+    service = BrokerService.from_settings(Configuration())  # type: ignore[arg-type]  # what it uses
     assert (service.broker_name, service.persistent, service.use_virtual_topics) == (
         "b",
         False,

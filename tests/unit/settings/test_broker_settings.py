@@ -45,8 +45,8 @@ from pyjms_broker.settings import (
     load_broker_settings,
 )
 from pyjms_broker.settings import policies as policy_models
+from pyjms_broker.settings.extensions import RecoveryPolicySettings
 from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS
-from pyjms_broker.settings.policies import RecoveryPolicySettings
 from pyjms_broker.settings.reference import broker_reference
 from tests.kit.documents import parsed
 
@@ -87,6 +87,7 @@ def test_the_defaults_are_the_services_own() -> None:
         assert keywords[name] == parameters[name].default, name
     service = BrokerService(**keywords)
     assert service.broker_name == "localhost"
+    assert service.policies is not None
     assert service.policies.entries == []
     assert service.io_exception_handler == IOExceptionHandler()
 
@@ -148,6 +149,7 @@ def test_a_broker_from_a_file(tmp_path: Path) -> None:
     assert keywords["send_fail_if_no_space_after_timeout"] == 3.0
     assert settings.connectors[0].uri == "tcp://127.0.0.1:0"
     assert keywords["destinations"] == (Queue("orders"), Topic("news"))
+    assert service.policies is not None
     orders = service.policies.entry_for(Queue("orders.new"))
     assert (orders.memory_limit, orders.expire_messages_period, orders.queue_prefetch) == (
         1024,
@@ -177,6 +179,7 @@ def test_a_broker_from_a_file(tmp_path: Path) -> None:
 def test_recovery_policies(tmp_path: Path, written: str, policy: object) -> None:
     settings = load(tmp_path, f"policies: [{{subscription_recovery_policy: {written}}}]")
     service = BrokerService(**settings.keywords())
+    assert service.policies is not None
     assert service.policies.entry_for(Topic("t")).subscription_recovery_policy == policy
 
 
@@ -332,7 +335,7 @@ def test_the_examples_of_the_reference_have_every_other_key(tmp_path: Path) -> N
 
     collect(settings)
     named = {name.partition(".")[2] for name in shown}
-    assert {plugin.type for plugin in settings.plugins} == set(BUILT_IN_PLUGINS)
+    assert {getattr(plugin, "type", None) for plugin in settings.plugins} == set(BUILT_IN_PLUGINS)
     assert all(each.model_fields_set == set(type(each).model_fields) for each in settings.plugins)
     for model in models(policy_models):
         if issubclass(model, RecoveryPolicySettings):

@@ -154,7 +154,11 @@ TLS: dict[str, object] = {
 
 
 def pool(name: str) -> Probe:
-    return lambda application: getattr(application.template.connection_factory.options, name)
+    def read(application: JmsApplication) -> object:
+        pooled: Any = application.template.connection_factory
+        return getattr(pooled.options, name)
+
+    return read
 
 
 def factory_kind(application: JmsApplication) -> object:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def messages_of(path: Path) -> list[dict[str, object]]:
 async def test_import_and_export_with_a_running_broker(
     broker_url: str, tmp_path: Path, raw_client: type[RawClient]
 ) -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "priority": 7,
         "expiration": LATER,
         "type": "t",

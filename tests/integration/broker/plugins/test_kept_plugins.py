@@ -20,6 +20,7 @@ from pyjms_broker.plugins.destination_list import DestinationsPlugin
 from pyjms_broker.plugins.selector_cache import MOST_SELECTORS, VirtualSelectorCacheBrokerPlugin
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.raw import BrokerWith, RawClient
 from tests.kit.waiting import until_stored
 
@@ -100,7 +101,7 @@ Start = Callable[..., AbstractAsyncContextManager[Any]]
 class Selecting:
     """A broker with a selector-aware virtual topic, and what arrives in its queue."""
 
-    def __init__(self, broker: Any, client: RawClient) -> None:
+    def __init__(self, broker: EmbeddedTestBroker, client: RawClient) -> None:
         self.broker = broker
         self.client = client
 

@@ -270,7 +270,8 @@ async def test_messages_are_discarded_instead_of_dead_lettered(
 async def test_messages_of_temporary_destinations_may_be_dead_lettered(
     broker_with: BrokerWith, kind: type[Any], option: str, of_kind: type[Any]
 ) -> None:
-    plugin = DiscardingDLQBrokerPlugin(drop_all=False, **{option: False})
+    options: dict[str, Any] = {"drop_all": False, option: False}
+    plugin = DiscardingDLQBrokerPlugin(**options)
     limit = ConstantPendingMessageLimitStrategy(limit=1)
     policies = PolicyMap([PolicyEntry(pending_message_limit_strategy=limit)])
     async with broker_with(plugins=[plugin], policies=policies) as (broker, client):
