@@ -6,13 +6,13 @@ Files that may hold passwords are written so that only their owner may read them
 from __future__ import annotations
 
 import getpass
+import importlib.util
 import os
 import re
 import secrets
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
 
@@ -202,7 +202,7 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
         "SHELL_PATH": shlex.quote(str(path)),
         "SHELL_PYTHON": shlex.quote(sys.executable),
         "USER": getpass.getuser(),
-        "WEB": "" if find_spec("uvicorn") else "# ",
+        "WEB": "" if importlib.util.find_spec("uvicorn") else "# ",
     }
     texts = {name: _fill_template(name, values) for name in _FILES}
     if configuration is not None:

@@ -204,7 +204,7 @@ async def serve(service: BrokerService) -> None:
 
 async def _update(service: BrokerService) -> None:
     """Reload the configuration."""
-    configuration = service.configured.updates
+    configuration = service.updates
     if configuration is None or not service.started:
         logger.warning(
             "SIGHUP: the configuration was not reloaded: %s",

@@ -150,14 +150,6 @@ class RuntimeUpdates(Protocol):
         """
 
 
-class ConfiguredBroker(Protocol):
-    """The objects that a broker's settings have created."""
-
-    @property
-    def updates(self) -> RuntimeUpdates | None:
-        """The runtime updates; None without the plug-in `runtime_configuration`."""
-
-
 class ManagedBroker(NetworkHost, Protocol):
     """The part of the broker service that the views and the web server use."""
 
@@ -166,8 +158,8 @@ class ManagedBroker(NetworkHost, Protocol):
     restart_requested: bool
     """Whether the caller should restart the broker once it has stopped."""
 
-    @property
-    def configured(self) -> ConfiguredBroker: ...
+    updates: RuntimeUpdates | None
+    """The runtime updates; None without the plug-in `runtime_configuration`."""
 
     @property
     def management(self) -> Management:

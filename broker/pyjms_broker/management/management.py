@@ -131,7 +131,7 @@ def _health(context: ManagementContext) -> Iterator[_Entry]:
 
 
 def _runtime_configuration(context: ManagementContext) -> Iterator[_Entry]:
-    configuration = context.host.configured.updates
+    configuration = context.host.updates
     if configuration is not None:
         name = context.names.service("RuntimeConfiguration", name="Plugin")
         yield name, RUNTIME_CONFIGURATION, configuration

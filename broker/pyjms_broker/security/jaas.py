@@ -20,9 +20,9 @@ from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.security.authentication import Authenticator, Credentials
 from pyjms_broker.security.users import (
     GroupedFiles,
-    PropertiesUsers,
     UserAuthenticator,
     group_names,
+    properties_users,
 )
 
 _PACKAGE: Final = "org.apache.activemq.jaas."
@@ -111,7 +111,7 @@ def authenticate(stack: LoginStack, credentials: Credentials) -> SecurityContext
 def _properties_module(options: Mapping[str, str], directory: Path) -> LoginModule:
     """Return a PropertiesLoginModule: `user=password`, `group=user1,user2`."""
     users = UserAuthenticator(
-        PropertiesUsers(
+        properties_users(
             _file(options, f"{_PACKAGE}properties.user", directory, "users.properties"),
             _file(options, f"{_PACKAGE}properties.group", directory, "groups.properties"),
             reloads=is_true(options, "reload"),
@@ -149,6 +149,7 @@ def _certificate_module(options: Mapping[str, str], directory: Path) -> LoginMod
         _file(options, f"{_PACKAGE}textfiledn.user", directory),
         _file(options, f"{_PACKAGE}textfiledn.group", directory),
         _check_name,
+        lambda names, groups: (names, groups),
         reloads=is_true(options, "reload"),
     )
     files.load()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import Generic, TypeVar
 
 from pyjms.configuration.encryption import decrypt, is_encrypted
 from pyjms.errors import ConfigurationException
@@ -17,6 +18,8 @@ from pyjms_broker.security.passwords import PasswordVerifier, check_stored, is_h
 from pyjms_broker.security.properties_file import read_properties
 
 logger = get_logger(__name__)
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ Check = Callable[[Path, str, str], str]
 """Converts a user's value from a file, or raises ConfigurationException."""
 
 
-class GroupedFiles:
+class GroupedFiles(Generic[_T]):
     """A pair of ActiveMQ's files: a value per user, and `group=user1,user2`.
 
     It is thread-safe.
@@ -55,22 +58,32 @@ class GroupedFiles:
         users_file: the file of values.
         groups_file: the file of groups.
         check: converts a value from the file.
+        make: makes the result from the values by user and the groups by user.
         reloads: whether changes of the files take effect at once, as with ActiveMQ's `reload=true`.
     """
 
-    def __init__(self, users_file: Path, groups_file: Path, check: Check, *, reloads: bool) -> None:
+    def __init__(
+        self,
+        users_file: Path,
+        groups_file: Path,
+        check: Check,
+        make: Callable[[dict[str, str], dict[str, frozenset[str]]], _T],
+        *,
+        reloads: bool,
+    ) -> None:
         self._paths = (users_file, groups_file)
         self._check = check
+        self._make = make
         self.reloads = reloads
         self._version: tuple[object, ...] | None = None
-        self._found: tuple[dict[str, str], dict[str, frozenset[str]]] | None = None
+        self._found: _T | None = None
         self._lock = Lock()
 
-    def load(self) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-        """Return the values by user, and the groups by user. Blocks.
+    def load(self) -> _T:
+        """Return what `make` has made of the files. Blocks.
 
-        They are the same objects until a file has changed. If a file becomes unreadable later, that
-        is logged, and the last contents are returned.
+        It is the same object until a file has changed. If a file becomes unreadable later, that is
+        logged, and the last object is returned.
         """
         with self._lock:
             found = self._found
@@ -90,45 +103,29 @@ class GroupedFiles:
                 )
             return found
 
-    def _read(self) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
+    def _read(self) -> _T:
         users_file, groups_file = self._paths
         values, groups = read_properties(users_file), read_properties(groups_file)
         groups_by_user: dict[str, frozenset[str]] = {}
         for group, members in groups.items():
             for member in group_names(members):
                 groups_by_user[member] = groups_by_user.get(member, frozenset()) | {group}
-        return (
-            {user: self._check(users_file, user, value) for user, value in values.items()},
-            groups_by_user,
+        checked = {user: self._check(users_file, user, value) for user, value in values.items()}
+        return self._make(checked, groups_by_user)
+
+
+def properties_users(
+    users_file: Path, groups_file: Path, *, reloads: bool
+) -> GroupedFiles[UserTable]:
+    """Return the users of ActiveMQ's files: `user=password`, and `group=user1,user2`."""
+
+    def table(passwords: Mapping[str, str], groups: Mapping[str, frozenset[str]]) -> UserTable:
+        return UserTable(
+            User(name, password, groups.get(name, frozenset()))
+            for name, password in passwords.items()
         )
 
-
-class PropertiesUsers:
-    """ActiveMQ's files: `user=password`, and `group=user1,user2`.
-
-    Args:
-        users_file: the file of passwords.
-        groups_file: the file of groups.
-        reloads: whether changes of the files take effect at once, as with ActiveMQ's `reload=true`.
-    """
-
-    def __init__(self, users_file: Path, groups_file: Path, *, reloads: bool) -> None:
-        self._files = GroupedFiles(users_file, groups_file, _check_password, reloads=reloads)
-        self.reloads = reloads
-        self._read: object = None
-        self._users = UserTable()
-
-    def load(self) -> UserTable:
-        """Return the users. Blocks and raises as `GroupedFiles.load`."""
-        found = self._files.load()
-        if found is not self._read:
-            passwords, groups = found
-            self._users = UserTable(
-                User(name, password, groups.get(name, frozenset()))
-                for name, password in passwords.items()
-            )
-            self._read = found
-        return self._users
+    return GroupedFiles(users_file, groups_file, _check_password, table, reloads=reloads)
 
 
 def _version_of(path: Path) -> object:
@@ -167,7 +164,7 @@ class UserAuthenticator(Authenticator):
     """One check at a time, so that a flood of logins uses only one core."""
 
     def __init__(
-        self, users: UserTable | PropertiesUsers, anonymous: SecurityContext | None = None
+        self, users: UserTable | GroupedFiles[UserTable], anonymous: SecurityContext | None = None
     ) -> None:
         self._source = users
         self._users = UserTable()

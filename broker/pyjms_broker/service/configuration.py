@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.uri import TransportURI
 from pyjms_broker.api.broker import Broker, BrokerPlugin
 from pyjms_broker.attribute import flag
-from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.filters.virtual_topics import VirtualDestination
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
 from pyjms_broker.store.api import PersistenceAdapter
 
 if TYPE_CHECKING:
-    from pyjms_broker.management import RuntimeUpdates
-    from pyjms_broker.settings import BrokerSettings, ConnectorSettings
     from pyjms_broker.web import WebConfiguration
 
 logger = get_logger(__name__)
@@ -109,44 +105,6 @@ class IOExceptionHandler:
     )
 
 
-class Configured:
-    """The settings of a broker and the objects created from them, for changes while it runs."""
-
-    def __init__(self) -> None:
-        self.settings: BrokerSettings | None = None
-        """The settings passed to `BrokerService.from_settings`."""
-        self.filters: list[Broker] = []
-        """The filters of `plugins`, once the broker has started."""
-        self.connectors: list[tuple[ConnectorSettings, TransportConnector]] = []
-        self.updates: RuntimeUpdates | None = None
-        """Reloads the settings; None without the plug-in `runtime_configuration`."""
-
-    def use(self, settings: BrokerSettings, add: Callable[..., TransportConnector]) -> None:
-        """Record the settings, and add their connectors with the broker's `add_connector`."""
-        self.settings = settings
-        for connector in settings.connectors:
-            self.add_connector(connector, add)
-
-    def add_connector(
-        self, connector: ConnectorSettings, add: Callable[..., TransportConnector]
-    ) -> TransportConnector:
-        """Add a connector with the broker's `add_connector`."""
-        made = add(connector.transport_uri(), name=connector.name)
-        made.allow_link_stealing |= connector.allow_link_stealing  # the URI may also set it
-        if connector.discovery_uri is not None:
-            made.announcer.uri = TransportURI.parse(connector.discovery_uri)
-        made.audit_network_producers = connector.audit_network_producers
-        made.cluster.attributes = connector.cluster_attributes()
-        if not made.serves_openwire and connector.update_cluster_clients:
-            logger.info(
-                "Connector %s: update_cluster_clients has no effect, only JMS clients that use "
-                "failover: learn of other brokers",
-                made.name,
-            )
-        self.connectors.append((connector, made))
-        return made
-
-
 @dataclass(kw_only=True, init=False, repr=False, eq=False)  # only a base class
 class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     """The broker attributes, and the objects that can only be passed in code.
@@ -166,7 +124,6 @@ class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     pre_shutdown_hooks: Sequence[Hook] = ()
     shutdown_hooks: Sequence[Hook] = ()
     web: WebConfiguration | None = None
-    configured: Configured = field(default_factory=Configured, init=False)
 
     def __post_init__(self) -> None:
         self.data_directory = Path(self.data_directory)

@@ -181,7 +181,7 @@ def build_filter_chain(region: RegionBroker, config: BrokerService) -> Broker:
     """Wrap the region in the filters; the one that is added last sees every call first.
 
     Plug-ins are outside all filters that may change a message, and inside the guard that refuses
-    calls once the broker stops. Their filters are recorded in `config.configured`.
+    calls once the broker stops. Their filters are recorded in `config.plugin_filters`.
     """
     broker: Broker = region
     if config.advisory_support:
@@ -207,10 +207,10 @@ def build_filter_chain(region: RegionBroker, config: BrokerService) -> Broker:
     if config.populate_jmsx_user_id:
         of_principal = config.use_authenticated_principal_for_jmsx_user_id
         broker = UserIDBroker(broker, of_principal=of_principal)
-    config.configured.filters.clear()
+    config.plugin_filters.clear()
     for plugin in config.plugins:
         broker = _install(plugin, broker, config)
-        config.configured.filters.append(broker)
+        config.plugin_filters.append(broker)
     return StopGuard(broker)
 
 

@@ -63,10 +63,10 @@ from pyjms_broker.service.uri import BrokerURI, keywords_from, read_broker_uri
 from pyjms_broker.service.usage_limits import check_disk, check_memory, system_usage_of
 
 if TYPE_CHECKING:
-    from pyjms_broker.management import Management
+    from pyjms_broker.management import Management, RuntimeUpdates
     from pyjms_broker.management.host import ManagedBroker
     from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
-    from pyjms_broker.settings import BrokerSettings
+    from pyjms_broker.settings import BrokerSettings, ConnectorSettings
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.web import WebConfiguration
     from pyjms_broker.web.server import WebServer
@@ -177,6 +177,13 @@ class BrokerService(BrokerConfiguration):
         self.networks = Networks(self)
         self.stores = BrokerStores(self)
         self.website = Website(self)
+        self.settings: BrokerSettings | None = None
+        """The settings passed to `from_settings`."""
+        self.configured_connectors: list[tuple[ConnectorSettings, TransportConnector]] = []
+        self.plugin_filters: list[Broker] = []
+        """The filters of `plugins`, once the broker has started."""
+        self.updates: RuntimeUpdates | None = None
+        """Reloads the settings; None without the plug-in `runtime_configuration`."""
         self._started_at: float | None = None
         self._broker: Broker | None = None
         self._region: RegionBroker | None = None
@@ -235,7 +242,9 @@ class BrokerService(BrokerConfiguration):
             ConfigurationException: no connector is known for a URI's scheme.
         """
         service = cls(**settings.keywords())
-        service.configured.use(settings, service.add_connector)
+        service.settings = settings
+        for connector in settings.connectors:
+            service.add_configured_connector(connector)
         for network in settings.network_connectors:
             service.add_network_connector(network.uri, network.build())
         return service
@@ -338,6 +347,23 @@ class BrokerService(BrokerConfiguration):
         connector = create_connector(self, parsed, name)
         self.connectors.append(connector)
         return connector
+
+    def add_configured_connector(self, settings: ConnectorSettings) -> TransportConnector:
+        """Add a connector of a configuration file, like `add_connector`."""
+        made = self.add_connector(settings.transport_uri(), name=settings.name)
+        made.allow_link_stealing |= settings.allow_link_stealing  # the URI may also set it
+        if settings.discovery_uri is not None:
+            made.announcer.uri = TransportURI.parse(settings.discovery_uri)
+        made.audit_network_producers = settings.audit_network_producers
+        made.cluster.attributes = settings.cluster_attributes()
+        if not made.serves_openwire and settings.update_cluster_clients:
+            logger.info(
+                "Connector %s: update_cluster_clients has no effect, only JMS clients that use "
+                "failover: learn of other brokers",
+                made.name,
+            )
+        self.configured_connectors.append((settings, made))
+        return made
 
     def add_network_connector(
         self, uri: str, attributes: NetworkConnectorAttributes | None = None

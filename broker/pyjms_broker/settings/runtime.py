@@ -85,31 +85,31 @@ async def change_connectors(
     A connector with changed settings is closed and reopened. Returns the list in effect, which is
     `before` unless all changes succeeded, and the problems.
     """
-    if any(made not in service.connectors for _, made in service.configured.connectors):
+    if any(made not in service.connectors for _, made in service.configured_connectors):
         return before, [
             "connectors: options of the command, or an operator, have replaced some of them"
         ]
     wanted = list(after)
-    for settings, made in tuple(service.configured.connectors):
+    for settings, made in tuple(service.configured_connectors):
         same = next((each for each in wanted if is_same(settings, each)), None)
         if same is not None:
             wanted.remove(same)
             continue
-        service.configured.connectors.remove((settings, made))
+        service.configured_connectors.remove((settings, made))
         service.connectors.remove(made)
         await made.stop()
         logger.info("Connector %s stopped", made.name)
     problems: list[str] = []
     for new in wanted:
         try:
-            made = service.configured.add_connector(new, service.add_connector)
+            made = service.add_configured_connector(new)
         except JMSException as error:
             problems.append(f"connectors: {error}")
             continue
         try:
             await made.start()
         except JMSException as error:
-            service.configured.connectors.remove((new, made))
+            service.configured_connectors.remove((new, made))
             service.connectors.remove(made)
             problems.append(f"connectors: {error}")
         else:
@@ -284,12 +284,12 @@ class RuntimeConfiguration:
         self._in_effect["plugins"] = self._service.plugins = tuple(in_effect)
 
     async def _change_plugin(self, index: int, settings: PluginSettings) -> bool:
-        installed = self._service.configured.filters[index]
+        installed = self._service.plugin_filters[index]
         changed = await settings.reconfigure(installed)
         if changed is None:
             return False
         if changed is not installed:
-            self._service.configured.filters[index] = changed
+            self._service.plugin_filters[index] = changed
             outside: list[BrokerFilter] = []
             each = self._service.broker
             while each is not installed:
@@ -455,12 +455,12 @@ class RuntimeConfigurationSettings(PluginSettings):
         service = management.context.host
         if not isinstance(service, BrokerService):
             raise _no_file()
-        settings, current = service.configured.settings, service.configured.updates
+        settings, current = service.settings, service.updates
         if not isinstance(settings, BrokerSettings) or settings.source is None:
             raise _no_file()
         if current is None:
             current = RuntimeConfiguration(service, settings, settings.source)
-            service.configured.updates = current
+            service.updates = current
         return RuntimeConfigurationBroker(broker, current, self.check_period)
 
     async def reconfigure(self, installed: Broker) -> Broker | None:

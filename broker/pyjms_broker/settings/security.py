@@ -24,11 +24,11 @@ from pyjms_broker.security.authorization import (
 from pyjms_broker.security.jaas import JaasAuthenticator
 from pyjms_broker.security.passwords import check_stored
 from pyjms_broker.security.users import (
-    PropertiesUsers,
     User,
     UserAuthenticator,
     UserTable,
     group_names,
+    properties_users,
 )
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.values import DestinationName, Groups
@@ -184,9 +184,8 @@ class PropertiesAuthenticationSettings(LoginSettings):
 
     def authenticator(self) -> Authenticator:
         """Create what knows the users."""
-        return UserAuthenticator(
-            PropertiesUsers(self.users_file, self.groups_file, reloads=self.reload)
-        )
+        users = properties_users(self.users_file, self.groups_file, reloads=self.reload)
+        return UserAuthenticator(users)
 
 
 class _JaasSettings(LoginSettings):

@@ -54,8 +54,8 @@ class Configured:
     async def update(self, *, read_users: bool = False, **changes: Any) -> tuple[Any, Any]:
         """Change and reload the file; return the applied and the pending changes."""
         self.write(**changes)
-        assert self.service.configured.updates is not None
-        found: Any = await self.service.configured.updates.update(read_users=read_users)
+        assert self.service.updates is not None
+        found: Any = await self.service.updates.update(read_users=read_users)
         return found.applied, found.pending
 
     async def client(self, user_name: str | None = None, password: str = "secret") -> RawClient:
@@ -347,7 +347,7 @@ async def test_the_file_is_looked_at_every_check_period(
         del broker.values["wrong"]
         await after_a_look(has("last"), destinations=["later", "last"], plugins=[PLUGIN])
         assert caplog.text.count(refusal) == 1, "not at each look"
-        view = broker.service.configured.updates
+        view = broker.service.updates
         assert view is not None
         assert view.check_period == 0
 
@@ -394,8 +394,8 @@ async def test_the_xml_of_activemq_is_read_again(tmp_path: Path) -> None:
     async with service_from_uri(f"xbean:{file}", {}) as service:
         queue = service.region_broker.region_destination(Q)
         write("2mb")
-        assert service.configured.updates is not None
-        await service.configured.updates.update()
+        assert service.updates is not None
+        await service.updates.update()
         assert queue.memory.limit == 2 << 20
 
 
