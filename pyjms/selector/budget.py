@@ -74,7 +74,10 @@ def budget_of(lookup: Lookup) -> Budget:
 
 
 class Budget:
-    """A lookup that counts the cost of one evaluation. Used once, by one thread."""
+    """A lookup that counts the cost of one evaluation. Used once, by one thread.
+
+    Its methods raise SelectorLimitException when the budget is exceeded.
+    """
 
     __slots__ = ("characters", "limits", "lookup", "steps")
 
@@ -89,31 +92,19 @@ class Budget:
         return self.lookup(name)
 
     def spend(self, steps: int) -> None:
-        """Count steps.
-
-        Raises:
-            SelectorLimitException: the budget is exceeded.
-        """
+        """Count steps."""
         self.steps -= steps
         if self.steps < 0:
             self.fail("steps", self.limits.steps)
 
     def read(self, characters: int) -> None:
-        """Count characters that are about to be read or written.
-
-        Raises:
-            SelectorLimitException: the budget is exceeded.
-        """
+        """Count characters that are about to be read or written."""
         self.characters -= characters
         if self.characters < 0:
             self.fail("characters", self.limits.characters)
 
     def weigh(self, value: object) -> int:
-        """Charge the cost of a comparison with `value`, including items, and return its weight.
-
-        Raises:
-            SelectorLimitException: the budget is exceeded.
-        """
+        """Charge the cost of a comparison with `value`, including items, and return its weight."""
         if not isinstance(value, (str, bytes, list, dict)):
             return 1
         weight = 1 + len(value)

@@ -108,11 +108,7 @@ class Pattern:
         return len(self._program)
 
     def search(self, text: str, budget: Budget, position: int = 0) -> Match | None:
-        """Return the first match at or after `position`, or None.
-
-        Raises:
-            SelectorLimitException: the budget is exceeded.
-        """
+        """Return the first match at or after `position`, or None."""
         visited: set[tuple[int, int]] = set()
         try:
             return self._search(text, position, visited, budget)
@@ -120,11 +116,7 @@ class Pattern:
             budget.steps -= len(visited)
 
     def find_all(self, text: str, budget: Budget) -> Iterator[Match]:
-        """Yield the matches from left to right; they do not overlap.
-
-        Raises:
-            SelectorLimitException: the budget is exceeded.
-        """
+        """Yield the matches from left to right; they do not overlap."""
         position = 0
         while position <= len(text):
             found = self.search(text, budget, position)

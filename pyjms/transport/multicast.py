@@ -103,11 +103,7 @@ class MulticastOptions:
     """The name of the interface for receiving, if it is another one."""
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigurationException: a value cannot be used.
-        """
+        """Check the values."""
         try:
             is_group = IPv4Address(self.address).is_multicast
         except ValueError:
@@ -135,11 +131,7 @@ _OPTIONS: Final = options_of(MulticastOptions, leave_out=("address", "port"))
 
 
 def read_multicast_options(uri: TransportURI) -> MulticastOptions:
-    """Read the address and the options of a `multicast:` URL.
-
-    Raises:
-        ConfigurationException: an option is unknown, or a value cannot be used.
-    """
+    """Read the address and the options of a `multicast:` URL."""
     given = read_all(uri, _OPTIONS)
     if uri.host not in ("", _DEFAULT_HOST):
         given["address"] = uri.host
@@ -244,11 +236,7 @@ _LOG_PERIOD: Final = 60.0
 
 
 def multicast_agent(uri: TransportURI) -> MulticastAgent:
-    """Return the agent of `multicast://default?options`, not started.
-
-    Raises:
-        ConfigurationException: an option is unknown or has a bad value.
-    """
+    """Return the agent of `multicast://default?options`, not started."""
     return MulticastAgent(read_multicast_options(uri))
 
 

@@ -3,7 +3,11 @@
 Milliseconds in the URL become seconds here. Options of ActiveMQ that do not apply to this
 implementation are accepted with one INFO line; an unknown name is an error that suggests the most
 similar known name. A protocol adds its own table of options, as `pyjms.transport.openwire.options`
-does. (activemq-edges 1.1)
+does.
+
+Functions that convert a text raise ValueError with what to write instead. What reads options raises
+ConfigurationException: one is unknown, cannot be converted, or contradicts another one.
+(activemq-edges 1.1)
 """
 
 from __future__ import annotations
@@ -87,11 +91,7 @@ class ServerOptions:
 
 
 def boolean(text: str) -> bool:
-    """Convert `true` or `false`, in any case.
-
-    Raises:
-        ValueError: `text` is something else.
-    """
+    """Convert `true` or `false`, in any case."""
     lowered = text.strip().lower()
     if lowered not in {"true", "false"}:
         raise ValueError("write true or false")
@@ -99,11 +99,7 @@ def boolean(text: str) -> bool:
 
 
 def integer(text: str) -> int:
-    """Convert a whole number.
-
-    Raises:
-        ValueError: `text` is not a whole number.
-    """
+    """Convert a whole number."""
     try:
         return int(text)
     except ValueError:
@@ -123,30 +119,18 @@ def at_least(least: int, advice: str) -> Callable[[str], int]:
 
 
 def milliseconds(text: str) -> float | None:
-    """Convert milliseconds to seconds; 0 or less is None, for ever.
-
-    Raises:
-        ValueError: `text` is not a whole number.
-    """
+    """Convert milliseconds to seconds; 0 or less is None, for ever."""
     number = integer(text)
     return number / 1000 if number > 0 else None
 
 
 def duration(text: str) -> float:
-    """Convert milliseconds to seconds; 0 stays 0, which usually means "off".
-
-    Raises:
-        ValueError: `text` is not a whole number.
-    """
+    """Convert milliseconds to seconds; 0 stays 0, which usually means "off"."""
     return integer(text) / 1000
 
 
 def type_of_service(text: str) -> int:
-    """Convert a type of service, 0 to 255.
-
-    Raises:
-        ValueError: `text` is not such a number.
-    """
+    """Convert a type of service, 0 to 255."""
     number = integer(text)
     if not 0 <= number <= 255:
         raise ValueError("write a number from 0 to 255")
@@ -245,11 +229,7 @@ IGNORED_OF_ACCEPTED: Mapping[str, str] = {
 
 
 def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
-    """Return the attributes and values that the `given` options in `table` set.
-
-    Raises:
-        ConfigurationException: a value cannot be converted, or options contradict each other.
-    """
+    """Return the attributes and values that the `given` options in `table` set."""
     services = sorted(given.keys() & table.keys() & _TYPES_OF_SERVICE)
     if len(services) > 1:
         raise could_not_create(
@@ -271,11 +251,7 @@ def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
 
 
 def read_all(uri: TransportURI, table: Options) -> dict[str, Any]:
-    """Return the attributes and values that the options of a URL set, all of which are in `table`.
-
-    Raises:
-        ConfigurationException: an option is not in the table, or a value cannot be converted.
-    """
+    """Return the attributes and values that the options of a URL set; all must be in `table`."""
     check_known(uri, set(table), ignored={})
     return read_options(uri.options, table)
 
@@ -286,13 +262,10 @@ def check_known(
     what: str = "connect",
     ignored: Mapping[str, str] = IGNORED_BY_CLIENTS,
 ) -> None:
-    """Reject options of `uri` that are neither in `known` nor in `ignored`. (activemq-edges U3)
+    """Reject options of `uri` that are neither in `known` nor in `ignored`.
 
     Options in `ignored`, which has the reasons, are named in one log line, once for each parsed
     URL: a reconnection logs nothing.
-
-    Raises:
-        ConfigurationException: there are such options; it names them and similar known names.
     """
     names = known | ignored.keys()
     unknown = {k: v for k, v in uri.options.items() if k not in names}

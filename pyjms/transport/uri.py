@@ -153,11 +153,7 @@ def _join(uri: TransportURI, option: Callable[[str, str], str]) -> str:
 
 
 def parse_query(query: str, whole: str) -> dict[str, str]:
-    """Parse `a=b&c=d`; names and values are URL-decoded. `whole` is for error messages.
-
-    Raises:
-        ConfigurationException: a part is not key=value.
-    """
+    """Parse `a=b&c=d`; names and values are URL-decoded. `whole` is for error messages."""
     options: dict[str, str] = {}
     for part in query.split("&"):
         if not part:
@@ -174,11 +170,7 @@ def parse_query(query: str, whole: str) -> dict[str, str]:
 
 
 def parse_port(text: str, whole: str) -> int:
-    """Parse a port number. `whole` is for error messages.
-
-    Raises:
-        ConfigurationException: it is not a number from 0 to 65535.
-    """
+    """Parse a port number. `whole` is for error messages."""
     if text.isascii() and text.isdigit() and int(text) <= 65535:
         return int(text)
     raise ConfigurationException(
@@ -192,7 +184,6 @@ def default_broker_url(environ: Mapping[str, str] | None = None) -> str:
     AMQ_HOST, AMQ_PORT and BROKER_BIND_URL are looked up with the prefix `org.apache.activemq.`
     first; an empty variable counts as not set. ActiveMQ's default is the same address over
     `failover:`, with which a program waits silently and for ever if no broker runs.
-    (activemq-edges F9)
 
     Raises:
         ConfigurationException: the port is not a number.
@@ -209,8 +200,6 @@ def default_broker_url(environ: Mapping[str, str] | None = None) -> str:
 
 def parse_broker_uri(text: str) -> TransportURI:
     """Parse the URI of an embedded broker: `broker:(connector,...)/name?attribute=value`.
-
-    (activemq-broker B12, B16)
 
     Raises:
         ConfigurationException: the scheme is missing or not `broker`.

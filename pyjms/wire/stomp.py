@@ -82,7 +82,7 @@ HEART_BEAT: Final = Frame("")
 def negotiated_version(accept_version: str | None) -> str | None:
     """Return the best version that a client accepts, or None.
 
-    A client that names no version uses 1.0. (activemq-edges ST1)
+    A client that names no version uses 1.0.
     """
     if accept_version is None:
         return V1_0

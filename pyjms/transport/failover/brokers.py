@@ -130,11 +130,7 @@ FAILOVER: Options = {
 
 
 def read_failover_options(uri: TransportURI) -> tuple[FailoverOptions, dict[str, str]]:
-    """Return the options of a `failover:` URL, and those of `nested.*` without that prefix.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be converted.
-    """
+    """Return the options of a `failover:` URL, and those of `nested.*` without that prefix."""
     nested, rest = uri.split_options("nested.")
     values = read_all(rest, FAILOVER)
     if not uri.components:
@@ -199,9 +195,6 @@ class BrokerList:
 
         An empty list changes nothing. The text comes from the configuration: every URL that a
         client may have is accepted.
-
-        Raises:
-            ConfigurationException: an entry is not a URL.
         """
         return self.take_over(
             [self._complete(TransportURI.parse(part)) for part in text.split(",") if part.strip()]

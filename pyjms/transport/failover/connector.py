@@ -220,10 +220,7 @@ class Connector:
                 return
 
     def follow(self, control: ConnectionControl) -> TransportURI | None:
-        """Apply the broker list of a cluster; return the broker to which to move, or None.
-
-        (activemq-edges NW10; openwire-encoding 15)
-        """
+        """Apply the broker list of a cluster; return the broker to which to move, or None."""
         options, brokers = self._options, self.brokers
         changed = bool(
             control.connected_brokers

@@ -423,7 +423,7 @@ def _is_of_unknown_branch(error: Exception) -> bool:
 
 
 def doubt_error(request: Request) -> TransactionRolledBackException:
-    """Return the exception for a commit in doubt. (activemq-broker X9)"""
+    """Return the exception for a commit in doubt."""
     command = request.command
     assert isinstance(command, TransactionInfo)
     return TransactionRolledBackException(

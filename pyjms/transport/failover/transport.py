@@ -595,11 +595,7 @@ def finds_brokers(uri: TransportURI) -> bool:
 
 
 def discovery_agent(uri: TransportURI) -> DiscoveryAgent:
-    """Return the agent of a client; options that agents of bridges have are ignored and logged.
-
-    Raises:
-        ConfigurationException: an option is unknown or has a bad value.
-    """
+    """Return the agent of a client; options that agents of bridges have are ignored and logged."""
     own = {name: text for name, text in uri.options.items() if name in _STATIC}
     check_known(replace(uri, options=own), set(), ignored=dict.fromkeys(own, _OF_BRIDGES))
     bare = {name: text for name, text in uri.options.items() if name not in own}
@@ -607,11 +603,7 @@ def discovery_agent(uri: TransportURI) -> DiscoveryAgent:
 
 
 def static_brokers(uri: TransportURI) -> tuple[TransportURI, ...]:
-    """Return the brokers listed in the agent `static` of a URL, or in a `static:` URL.
-
-    Raises:
-        ConfigurationException: another agent is named, or an option is wrong.
-    """
+    """Return the brokers listed in the agent `static` of a URL, or in a `static:` URL."""
     agent = uri
     if uri.scheme != "static":
         if len(uri.components) != 1 or uri.components[0].scheme != "static":

@@ -45,11 +45,7 @@ CreateFormat = Callable[[], WireFormat[Command]]
 
 
 def installed_format(name: str, options: Mapping[str, str]) -> CreateFormat:
-    """Return a function that creates the codec `name` of one connection.
-
-    Raises:
-        ConfigurationException: no installed package has the format, or an option is wrong.
-    """
+    """Return a function that creates the codec `name` of one connection."""
     create = partial(_installed_factory(name), options)
     create()  # for errors in the options
     return create
@@ -119,11 +115,7 @@ WIRE_FORMAT: Options = options_of(
 
 
 def wire_format_settings(given: Mapping[str, str], host: str | None) -> WireFormatSettings:
-    """Return the settings from `wireFormat.*` options, given without that prefix.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be converted.
-    """
+    """Return the settings from `wireFormat.*` options, given without that prefix."""
     unknown = [name for name in given if name not in WIRE_FORMAT]
     if unknown:
         listed = ", ".join(

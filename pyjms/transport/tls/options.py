@@ -52,11 +52,7 @@ def uses_tls_1_3(names: Iterable[str]) -> bool:
 
 
 def check_cipher_suites(names: tuple[str, ...]) -> None:
-    """Check that the system knows each of `names`.
-
-    Raises:
-        ValueError: it does not, or only some of the TLS 1.3 suites are named.
-    """
+    """Check that the system knows each of `names`."""
     if not names:
         raise ValueError("write the names of cipher suites, separated by commas")
     chosen = _TLS_1_3.intersection(names)
@@ -124,11 +120,7 @@ class TlsOptions:
     """Whether a broker requests a certificate from clients, which they may omit."""
 
     def __post_init__(self) -> None:
-        """Check the names of versions and cipher suites.
-
-        Raises:
-            ConfigurationException: a name is unknown or not supported.
-        """
+        """Check the names of versions and cipher suites."""
         try:
             for name in (*self.enabled_protocols, self.minimum_version):
                 _check_protocol(name)
@@ -209,20 +201,12 @@ _CLIENTS_HOST = ("transport.verifyHostName", "transport.socket.verifyHostName")
 
 
 def read_client_tls(uri: TransportURI) -> TlsOptions:
-    """Return the TLS options in a client's URL.
-
-    Raises:
-        ConfigurationException: a value cannot be used.
-    """
+    """Return the TLS options in a client's URL."""
     return TlsOptions(**{"server_name": uri.host or None, **read_options(uri.options, CLIENT_TLS)})
 
 
 def read_server_tls(uri: TransportURI) -> tuple[TlsOptions, TransportURI]:
-    """Return the TLS options in a connector's URL, and the URL without them.
-
-    Raises:
-        ConfigurationException: a value cannot be used, or there is no certificate.
-    """
+    """Return the TLS options in a connector's URL, and the URL without them."""
     options = dict(uri.options)
     for name in _CLIENTS_HOST:
         if options.pop(name, "false").strip().lower() != "false":

@@ -7,7 +7,8 @@ payload of ActiveMQ reproduces it byte for byte. Unknown fields are skipped and 
 that moves records copies their payloads instead.
 
 The readers accept any bytes: sizes are checked before anything is copied, numbers have at most ten
-bytes. Signed numbers are two's complement in 64 bits, so a negative one has ten bytes.
+bytes. Signed numbers are two's complement in 64 bits, so a negative one has ten bytes. Reading
+raises KahaDBFormatError, writing LocalProtocolError.
 """
 
 from __future__ import annotations
@@ -31,11 +32,7 @@ _SMALL: Final = tuple(bytes((n,)) for n in range(128))
 
 
 def encode_varint(value: int) -> bytes:
-    """Return `value`, from -2**63 to 2**64-1, as a varint of one to ten bytes.
-
-    Raises:
-        LocalProtocolError: it does not fit 64 bits.
-    """
+    """Return `value`, from -2**63 to 2**64-1, as a varint of one to ten bytes."""
     if 0 <= value < 128:
         return _SMALL[value]
     if not -_SIGN <= value <= _MASK:
@@ -50,11 +47,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return the unsigned number at `position` and its end, which is at most `end`.
-
-    Raises:
-        KahaDBFormatError: it is truncated, or has more than ten bytes.
-    """
+    """Return the unsigned number at `position` and its end, which is at most `end`."""
     value = shift = 0
     at = position
     while at < end:
@@ -80,10 +73,6 @@ def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int
 
     A tag is the field's number times 8 plus its wire type. The value of a varint is the unsigned
     number; that of any other field is the position of its first byte.
-
-    Raises:
-        KahaDBFormatError: a field is truncated, has no number, or has a wire type that
-            KahaDB does not use.
     """
     at = position
     while at < end:
@@ -156,22 +145,13 @@ _LAYOUTS: Final[dict[type[structures.KahaStructure], _Layout]] = {
 
 
 def encode_command(command: structures.KahaCommand) -> bytes:
-    """Return the payload of a record with this command.
-
-    Raises:
-        LocalProtocolError: a field is missing, of a wrong type or out of range.
-    """
+    """Return the payload of a record with this command."""
     body = _encode(command)
     return b"".join((bytes((command.CODE,)), encode_varint(len(body)), body))
 
 
 def decode_command(data: bytes, start: int = 0, end: int | None = None) -> structures.KahaCommand:
-    """Return the command in the payload `data[start:end]`.
-
-    Raises:
-        KahaDBFormatError: the code is unknown, the payload is damaged, or a required field is
-            missing.
-    """
+    """Return the command in the payload `data[start:end]`."""
     end = len(data) if end is None else end
     if start >= end:
         raise KahaDBFormatError("The record is empty", position=start)

@@ -96,7 +96,7 @@ class KahaDestination(KahaStructure):
 
     @property
     def key(self) -> str:
-        """Its key in ActiveMQ's index: `<type>:<name>`. (activemq-persistence K10)"""
+        """Its key in ActiveMQ's index: `<type>:<name>`."""
         return f"{int(self.type)}:{self.name}"
 
 
@@ -110,10 +110,7 @@ class KahaLocation(KahaStructure):
 
 @dataclass(frozen=True, slots=True)
 class KahaLocalTransactionId(KahaStructure):
-    """A local transaction. Both fields have number 1; only their wire types differ.
-
-    (activemq-persistence K29)
-    """
+    """A local transaction. Both fields have number 1; only their wire types differ."""
 
     connection_id: Annotated[str, Number(1, STRING)]
     transaction_id: Annotated[int, Number(1, INT64)]
@@ -148,10 +145,7 @@ _JobId = Annotated[str, Number(2, STRING)]
 
 @dataclass(slots=True)
 class KahaTraceCommand(KahaCommand, code=0):
-    """A remark, which ActiveMQ skips: the only record where other brokers may keep text.
-
-    (activemq-persistence K32)
-    """
+    """A remark, which ActiveMQ skips: the only record where other brokers may keep text."""
 
     message: Annotated[str, Number(1, STRING)]
 
@@ -176,7 +170,6 @@ class KahaRemoveMessageCommand(KahaCommand, code=2):
     """Removes a message from a queue or, with `subscription_key`, acknowledges it on a topic.
 
     `ack` is the MessageAck as a loose frame with its size; empty if there was none.
-    (activemq-persistence K31)
     """
 
     destination: _SecondDestination
@@ -231,20 +224,14 @@ class KahaSubscriptionCommand(KahaCommand, code=7):
 
 @dataclass(slots=True)
 class KahaProducerAuditCommand(KahaCommand, code=8):
-    """The last sequence number of each producer, Java-serialised: kept, never read.
-
-    (activemq-persistence K28)
-    """
+    """The last sequence number of each producer, Java-serialised: kept, never read."""
 
     audit: Annotated[bytes, Number(1, BYTES)] = field(repr=False)
 
 
 @dataclass(slots=True)
 class KahaAckMessageFileMapCommand(KahaCommand, code=9):
-    """The segments that each segment's acks refer to, Java-serialised: kept, never read.
-
-    (activemq-persistence K28)
-    """
+    """The segments that each segment's acks refer to, Java-serialised: kept, never read."""
 
     ack_message_file_map: Annotated[bytes, Number(1, BYTES)] = field(repr=False)
 
@@ -310,10 +297,7 @@ class KahaDestroySchedulerCommand(_OfScheduler, code=15):
 
 @dataclass(slots=True)
 class KahaRewrittenDataFileCommand(KahaCommand, code=16):
-    """Precedes the acks that ack compaction moved from segment `source_data_file_id`.
-
-    (activemq-persistence K18)
-    """
+    """Precedes the acks that ack compaction moved from segment `source_data_file_id`."""
 
     source_data_file_id: Annotated[int, Number(1, INT32)]
     rewrite_type: Annotated[int | None, Number(2, INT32)] = None

@@ -2,7 +2,8 @@
 
 The journal has messages, acknowledgements and subscriptions as loose, uncached frames with their
 4-byte size, in the OpenWire version of the store: 11 for ActiveMQ's, unless its index says
-otherwise. (activemq-persistence S5, K30)
+otherwise. Decoding raises RemoteProtocolError, encoding LocalProtocolError.
+(activemq-persistence S5, K30)
 """
 
 from __future__ import annotations
@@ -52,44 +53,26 @@ S = TypeVar("S", ActiveMQMessage, MessageAck, SubscriptionInfo)
 
 
 def decode_message(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> ActiveMQMessage:
-    """Return the message of an add, an update or a job, with its `raw` set if possible.
-
-    Raises:
-        RemoteProtocolError: the frame is damaged, or not a message.
-    """
+    """Return the message of an add, an update or a job, with its `raw` set if possible."""
     if _SAME_MESSAGES_FROM <= version <= CURRENT_VERSION and _is_message(frame):
         return unmarshal_body(frame[_SIZE.size], bytes(frame[_SIZE.size + 1 :]))
     return _decode(frame, version, ActiveMQMessage)
 
 
 def decode_ack(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> MessageAck | None:
-    """Return the acknowledgement of a remove; None if the frame is empty.
-
-    (activemq-persistence K31)
-
-    Raises:
-        RemoteProtocolError: the frame is damaged, or not a MessageAck.
-    """
+    """Return the acknowledgement of a remove; None if the frame is empty."""
     return _decode(frame, version, MessageAck) if frame else None
 
 
 def decode_subscription_info(
     frame: bytes, version: int = STORE_OPENWIRE_VERSION
 ) -> SubscriptionInfo:
-    """Return the durable subscription of a subscription command.
-
-    Raises:
-        RemoteProtocolError: the frame is damaged, or not a SubscriptionInfo.
-    """
+    """Return the durable subscription of a subscription command."""
     return _decode(frame, version, SubscriptionInfo)
 
 
 def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSION) -> bytes:
-    """Return the message as a frame; from version 11 on, its `raw` is copied or made.
-
-    Raises:
-        LocalProtocolError: a field is missing, of a wrong type or too long.
-    """
+    """Return the message as a frame; from version 11 on, its `raw` is copied or made."""
     if version < _SAME_MESSAGES_FROM:
         return encode_frame(message, version)
     body = marshal_body(message)
@@ -97,21 +80,13 @@ def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSI
 
 
 def encode_frame(structure: Structure, version: int = STORE_OPENWIRE_VERSION) -> bytes:
-    """Return a MessageAck, SubscriptionInfo or other structure as a loose frame with its size.
-
-    Raises:
-        LocalProtocolError: a field is missing, of a wrong type or too long.
-    """
+    """Return a MessageAck, SubscriptionInfo or other structure as a loose frame with its size."""
     frame = LooseWriter(version, stack_trace=True).frame(structure)
     return _SIZE.pack(len(frame)) + frame
 
 
 def to_kaha_destination(destination: Destination) -> KahaDestination:
-    """Return the KahaDestination of `destination`.
-
-    Raises:
-        LocalProtocolError: it is neither a queue nor a topic.
-    """
+    """Return the KahaDestination of `destination`."""
     kind = _TYPES.get(destination.TYPE)
     if kind is None:
         raise LocalProtocolError(f"{destination!r} cannot be stored")
@@ -119,11 +94,7 @@ def to_kaha_destination(destination: Destination) -> KahaDestination:
 
 
 def from_kaha_destination(destination: KahaDestination) -> Destination:
-    """Return the queue or topic of a KahaDestination.
-
-    Raises:
-        KahaDBFormatError: its type is unknown, or it has no name.
-    """
+    """Return the queue or topic of a KahaDestination."""
     try:
         code = _CODES[DestinationType(destination.type)]
     except ValueError as e:
@@ -135,11 +106,7 @@ def from_kaha_destination(destination: KahaDestination) -> Destination:
 
 
 def to_transaction_info(transaction_id: TransactionId) -> KahaTransactionInfo:
-    """Return the KahaTransactionInfo of a transaction id.
-
-    Raises:
-        LocalProtocolError: a part of the id is missing.
-    """
+    """Return the KahaTransactionInfo of a transaction id."""
     if isinstance(transaction_id, LocalTransactionId):
         connection = transaction_id.connection_id
         if connection is None or connection.value is None:
@@ -157,11 +124,7 @@ def to_transaction_info(transaction_id: TransactionId) -> KahaTransactionInfo:
 
 
 def from_transaction_info(info: KahaTransactionInfo) -> TransactionId:
-    """Return the transaction id of a KahaTransactionInfo.
-
-    Raises:
-        KahaDBFormatError: it is neither.
-    """
+    """Return the transaction id of a KahaTransactionInfo."""
     local, xa = info.local_transaction_id, info.xa_transaction_id
     if local is not None:
         return LocalTransactionId(local.transaction_id, ConnectionId(local.connection_id))
@@ -171,10 +134,7 @@ def from_transaction_info(info: KahaTransactionInfo) -> TransactionId:
 
 
 def subscription_key(client_id: str | None, subscription_name: str) -> str:
-    """Return the key of a durable subscription in the journal, `clientId:name`.
-
-    (activemq-persistence K30)
-    """
+    """Return the key of a durable subscription in the journal, `clientId:name`."""
     return f"{client_id}:{subscription_name}"
 
 

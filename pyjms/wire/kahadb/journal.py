@@ -128,7 +128,6 @@ class SegmentCursor:
         """Return whether a batch of `size` bytes (`Batch.size`) fits in the current segment.
 
         A batch that is larger than a segment fits in an empty one, which becomes longer.
-        (activemq-persistence K27)
         """
         return not self.offset or self.offset + size <= self.max_file_length
 
@@ -150,7 +149,7 @@ class SegmentCursor:
 def preallocation(length: int) -> tuple[tuple[int, bytes], ...]:
     """Return the non-zero parts of a preallocated segment as pairs of offset and bytes.
 
-    These are the end markers at its beginning and at its end. (activemq-persistence K5)
+    These are the end markers at its beginning and at its end.
     """
     return (0, END_MARKER), (max(length - len(END_MARKER), 0), END_MARKER)
 

@@ -457,8 +457,6 @@ class JournalFiles:
     def segments(self) -> list[int]:
         """Return the numbers of the segments, ascending; empty files do not count.
 
-        (activemq-persistence K27)
-
         Raises:
             OSError: the folder cannot be read.
         """

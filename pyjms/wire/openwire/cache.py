@@ -11,6 +11,7 @@ long as the connection.
 - If a frame is not sent after all (a field cannot be written, or the frame is too large), its new
   values are removed again, because the peer has not received them.
 - `None` and equal ids share a slot; commands compare by identity and hardly ever share one.
+- An index that is too large, or was never filled, is the peer's error: RemoteProtocolError.
 
 (openwire-encoding 4)
 """
@@ -41,11 +42,7 @@ class ReadCache:
         self._slots: dict[int, Structure | None] = {}
 
     def put(self, index: int, value: Structure | None) -> None:
-        """Store `value`.
-
-        Raises:
-            RemoteProtocolError: the index is outside the negotiated size.
-        """
+        """Store `value`."""
         if index == NOT_STORED:
             return
         if not 0 <= index < self._size:
@@ -53,11 +50,7 @@ class ReadCache:
         self._slots[index] = value
 
     def get(self, index: int) -> Structure | None:
-        """Return the value at `index`.
-
-        Raises:
-            RemoteProtocolError: nothing was stored there.
-        """
+        """Return the value at `index`."""
         try:
             return self._slots[index]
         except KeyError:

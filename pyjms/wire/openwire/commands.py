@@ -957,10 +957,7 @@ class ActiveMQBlobMessage(ActiveMQMessage):
 
 
 def message_size(message: ActiveMQMessage) -> int:
-    """Return a message's size in bytes, as both ends count it in windows, limits and caches.
-
-    (activemq-broker M6)
-    """
+    """Return a message's size in bytes, as both ends count it in windows, limits and caches."""
     content, properties = message.content, message.marshalled_properties
     return MESSAGE_OVERHEAD + len(content or b"") + len(properties or b"")
 

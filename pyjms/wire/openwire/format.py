@@ -256,11 +256,7 @@ class OpenWireFormat:
         return bytes(buffer)
 
     def encode_into(self, buffer: bytearray, command: Command) -> None:
-        """Append the whole frame of `command` to `buffer`, which an error leaves unchanged.
-
-        Raises:
-            LocalProtocolError: as for `encode`.
-        """
+        """Append the whole frame of `command` to `buffer`, which an error leaves unchanged."""
         for position, value in reversed(self.encode_shared(buffer, command)):
             buffer[position:position] = value
 
@@ -270,9 +266,6 @@ class OpenWireFormat:
         """Append the frame of `command` to `buffer` without its long values, and return these.
 
         Each value has its position in `buffer`. An error leaves `buffer` unchanged.
-
-        Raises:
-            LocalProtocolError: as for `encode`.
         """
         start = len(buffer)
         head = 4 if self._size_prefix else 0

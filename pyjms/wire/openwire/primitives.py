@@ -86,9 +86,6 @@ def encode_map(values: Mapping[str, object]) -> bytes:
 
     Top-level strings with characters above U+FFFF are written in standard UTF-8, the only form
     that a Java receiver reads correctly there. All other strings are modified UTF-8.
-
-    Raises:
-        LocalProtocolError: a value has no code, is out of its type's range, or a key is too long.
     """
     out = bytearray()
     _write_map(out, values, 0)
@@ -96,21 +93,12 @@ def encode_map(values: Mapping[str, object]) -> bytes:
 
 
 def decode_map(data: bytes, max_values: int = MAX_VALUES) -> dict[str, object]:
-    """Return the content of a primitive map; a null map is empty.
-
-    Raises:
-        RemoteProtocolError: `data` is not such a map, or has more than `max_values` values, nested
-            ones included.
-    """
+    """Return the content of a map of at most `max_values`, nested ones included; null: empty."""
     return _guard(data, _read_map, max_values)
 
 
 def encode_values(values: Iterable[object]) -> bytes:
-    """Return `values` in sequence: the body of a StreamMessage.
-
-    Raises:
-        LocalProtocolError: a value has no code (maps and lists have none here) or is out of range.
-    """
+    """Return `values` in sequence: the body of a StreamMessage."""
     out = bytearray()
     for value in values:
         if isinstance(value, Mapping | list | tuple):
@@ -120,11 +108,7 @@ def encode_values(values: Iterable[object]) -> bytes:
 
 
 def decode_values(data: bytes, max_values: int = MAX_VALUES) -> list[object]:
-    """Return the values of a StreamMessage's body.
-
-    Raises:
-        RemoteProtocolError: `data` is not such a body, or has more than `max_values` values.
-    """
+    """Return the values of a StreamMessage's body."""
     return _guard(data, _read_stream, max_values)
 
 
@@ -137,11 +121,7 @@ def encode_text(text: str | None) -> bytes:
 
 
 def decode_text(data: bytes) -> str | None:
-    """Return the text of a TextMessage's body.
-
-    Raises:
-        RemoteProtocolError: `data` is not such a body.
-    """
+    """Return the text of a TextMessage's body."""
     text = data[4:]
     if text.isascii() and len(text) == int.from_bytes(data[:4], "big", signed=True):
         return str(text, "ascii")  # most texts, at a fifth of the cost

@@ -57,11 +57,7 @@ class Writer(ABC):
         self.depth: int = 0
 
     def frame(self, value: Structure | None) -> bytes:
-        """Return type byte and body of `value`, without a size.
-
-        Raises:
-            LocalProtocolError: a field is missing, of the wrong type, out of range or too long.
-        """
+        """Return type byte and body of `value`, without a size."""
         if value is None:
             return b"\0"
         cache = self.cache
