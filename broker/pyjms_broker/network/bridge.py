@@ -67,8 +67,13 @@ from pyjms_broker.network.attributes import (
     inbound_properties,
     written_properties,
 )
-from pyjms_broker.network.demand import BridgeSubscriptions, durable_name, durable_subscriptions
-from pyjms_broker.network.networks import Demand, NetworkHost
+from pyjms_broker.network.demand import (
+    BridgeSubscriptions,
+    Demand,
+    durable_name,
+    durable_subscriptions,
+)
+from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.bridge_filter import may_pass, path_with
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription

@@ -6,23 +6,15 @@ What they need is imported for the first of them: a broker starts without the mo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.runtime.logging import get_logger
-from pyjms.wire.message_audit import MessageAudit
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    BrokerId,
-    ConsumerId,
-    ConsumerInfo,
-    MessageId,
-    ProducerId,
-)
+from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.schema import MESSAGES
-from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import Completion
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.region.region_broker import RegionBroker
 
@@ -32,17 +24,8 @@ if TYPE_CHECKING:
     from pyjms_broker.network.attributes import NetworkConnectorAttributes
     from pyjms_broker.network.bridge import NetworkBridge
     from pyjms_broker.network.connector import NetworkConnector
-    from pyjms_broker.network.demand import BridgeSubscriptions
-    from pyjms_broker.network.duplex import ReverseBridge
-
-logger = get_logger(__name__)
-
-_DEPTH: Final = 10_000
-"""The number of recorded messages of each producer."""
-_PRODUCERS: Final = 1024
-"""The number of recorded producers, each counted once per destination."""
-DurableKey: TypeAlias = tuple[str | None, str | None]
-"""The client id and name of a remote durable subscription."""
+    from pyjms_broker.network.demand import DemandTable
+    from pyjms_broker.network.duplex import NetworkAudit, ReverseBridge
 
 
 class NetworkHost(BrokerHost, Protocol):
@@ -70,15 +53,26 @@ class Networks:
 
     def __init__(self, host: NetworkHost) -> None:
         self._host = host
-        self.demand = DemandTable()
-        self.audit = NetworkAudit()
-        """Detects messages that bridges send repeatedly."""
         self._started: dict[NetworkBridge, None] = {}
         self.connectors: list[NetworkConnector] = []
         self._reverse: dict[str, ReverseBridge] = {}
         """By network connector and broker, once logged in."""
         self._reverse_tasks: set[BackgroundTask] = set()
         self._is_stopping = False
+
+    @cached_property
+    def demand(self) -> DemandTable:
+        """The subscriptions of all bridges."""
+        from pyjms_broker.network.demand import DemandTable  # noqa: PLC0415 - see above
+
+        return DemandTable()
+
+    @cached_property
+    def audit(self) -> NetworkAudit:
+        """Detects messages that bridges send repeatedly."""
+        from pyjms_broker.network.duplex import NetworkAudit  # noqa: PLC0415 - see above
+
+        return NetworkAudit()
 
     @property
     def duplex_bridges(self) -> list[ReverseBridge]:
@@ -205,172 +199,3 @@ class Networks:
         for connector in self.connectors:
             await connector.stop()
         await end_tasks(*self._reverse_tasks)
-
-
-class Demand:
-    """One local subscription of a bridge, which represents consumers of a remote broker.
-
-    A subscription that serves several remote consumers is called a conduit: the remote broker then
-    counts as one local consumer. Topics always have one, because the remote broker itself
-    dispatches each message to all its subscribers.
-
-    Args:
-        owner: the bridge.
-        local: the subscription's ConsumerInfo for the local broker.
-        is_static: whether it exists even without remote consumers.
-        can_be_conduit: whether further consumers of its destination may share it.
-    """
-
-    def __init__(
-        self,
-        owner: BridgeSubscriptions,
-        local: ConsumerInfo,
-        *,
-        is_static: bool,
-        can_be_conduit: bool,
-    ) -> None:
-        self.owner = owner
-        self.local = local
-        self.is_static = is_static
-        self.can_be_conduit = can_be_conduit
-        self.consumers: dict[ConsumerId, ConsumerInfo] = {}
-        """The remote consumers."""
-        self.durables: set[DurableKey] = set()
-        """The remote durable subscriptions."""
-        self.unconfirmed = 0
-        """The number of forwarded messages that are not acknowledged locally yet."""
-        self.is_closing = False
-        """Whether it forwards nothing more, and ends once no message is unconfirmed."""
-        self.is_deleted = False
-        """Whether the durable subscription is deleted at that time."""
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether it is also a durable subscription at the local broker."""
-        return self.local.subscription_name is not None
-
-    def take_over(self, other: Demand) -> None:
-        """Also serve the consumers of another subscription."""
-        self.consumers.update(other.consumers)
-        self.durables |= other.durables
-        self.is_static |= other.is_static
-
-
-class DemandTable:
-    """The subscriptions of all bridges of one broker."""
-
-    def __init__(self) -> None:
-        self._demands: set[Demand] = set()
-        self._by_consumer: dict[ConsumerId | None, set[Demand]] = {}
-        self._owners: set[BridgeSubscriptions] = set()
-
-    def join(self, owner: BridgeSubscriptions) -> None:
-        """Notify a bridge when subscriptions of other bridges end."""
-        self._owners.add(owner)
-
-    def leave(self, owner: BridgeSubscriptions) -> None:
-        """Remove a bridge and its subscriptions."""
-        self._owners.discard(owner)
-        left = {demand for demand in self._demands if demand.owner is owner}
-        for demand in left:
-            self._discard(demand)
-        if left:
-            self._reconsider(owner)
-
-    def add(self, demand: Demand) -> None:
-        """Add a subscription."""
-        self._demands.add(demand)
-        for each in demand.local.network_consumer_path or ():
-            self._by_consumer.setdefault(each, set()).add(demand)
-
-    def remove(self, demand: Demand) -> None:
-        """Remove a subscription that has ended."""
-        if demand in self._demands:
-            self._discard(demand)
-            self._reconsider(demand.owner)
-
-    def serving(self, candidate: Demand) -> list[Demand]:
-        """Return the subscriptions of other bridges that serve the candidate's consumer."""
-        found = {
-            demand: None
-            for each in candidate.local.network_consumer_path or ()
-            for demand in self._by_consumer.get(each, ())
-        }
-        return [demand for demand in found if demand.owner is not candidate.owner]
-
-    def _discard(self, demand: Demand) -> None:
-        self._demands.discard(demand)
-        for each in demand.local.network_consumer_path or ():
-            of_consumer = self._by_consumer.get(each)
-            if of_consumer is not None:
-                of_consumer.discard(demand)
-                if not of_consumer:
-                    del self._by_consumer[each]
-
-    def _reconsider(self, cause: BridgeSubscriptions) -> None:
-        for owner in list(self._owners):
-            if owner is not cause:
-                owner.reconsider()
-
-
-class NetworkAudit:
-    """Detects messages that bridges send repeatedly, which are dropped.
-
-    A bridge that was lost before it got a confirmation sends the message again. A queue detects a
-    repeated id with its own audit, and a store does so while it has the message. This audit, which
-    all bridges to the broker share, also detects it after the message was consumed. It is exact: a
-    message is dropped only if one with its id has arrived in the same destination and is as durable
-    as its sender requires.
-    """
-
-    def __init__(self) -> None:
-        self._seen = MessageAudit(_DEPTH, _PRODUCERS)
-        self._pending: dict[MessageId, Completion] = {}
-        """Messages that are not stored yet: a repeated send waits for the same completion."""
-
-    def send(
-        self, message: ActiveMQMessage, own_id: BrokerId, send: Callable[[], Completion]
-    ) -> Completion:
-        """Send a message unless it has arrived before; completed when it is stored.
-
-        A message that has already passed this broker, `own_id`, was forwarded from it and returns;
-        it is not a repetition.
-        """
-        path: Sequence[BrokerId | None] = message.broker_path or ()
-        key = _key(message)
-        if key is None or not message.response_required or own_id in path:
-            return send()
-        pending = self._pending.get(key)
-        if pending is not None:
-            return pending
-        if self._seen.is_duplicate(key):
-            logger.debug("Dropped %s, which a bridge has sent again", message.message_id)
-            return COMPLETED
-        try:
-            sent = send()
-        except BaseException:
-            self._seen.forget(key)
-            raise
-        if not sent.done:
-            self._pending[key] = sent
-        sent.then(lambda done: self._on_sent(key, done))
-        return sent
-
-    def _on_sent(self, key: MessageId, done: Completion) -> None:
-        self._pending.pop(key, None)
-        if done.error is not None:
-            self._seen.forget(key)
-
-
-def _key(message: ActiveMQMessage) -> MessageId | None:
-    """Return the key of a persistent message in its destination.
-
-    Copies of a message for several destinations, such as a virtual topic's, have the same id.
-    """
-    own, destination = message.message_id, message.destination
-    if not message.persistent or own is None or own.producer_id is None or destination is None:
-        return None
-    producer = own.producer_id
-    connection = f"{destination.qualified_name}|{producer.connection_id}"
-    in_destination = ProducerId(connection, producer.value, producer.session_id)
-    return MessageId(None, in_destination, own.producer_sequence_id)

@@ -15,7 +15,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.broker import Broker, BrokerFilter, PluginFilter
+from pyjms_broker.api.broker import Broker, PluginFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.attribute import attribute, duration, flag
@@ -43,21 +43,19 @@ class TimeStampingBrokerPlugin:
         return TimeStampingBroker(broker, self)
 
 
-class TimeStampingBroker(BrokerFilter):
+class TimeStampingBroker(PluginFilter[TimeStampingBrokerPlugin]):
     """Stamps clients' messages, unless their producer has disabled timestamps."""
 
-    def __init__(self, next_broker: Broker, options: TimeStampingBrokerPlugin) -> None:
-        super().__init__(next_broker)
-        self._default_ttl = round(options.zero_expiration_override * 1000)
-        self._ttl_ceiling = round(options.ttl_ceiling * 1000)
-        self._future_only = options.future_only
-        self._network_messages = options.process_network_messages
+    def __init__(self, next_broker: Broker, plugin: TimeStampingBrokerPlugin) -> None:
+        super().__init__(next_broker, plugin)
+        self._default_ttl = round(plugin.zero_expiration_override * 1000)
+        self._ttl_ceiling = round(plugin.ttl_ceiling * 1000)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if (
             message.timestamp > 0
             and not exchange.context.is_broker  # dead letters keep their times
-            and (self._network_messages or not message.broker_path)
+            and (self.plugin.process_network_messages or not message.broker_path)
         ):
             self._stamp(message)
         return self.next.send(exchange, message)
@@ -69,7 +67,7 @@ class TimeStampingBroker(BrokerFilter):
         if 0 < self._ttl_ceiling < ttl:
             ttl = self._ttl_ceiling
         expiration = now + ttl
-        if self._future_only and expiration <= old:
+        if self.plugin.future_only and expiration <= old:
             return
         if ttl > 0:
             message.expiration = expiration

@@ -52,11 +52,7 @@ from pyjms_broker.connector.registry import create_connector
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.network.networks import Networks
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.service.configuration import (
-    BrokerConfiguration,
-    run_hooks,
-    run_stop_hooks,
-)
+from pyjms_broker.service.configuration import BrokerConfiguration, run_hooks, run_stop_hooks
 from pyjms_broker.service.filter_chain import build_filter_chain, create_region
 from pyjms_broker.service.stores import BrokerStores, require_started
 from pyjms_broker.service.uri import BrokerURI, keywords_from, read_broker_uri

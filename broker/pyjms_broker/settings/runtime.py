@@ -387,7 +387,7 @@ class RuntimeConfigurationBroker(BrokerFilter):
     ) -> None:
         super().__init__(next_broker)
         self._configuration = configuration
-        self._configuration.check_period = self._period = check_period
+        self._configuration.check_period = check_period
         self._watch: BackgroundTask | None = None
         self._stopped = False
 
@@ -404,17 +404,18 @@ class RuntimeConfigurationBroker(BrokerFilter):
 
     def check_every(self, period: float) -> None:
         """Check the file every `period` seconds from now on; 0: never."""
-        self._configuration.check_period = self._period = period
+        self._configuration.check_period = period
         self._start_watch()
 
     def _start_watch(self) -> None:
-        if self._period > 0 and not self._stopped and (self._watch is None or self._watch.done):
+        period = self._configuration.check_period
+        if period > 0 and not self._stopped and (self._watch is None or self._watch.done):
             self._watch = spawn(self._check_periodically, name="check of the configuration file")
 
     async def _check_periodically(self) -> None:
         reported = ""
-        while self._period > 0:
-            await _clock.sleep(self._period)
+        while (period := self._configuration.check_period) > 0:
+            await _clock.sleep(period)
             try:
                 await self._configuration.update()
                 reported = ""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from pyjms import ConnectionFactory
@@ -47,9 +48,9 @@ def furnished(managed: ManagedBroker) -> ManagedBroker:
     return managed
 
 
-def app_of(url: str, **more: Any) -> TopApp:
+def app_of(url: str, interval: float = 0.2) -> TopApp:
     sampler = Sampler(JolokiaClient(url, timeout=10))
-    return TopApp(sampler, sampler.sample(), more.get("interval", 0.2))
+    return TopApp(sampler, sampler.sample(), interval)
 
 
 def names(app: TopApp) -> list[str]:
@@ -67,7 +68,7 @@ def text(app: TopApp, part: str) -> str:
     return str(app.query_one(part, Static).content)
 
 
-async def until(pilot: Any, condition: Callable[[], bool]) -> None:
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Wait until the screen shows it; the test's own time limit ends the wait."""
     while not condition():
         await pilot.pause(0.05)

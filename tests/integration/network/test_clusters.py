@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,7 +179,7 @@ def test_the_head_of_the_list_changes_and_a_broker_stays_while_it_has_a_bridge()
     assert cluster.brokers == ["tcp://own:1"]
 
 
-async def test_the_file_says_it(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_file_says_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "broker.yaml"
     path.write_text(
         "connectors:\n"

@@ -17,6 +17,7 @@ import anyio
 import pytest
 
 from pyjms.aio import ConnectionFactory
+from pyjms.client.session import ActiveMQSession
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import RemoveInfo, ShutdownInfo
 from pyjms_broker.connector.base import TransportConnector
@@ -52,7 +53,7 @@ def descriptors() -> int:
 class Flow:
     """Messages from one broker to a queue's consumer at the other one."""
 
-    def __init__(self, sending: Any, receiving: Any, queue: Queue) -> None:
+    def __init__(self, sending: ActiveMQSession, receiving: ActiveMQSession, queue: Queue) -> None:
         self.queue = queue
         self.sent: list[str] = []
         self.received: Counter[str] = Counter()
@@ -145,7 +146,7 @@ async def settled(pair: Bridged, door: TransportConnector) -> None:
 
 
 @pytest.fixture(params=[False, True], ids=["simplex", "duplex"])
-async def bridged(network: Network, request: Any) -> AsyncIterator[BridgedFlows]:
+async def bridged(network: Network, request: pytest.FixtureRequest) -> AsyncIterator[BridgedFlows]:
     async with AsyncExitStack() as stack:
         target = network.broker("target")
         door = target.add_connector("tcp://127.0.0.1:0")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.errors import JMSException, JMSSecurityException
@@ -73,7 +71,9 @@ async def test_a_duplex_bridge_ends_with_its_connector(network: Network) -> None
     assert len(target.networks.duplex_bridges) == 1
 
 
-async def test_a_duplex_bridge_must_log_in(network: Network, caplog: Any) -> None:
+async def test_a_duplex_bridge_must_log_in(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
     users = [user("joe", password="x"), user("bridge")]
     there = [users[0], user("other", password="different")]
     source = network.broker("a", plugins=[simple(*users)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,7 +28,7 @@ REFUSED = f"another broker of the network may be named {NAME}"
 
 
 @pytest.fixture(params=["ours", pytest.param("activemq", marks=pytest.mark.activemq)])
-def namesake(request: Any, tmp_path: Path) -> Iterator[str]:
+def namesake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a broker of that name in a separate process."""
     if request.param == "ours":
         config = tmp_path / "broker.yaml"

@@ -12,14 +12,17 @@ from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
+    ActiveMQMessage,
     BrokerId,
     BrokerInfo,
     MessageId,
     ProducerId,
 )
 from pyjms.wire.openwire.primitives import encode_text
-from pyjms_broker.api.broker import BrokerFilter
-from pyjms_broker.network import NetworkConnectorAttributes
+from pyjms_broker.api.broker import Broker, BrokerFilter
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
 from pyjms_broker.network.attributes import written_properties
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
@@ -110,18 +113,18 @@ async def test_invalid_repetitions(network: Network) -> None:
 
 
 class FailsOnce(BrokerFilter):
-    def __init__(self, next_broker: Any) -> None:
+    def __init__(self, next_broker: Broker) -> None:
         super().__init__(next_broker)
         self.fails = True
 
-    def send(self, exchange: Any, message: Any) -> Any:
-        if self.fails and not message.destination.is_topic:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        if self.fails and message.destination is not None and message.destination.is_queue:
             self.fails = False
             raise JMSException("only this once")
         return super().send(exchange, message)
 
 
-def received(connector: Any) -> int:
+def received(connector: NetworkConnector) -> int:
     return sum(bridge.received_count for bridge in connector.bridges)
 
 

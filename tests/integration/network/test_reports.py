@@ -11,6 +11,8 @@ from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerInfo, DestinationInfo
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.api.broker import BrokerFilter
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.network import NetworkConnectorAttributes
 from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.waiting import until
@@ -70,8 +72,8 @@ async def test_bridges_are_reported_and_count_what_they_receive(network: Network
 class Refusing(BrokerFilter):
     """Refuses messages: those of temporary queues as if they were gone."""
 
-    def send(self, exchange: Any, message: Any) -> Any:
-        if message.destination.is_temporary:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        if message.destination is not None and message.destination.is_temporary:
             raise DestinationDoesNotExistException(f"{message.destination} does not exist")
         return super().send(exchange, message)
 

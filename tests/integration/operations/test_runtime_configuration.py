@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -427,7 +428,8 @@ def test_sighup_does_not_end_a_server_without_the_plug_in(tmp_path: Path) -> Non
         stopped(process)
 
 
-def _signal_and_wait(process: Any, text: str) -> None:
+def _signal_and_wait(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stderr is not None
     process.send_signal(signal.SIGHUP)
     for line in process.stderr:
         if text in line:

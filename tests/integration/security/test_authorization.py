@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ ORDERS = rights(
 )
 
 
-async def refused(attempt: Any, text: str) -> None:
+async def refused(attempt: Awaitable[object], text: str) -> None:
     with pytest.raises(JMSSecurityException) as caught:
         await attempt
     assert caught.value.reason == text

@@ -15,6 +15,7 @@ from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand
 from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, encode_batch, segment_name
 from pyjms.wire.kahadb.segments import JournalFiles, SegmentReader
 from pyjms_broker.store.files import SharedFileLock
+from tests.kit.stores.folders import Folder, Store
 
 Run = Callable[..., Any]
 
@@ -52,7 +53,9 @@ def change_index(folder: Path, statement: str) -> None:
 # -- inspect
 
 
-def test_inspect_counts_by_segment_record_and_destination(filled: Any, pyjms_broker: Run) -> None:
+def test_inspect_counts_by_segment_record_and_destination(
+    filled: Folder, pyjms_broker: Run
+) -> None:
     before = filled.contents()
     result = pyjms_broker("journal", "inspect", filled.path.parent)
     assert result.exit_code == 0, result.output
@@ -69,7 +72,7 @@ def test_inspect_counts_by_segment_record_and_destination(filled: Any, pyjms_bro
     assert filled.contents() == before
 
 
-def test_inspect_shows_records_of_one_destination(filled: Any, pyjms_broker: Run) -> None:
+def test_inspect_shows_records_of_one_destination(filled: Folder, pyjms_broker: Run) -> None:
     arguments = ("--records", "--destination", "orders.>", "--limit", "3")
     result = pyjms_broker("journal", "inspect", filled.path, *arguments)
     assert result.exit_code == 0, result.output
@@ -85,7 +88,7 @@ def test_inspect_shows_records_of_one_destination(filled: Any, pyjms_broker: Run
     assert [line for line in later.stdout.splitlines() if line[:1].isdigit()] == records[1:]
 
 
-def test_inspect_describes_records_that_are_not_messages(filled: Any, pyjms_broker: Run) -> None:
+def test_inspect_describes_records_that_are_not_messages(filled: Folder, pyjms_broker: Run) -> None:
     result = pyjms_broker("journal", "inspect", filled.path, "--records")
     for part in (
         "subscription=c:one  selector='a = 1'",
@@ -98,7 +101,7 @@ def test_inspect_describes_records_that_are_not_messages(filled: Any, pyjms_brok
         assert part in result.stdout
 
 
-def test_inspect_lists_damaged_parts(filled: Any, pyjms_broker: Run) -> None:
+def test_inspect_lists_damaged_parts(filled: Folder, pyjms_broker: Run) -> None:
     segment = filled.path / "db-2.log"
     start, end = batches(segment)[3]
     flip(segment, end - 1)
@@ -111,7 +114,7 @@ def test_inspect_lists_damaged_parts(filled: Any, pyjms_broker: Run) -> None:
 
 
 def test_verify_reports_no_problems_in_an_intact_store_and_changes_nothing(
-    filled: Any, pyjms_broker: Run
+    filled: Folder, pyjms_broker: Run
 ) -> None:
     before = filled.contents()
     result = pyjms_broker("journal", "verify", filled.path)
@@ -120,8 +123,8 @@ def test_verify_reports_no_problems_in_an_intact_store_and_changes_nothing(
     assert filled.contents() == before
 
 
-def test_verify_reports_no_problems_after_further_starts(filled: Any, pyjms_broker: Run) -> None:
-    async def visit(store: Any) -> None:
+def test_verify_reports_no_problems_after_further_starts(filled: Folder, pyjms_broker: Run) -> None:
+    async def visit(store: Store) -> None:
         sent = await store.send(Queue("orders.new"), *range(100, 130))
         await store.remove(Queue("orders.new"), *sent[:20])
         await store.adapter.checkpoint()
@@ -131,7 +134,7 @@ def test_verify_reports_no_problems_after_further_starts(filled: Any, pyjms_brok
     assert result.exit_code == 0, result.output
 
 
-def test_verify_reports_a_batch_with_a_wrong_checksum(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_a_batch_with_a_wrong_checksum(filled: Folder, pyjms_broker: Run) -> None:
     segment = filled.path / "db-1.log"
     start, end = batches(segment)[5]
     flip(segment, end - 1)
@@ -144,14 +147,14 @@ def test_verify_reports_a_batch_with_a_wrong_checksum(filled: Any, pyjms_broker:
     assert "no problems" not in result.stdout
 
 
-def test_verify_reports_a_record_that_cannot_be_decoded(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_a_record_that_cannot_be_decoded(filled: Folder, pyjms_broker: Run) -> None:
     place = append(filled.path, b"\x63nonsense")
     result = pyjms_broker("journal", "verify", filled.path)
     assert result.exit_code == 1
     assert f"{place}: the record cannot be decoded: Unknown command 99" in result.stdout
 
 
-def test_verify_reports_a_torn_end(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_a_torn_end(filled: Folder, pyjms_broker: Run) -> None:
     segment = filled.path / "db-4.log"
     start, end = batches(segment)[-1]
     segment.write_bytes(segment.read_bytes()[: end - 3])
@@ -179,7 +182,7 @@ def test_verify_reports_a_torn_end(filled: Any, pyjms_broker: Run) -> None:
     ],
 )
 def test_verify_compares_the_index_with_the_journal(
-    statement: str, sentence: str, filled: Any, pyjms_broker: Run
+    statement: str, sentence: str, filled: Folder, pyjms_broker: Run
 ) -> None:
     if statement.startswith("PRAGMA"):
         connection = sqlite3.connect(filled.path / "pyjms-index.db")
@@ -195,14 +198,14 @@ def test_verify_compares_the_index_with_the_journal(
     assert pyjms_broker("journal", "verify", filled.path).exit_code == 0
 
 
-def test_verify_reports_a_missing_segment(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_a_missing_segment(filled: Folder, pyjms_broker: Run) -> None:
     (filled.path / "db-1.log").unlink()
     result = pyjms_broker("journal", "verify", filled.path)
     assert result.exit_code == 1
     assert "3 messages are in db-1.log, which is missing" in result.stdout
 
 
-def test_verify_without_an_index(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_without_an_index(filled: Folder, pyjms_broker: Run) -> None:
     (filled.path / "db.data").write_bytes(b"ActiveMQ's")
     result = pyjms_broker("journal", "verify", filled.path)
     assert (result.exit_code, "note: ActiveMQ has used this store" in result.stdout) == (0, True)
@@ -215,7 +218,7 @@ def test_verify_without_an_index(filled: Any, pyjms_broker: Run) -> None:
 # -- rebuild
 
 
-def test_rebuild_recreates_a_lost_index(filled: Any, pyjms_broker: Run) -> None:
+def test_rebuild_recreates_a_lost_index(filled: Folder, pyjms_broker: Run) -> None:
     for path in filled.index_files():
         path.unlink()
     result = pyjms_broker("journal", "rebuild", filled.path.parent)
@@ -223,14 +226,14 @@ def test_rebuild_recreates_a_lost_index(filled: Any, pyjms_broker: Run) -> None:
     assert "10 messages in 3 destinations, 1 prepared transaction" in result.stdout
     assert filled.index_files()
 
-    async def look(store: Any) -> tuple[bool, int]:
+    async def look(store: Store) -> tuple[bool, int]:
         return store.adapter.rebuilt, store.of(Queue("orders.new")).message_count
 
     assert filled.open(look) == (False, 6)
 
 
 def test_rebuild_of_a_damaged_journal_fails_with_the_segment(
-    filled: Any, pyjms_broker: Run
+    filled: Folder, pyjms_broker: Run
 ) -> None:
     segment = filled.path / "db-1.log"
     flip(segment, batches(segment)[5][1] - 1)
@@ -246,7 +249,7 @@ def test_rebuild_of_a_damaged_journal_fails_with_the_segment(
 # -- audit
 
 
-def test_audit_shows_what_keeps_each_segment(filled: Any, pyjms_broker: Run) -> None:
+def test_audit_shows_what_keeps_each_segment(filled: Folder, pyjms_broker: Run) -> None:
     before = filled.contents()
     result = pyjms_broker("journal", "audit", filled.path)
     assert result.exit_code == 0, result.output
@@ -266,11 +269,11 @@ def test_audit_shows_what_keeps_each_segment(filled: Any, pyjms_broker: Run) -> 
     assert filled.contents() == before
 
 
-def test_audit_agrees_with_the_cleanup(filled: Any, pyjms_broker: Run) -> None:
+def test_audit_agrees_with_the_cleanup(filled: Folder, pyjms_broker: Run) -> None:
     said = pyjms_broker("journal", "audit", filled.path).stdout
     free = {line.split()[0] for line in said.splitlines() if line.endswith("  nothing")}
 
-    async def clean_up(store: Any) -> None:
+    async def clean_up(store: Store) -> None:
         await store.adapter.checkpoint()
 
     before = set(filled.contents())
@@ -280,7 +283,7 @@ def test_audit_agrees_with_the_cleanup(filled: Any, pyjms_broker: Run) -> None:
 
 
 @pytest.mark.parametrize("index", ["ours", "none", "ActiveMQ's"])
-def test_audit_needs_no_index(index: str, filled: Any, pyjms_broker: Run) -> None:
+def test_audit_needs_no_index(index: str, filled: Folder, pyjms_broker: Run) -> None:
     expected = pyjms_broker("journal", "audit", filled.path).stdout
     if index == "none":
         for path in filled.index_files():
@@ -294,8 +297,10 @@ def test_audit_needs_no_index(index: str, filled: Any, pyjms_broker: Run) -> Non
 # -- a running broker's folder, and bad input
 
 
-def test_a_running_brokers_journal_is_read_but_not_rebuilt(filled: Any, pyjms_broker: Run) -> None:
-    async def look(store: Any) -> list[Any]:
+def test_a_running_brokers_journal_is_read_but_not_rebuilt(
+    filled: Folder, pyjms_broker: Run
+) -> None:
+    async def look(store: Store) -> list[Any]:
         await store.adapter.checkpoint()
         await store.send(Queue("orders.new"), 200)
         return [
@@ -354,13 +359,15 @@ def test_a_job_schedulers_journal_is_inspected_but_not_rebuilt(
 
 
 @pytest.mark.parametrize("place", ["x", "1:y", ":", "-1:0"])
-def test_an_invalid_location_is_refused(place: str, filled: Any, pyjms_broker: Run) -> None:
+def test_an_invalid_location_is_refused(place: str, filled: Folder, pyjms_broker: Run) -> None:
     result = pyjms_broker("journal", "inspect", filled.path, f"--from={place}")
     assert result.exit_code == 2
     assert "as in 3:1024" in result.stderr
 
 
-def test_the_index_directory_can_be_given(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_the_index_directory_can_be_given(
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
+) -> None:
     elsewhere = tmp_path / "index"
     option = f"--index-directory={elsewhere}"
     assert pyjms_broker("journal", "rebuild", filled.path, option).exit_code == 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
 from pyjms.cli.terminal import in_bytes, plural, progress, table
+from tests.kit.stores.folders import Folder
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_without_a_terminal_progress_is_an_occasional_line(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-def test_on_a_terminal_progress_is_a_bar_on_standard_error(filled: Any) -> None:
+def test_on_a_terminal_progress_is_a_bar_on_standard_error(filled: Folder) -> None:
     ours, theirs = os.openpty()
     try:
         done = subprocess.run(

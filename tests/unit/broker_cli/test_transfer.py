@@ -16,6 +16,7 @@ from pyjms.wire.kahadb.frames import encode_message as frame_of
 from pyjms.wire.openwire.commands import ActiveMQMessage, ActiveMQTextMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from pyjms_broker.cli.message_file import decode_message, encode_message
+from tests.kit.stores.folders import Folder, Store
 
 Run = Callable[..., Any]
 
@@ -38,7 +39,7 @@ GOOD = {"kind": "text", "destination": "queue://q", "message_id": "ID:h:1:2:3"}
 
 
 def test_export_to_standard_output_has_readable_text(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     file = tmp_path / "f.jsonl"
     pyjms_broker("export", filled.path, "-o", file)
@@ -74,7 +75,9 @@ def test_a_text_field_is_refused_for_other_messages(fields: dict[str, object]) -
         decode_message({"destination": "queue://q", "message_id": "ID:a", **fields})
 
 
-def test_export_and_import_preserve_a_store(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_export_and_import_preserve_a_store(
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
+) -> None:
     before = {k: v for k, v in filled.contents().items() if k != "lock"}
     first, second, other = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / "other"
     result = pyjms_broker("export", filled.path.parent, "--output", first)
@@ -99,7 +102,7 @@ def test_export_and_import_preserve_a_store(filled: Any, tmp_path: Path, pyjms_b
 
 
 def test_a_message_of_a_damaged_batch_is_not_exported(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     whole, rest = tmp_path / "whole", tmp_path / "rest"
     pyjms_broker("export", filled.path, "-o", whole, "--queue", "orders.>")
@@ -120,9 +123,9 @@ def test_a_message_of_a_damaged_batch_is_not_exported(
 
 
 def test_headers_and_properties_are_preserved(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
 ) -> None:
-    async def stored(store: Any) -> list[ActiveMQMessage]:
+    async def stored(store: Store) -> list[ActiveMQMessage]:
         found = store.of(Queue("orders.new")).next_messages(None, 100)
         return [each.message for each in found]
 
@@ -158,7 +161,7 @@ def test_headers_and_properties_are_preserved(
 def test_patterns_select_destinations(
     arguments: tuple[str, ...],
     destinations: set[str],
-    filled: Any,
+    filled: Folder,
     tmp_path: Path,
     pyjms_broker: Run,
 ) -> None:
@@ -168,7 +171,7 @@ def test_patterns_select_destinations(
 
 
 def test_scheduled_messages_are_noted_as_missing(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     jobs = filled.path.parent / "localhost" / "scheduler"
     jobs.mkdir(parents=True)
@@ -279,7 +282,7 @@ def test_a_file_of_another_format_is_refused(
 
 
 def test_invalid_export_options_are_refused_in_one_line(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     there = write(tmp_path / "there", HEAD)
     for arguments, sentence in (
@@ -303,11 +306,11 @@ def test_invalid_export_options_are_refused_in_one_line(
 
 
 def test_a_running_brokers_directory_is_refused(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     file = write(tmp_path / "in", HEAD, {"message": GOOD}, {"end": {}})
 
-    async def attempt(_store: Any) -> list[Any]:
+    async def attempt(_store: Store) -> list[Any]:
         return [
             pyjms_broker("export", filled.path, "-o", tmp_path / "out"),
             pyjms_broker("import", file, "--data", filled.path),
@@ -319,7 +322,9 @@ def test_a_running_brokers_directory_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unreadable_message_is_reported(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_an_unreadable_message_is_reported(
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
+) -> None:
     pyjms_broker("export", filled.path, "-o", tmp_path / "before")
     segment = filled.path / "db-1.log"
     data = segment.read_bytes()
@@ -371,7 +376,7 @@ BROKER_XML = """<beans xmlns="http://www.springframework.org/schema/beans">
 
 @pytest.mark.fact("activemq-edges CL7")
 def test_the_store_of_a_configuration_is_exported_with_activemqs_options(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
+    filled: Folder, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     xml, yaml = tmp_path / "activemq.xml", tmp_path / "broker.yaml"
     xml.write_text(BROKER_XML.format(filled.path))
@@ -408,7 +413,7 @@ def test_configurations_without_a_store_are_refused(
     assert not (tmp_path / "f.jsonl").exists()
 
 
-def test_an_archive_is_refused(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_an_archive_is_refused(filled: Folder, tmp_path: Path, pyjms_broker: Run) -> None:
     for name in ("out.tgz", "out.tar.gz"):
         result = pyjms_broker("export", filled.path, "--file", tmp_path / name)
         assert result.exit_code == 2

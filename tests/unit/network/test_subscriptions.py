@@ -11,8 +11,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import BrokerId, ConsumerId, ConsumerInfo
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.demand import MAXIMUM_CONSUMERS, BridgeSubscriptions
-from pyjms_broker.network.networks import DemandTable
+from pyjms_broker.network.demand import MAXIMUM_CONSUMERS, BridgeSubscriptions, DemandTable
 
 
 class Local:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,7 +32,7 @@ async def clock() -> AsyncIterator[VirtualClock]:
 
 
 @pytest.fixture
-def started(tmp_path: Path, raw_client: Any) -> Started:
+def started(tmp_path: Path, raw_client: type[RawClient]) -> Started:
     """Starts a broker with these keys, and yields it with a client."""
 
     @asynccontextmanager
@@ -196,7 +195,7 @@ async def test_a_full_broker_refuses_messages(
 
 @pytest.mark.parametrize("stolen", [True, False])
 async def test_a_client_id_may_be_taken_over(
-    started: Started, raw_client: Any, stolen: bool
+    started: Started, raw_client: type[RawClient], stolen: bool
 ) -> None:
     connector = f"{{uri: 'tcp://127.0.0.1:0', allow_link_stealing: {str(stolen).lower()}}}"
     async with started(f"connectors: [{connector}]") as (broker, _):

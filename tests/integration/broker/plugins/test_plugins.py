@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -413,7 +414,7 @@ async def test_the_last_plugin_is_the_outermost(broker_with: BrokerWith) -> None
     ],
     ids=["expression", "no-separator", "dot", "no-property"],
 )
-def test_options_that_make_no_sense_are_refused(create: Any, reason: str) -> None:
+def test_options_that_make_no_sense_are_refused(create: Callable[[], object], reason: str) -> None:
     with pytest.raises(ConfigurationException, match=reason):
         create()
 
@@ -449,7 +450,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", DEFAULTS)
-def test_plugins_in_broker_yaml_have_activemqs_defaults(tmp_path: Any, kind: str) -> None:
+def test_plugins_in_broker_yaml_have_activemqs_defaults(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "broker.yaml"
     for text in (f"plugins: [{kind}]", f"plugins: {{{kind}: null}}"):
         file.write_text(text, encoding="utf-8")
@@ -468,7 +469,7 @@ def test_plugins_in_broker_yaml_have_activemqs_defaults(tmp_path: Any, kind: str
         ("- type: bogus_xyz", "Broker plug-in 'bogus_xyz' is not installed"),
     ],
 )
-def test_mistakes_in_broker_yaml_are_found(tmp_path: Any, text: str, reason: str) -> None:
+def test_mistakes_in_broker_yaml_are_found(tmp_path: Path, text: str, reason: str) -> None:
     file = tmp_path / "broker.yaml"
     file.write_text(f"plugins:\n  {text}\n", encoding="utf-8")
     with pytest.raises(ConfigurationException, match=reason):
