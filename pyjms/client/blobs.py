@@ -31,7 +31,7 @@ from urllib.request import (
 )
 
 import sniffio
-from anyio import to_thread, wrap_file
+from anyio import AsyncFile, to_thread, wrap_file
 
 from pyjms.client.policies import BlobTransferPolicy, upload_url
 from pyjms.errors import (
@@ -40,10 +40,8 @@ from pyjms.errors import (
     JMSSecurityException,
     UnsupportedOperationException,
 )
-from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream
+from pyjms.jms.blob import BlobBody, BlobMessage, BlobTransfer
 from pyjms.runtime.distribution import entry_points
-
-__all__ = ["BlobStrategy", "PolicyTransfer", "new_blob_message"]
 
 GROUP: Final = "pyjms.blob_strategies"
 """The entry-point group: a URL scheme, and a callable that returns a strategy for a policy."""
@@ -64,7 +62,7 @@ class BlobStrategy(Protocol):
         """Delete the body at `url`."""
 
 
-class PolicyTransfer:
+class PolicyTransfer(BlobTransfer):
     """Transfers the bodies of blob messages according to a policy. Thread-safe."""
 
     def __init__(self, policy: BlobTransferPolicy) -> None:
@@ -78,7 +76,7 @@ class PolicyTransfer:
         """
         return await to_thread.run_sync(self._upload, body)
 
-    async def open_async(self, url: str) -> BlobStream:
+    async def open_async(self, url: str) -> AsyncFile[bytes]:
         """Return a stream of the body at `url`, which reads in threads; raises like `open`."""
         return wrap_file(await to_thread.run_sync(self._open, url))
 

@@ -63,12 +63,7 @@ from pyjms.errors import (
     InvalidDestinationException,
     JMSException,
 )
-from pyjms.jms.api import (
-    ConnectionConsumer,
-    ExceptionListener,
-    MessageTransformer,
-    ServerSessionPool,
-)
+from pyjms.jms import api
 from pyjms.jms.api.connection import ConsumerDetails
 from pyjms.jms.destination import (
     ADVISORY_PREFIX,
@@ -91,29 +86,7 @@ from pyjms.transport.openwire.correlator import (
     RequestTransport,
     from_throwable,
 )
-from pyjms.wire.openwire.commands import (
-    AckType,
-    BrokerId,
-    BrokerInfo,
-    Command,
-    ConnectionControl,
-    ConnectionId,
-    ConnectionInfo,
-    ConsumerControl,
-    ConsumerId,
-    ConsumerInfo,
-    DestinationInfo,
-    MessageAck,
-    MessageDispatch,
-    MessageId,
-    ProducerAck,
-    ProducerId,
-    RemoveInfo,
-    SessionId,
-    SessionInfo,
-    ShutdownInfo,
-)
-from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from pyjms.wire.openwire import commands
 
 _ADD, _REMOVE = 0, 1
 
@@ -132,7 +105,7 @@ class TemporaryDestinations:
         self._connection = connection
         self._numbers = itertools.count(1)
         self._existing: set[Destination] = set()
-        self.consumer_id: ConsumerId = ConsumerId(
+        self.consumer_id: commands.ConsumerId = commands.ConsumerId(
             connection.connection_id.value, _IMPLICIT_SESSION, 1
         )
         self._unacknowledged = 0
@@ -143,7 +116,9 @@ class TemporaryDestinations:
         """Create a temporary destination of this connection."""
         connection = self._connection
         destination = kind(f"{connection.connection_id.value}:{next(self._numbers)}")
-        await connection.request(DestinationInfo(connection.connection_id, destination, _ADD))
+        await connection.request(
+            commands.DestinationInfo(connection.connection_id, destination, _ADD)
+        )
         self._existing.add(destination)
         return destination
 
@@ -162,7 +137,9 @@ class TemporaryDestinations:
                 hint="close the consumer first",
             )
         self._existing.discard(destination)
-        await connection.request(DestinationInfo(connection.connection_id, destination, _REMOVE))
+        await connection.request(
+            commands.DestinationInfo(connection.connection_id, destination, _REMOVE)
+        )
 
     def check_sendable(self, destination: Destination) -> None:
         """Refuse to send to a temporary destination that no longer exists.
@@ -201,7 +178,7 @@ class TemporaryDestinations:
         """Consume the advisories."""
         self._connection.consumers[self.consumer_id] = self
         await self._connection.request(
-            ConsumerInfo(
+            commands.ConsumerInfo(
                 consumer_id=self.consumer_id,
                 destination=Topic(_ADVISORY_TOPICS),
                 prefetch_size=_PREFETCH,
@@ -215,13 +192,13 @@ class TemporaryDestinations:
         """Discard pending acknowledgements of the lost broker's messages."""
         self._unacknowledged = 0
 
-    def dispatch(self, dispatch: MessageDispatch) -> None:
+    def dispatch(self, dispatch: commands.MessageDispatch) -> None:
         """Accept an advisory: record the creation or removal that it reports."""
         message = dispatch.message
         if message is None:
             return
         info = message.data_structure
-        if isinstance(info, DestinationInfo):
+        if isinstance(info, commands.DestinationInfo):
             destination = info.destination
             if destination is not None and destination.is_temporary:
                 if info.operation_type == _ADD:
@@ -231,11 +208,11 @@ class TemporaryDestinations:
         self._unacknowledged += 1
         if self._unacknowledged >= _ACK_SHARE * _PREFETCH:
             self._connection.oneway(
-                MessageAck(
+                commands.MessageAck(
                     dispatch.destination,
                     None,
                     self.consumer_id,
-                    AckType.STANDARD,
+                    commands.AckType.STANDARD,
                     None,
                     message.message_id,
                     self._unacknowledged,
@@ -269,9 +246,9 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self.queue: Final = transport.queue
         self.send_now: Final = self.queue.flush
         self.options = options
-        self.connection_id: ConnectionId = ConnectionId(connection_id)
-        self.exception_listener: ExceptionListener | None = None
-        self.transformer: MessageTransformer | None = None
+        self.connection_id: commands.ConnectionId = commands.ConnectionId(connection_id)
+        self.exception_listener: api.ExceptionListener | None = None
+        self.transformer: api.MessageTransformer | None = None
         """The message transformer of new sessions."""
         self.audit: ConnectionAudit | None = (
             ConnectionAudit(options.audit_depth, options.audit_maximum_producer_number)
@@ -296,7 +273,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         """Why the connection failed; None: it has not."""
         self.refusals: RefusalLog = RefusalLog()
         """The log of messages that its consumers refuse."""
-        self.broker_id: BrokerId | None = None
+        self.broker_id: commands.BrokerId | None = None
         """The id of the present broker; None before BrokerInfo has been received."""
 
         self.registered_client_id: str | None = options.client_id
@@ -312,8 +289,10 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self._failed_sessions: list[ActiveMQSession] = []
         self._session_numbers = itertools.count(1)
         self.transaction_numbers: Final = itertools.count(1)
-        self.consumers: dict[ConsumerId, ActiveMQMessageConsumer | TemporaryDestinations] = {}
-        self.producers: dict[ProducerId, ActiveMQMessageProducer] = {}
+        self.consumers: dict[
+            commands.ConsumerId, ActiveMQMessageConsumer | TemporaryDestinations
+        ] = {}
+        self.producers: dict[commands.ProducerId, ActiveMQMessageProducer] = {}
         self.temporaries: TemporaryDestinations = TemporaryDestinations(self)
         self.shared_subscriptions: dict[str, set[Queue]] = {}
         """The queues of the shared durable subscriptions used here, by their names."""
@@ -322,12 +301,12 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self._tasks = OwnedTasks(self.connection_id, self.fail)
         self._closer: BackgroundTask | None = None
         self._warned: set[str] = set()
-        self._handlers: dict[type[Command], Callable[[Any], None]] = {
-            ProducerAck: self._on_producer_ack,
-            ConnectionErrorCommand: self._on_connection_error,
-            ConsumerControl: self._on_consumer_control,
-            ConnectionControl: self._on_connection_control,
-            BrokerInfo: self._on_broker_info,
+        self._handlers: dict[type[commands.Command], Callable[[Any], None]] = {
+            commands.ProducerAck: self._on_producer_ack,
+            commands.ConnectionError: self._on_connection_error,
+            commands.ConsumerControl: self._on_consumer_control,
+            commands.ConnectionControl: self._on_connection_control,
+            commands.BrokerInfo: self._on_broker_info,
         }
         self._interruptions = InterruptionListeners()
         transport.listener = self
@@ -382,10 +361,10 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         mode = _session_mode(transacted, acknowledge_mode)
         if not self._is_registered:
             await self._register()
-        session_id = SessionId(self.connection_id.value, next(self._session_numbers))
+        session_id = commands.SessionId(self.connection_id.value, next(self._session_numbers))
         session = self._session_class(self, session_id, mode)
         self._sessions.append(session)
-        self.oneway(SessionInfo(session_id))
+        self.oneway(commands.SessionInfo(session_id))
         return session
 
     async def start(self) -> None:
@@ -435,8 +414,8 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self._interruptions.remove(listener)
 
     async def _distribute(
-        self, pool: ServerSessionPool, max_messages: int, **consumer: Unpack[ConsumerDetails]
-    ) -> ConnectionConsumer:
+        self, pool: api.ServerSessionPool, max_messages: int, **consumer: Unpack[ConsumerDetails]
+    ) -> api.ConnectionConsumer:
         from pyjms.client.connection_consumers import open_connection_consumer  # noqa: PLC0415
 
         return await open_connection_consumer(self, pool, max_messages, **consumer)
@@ -478,7 +457,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
             self.registered_client_id = self._generate_client_id()
         user_name, password = self._credentials
         await self.request(
-            ConnectionInfo(
+            commands.ConnectionInfo(
                 self.connection_id,
                 self.registered_client_id,
                 password,
@@ -497,15 +476,16 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         if not self._is_registered:
             return
         if self.temporaries.are_watched:
-            self.oneway(RemoveInfo(self.temporaries.consumer_id))
+            self.oneway(commands.RemoveInfo(self.temporaries.consumer_id))
         await self.request(
-            RemoveInfo(self.connection_id, last_delivered_sequence_id), self.options.close_timeout
+            commands.RemoveInfo(self.connection_id, last_delivered_sequence_id),
+            self.options.close_timeout,
         )
-        self.oneway(ShutdownInfo())
+        self.oneway(commands.ShutdownInfo())
 
     # For sessions, consumers and producers.
 
-    def oneway_if_open(self, command: Command) -> None:
+    def oneway_if_open(self, command: commands.Command) -> None:
         """Queue `command` unless the transport has failed."""
         try:
             self.oneway(command)
@@ -517,7 +497,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         if session in self._sessions:
             self._sessions.remove(session)
 
-    def remove_consumer(self, consumer_id: ConsumerId) -> None:
+    def remove_consumer(self, consumer_id: commands.ConsumerId) -> None:
         """Stop routing dispatches to a consumer, and drop its duplicate audit."""
         self.consumers.pop(consumer_id, None)
         if self.audit is not None:
@@ -531,7 +511,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
             for consumer in session.consumers
         )
 
-    def consumers_holding(self, message_id: MessageId | None) -> list[ConsumerId]:
+    def consumers_holding(self, message_id: commands.MessageId | None) -> list[commands.ConsumerId]:
         """Return the consumers whose open transactions have received this message."""
         return [
             consumer.consumer_id
@@ -592,9 +572,9 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
 
     # For the transport.
 
-    def on_command(self, command: Command) -> None:
+    def on_command(self, command: commands.Command) -> None:
         """Route a command of the broker to its recipient; commands of other kinds are ignored."""
-        if type(command) is MessageDispatch:
+        if type(command) is commands.MessageDispatch:
             consumer = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
             if consumer is not None:
                 consumer.dispatch(command)
@@ -603,16 +583,16 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         if handler is not None:
             handler(command)
 
-    def _on_producer_ack(self, ack: ProducerAck) -> None:
+    def _on_producer_ack(self, ack: commands.ProducerAck) -> None:
         producer = self.producers.get(ack.producer_id)  # type: ignore[arg-type]
         if producer is not None:
             producer.on_producer_ack(ack.size)
 
-    def _on_connection_error(self, command: ConnectionErrorCommand) -> None:
+    def _on_connection_error(self, command: commands.ConnectionError) -> None:
         if self._state != _CLOSED:
             self.report(from_throwable(command.exception))
 
-    def _on_consumer_control(self, control: ConsumerControl) -> None:
+    def _on_consumer_control(self, control: commands.ConsumerControl) -> None:
         consumer = self.consumers.get(control.consumer_id)  # type: ignore[arg-type]
         if not isinstance(consumer, ActiveMQMessageConsumer):
             return
@@ -624,11 +604,11 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         else:
             consumer.info.prefetch_size = control.prefetch
 
-    def _on_connection_control(self, control: ConnectionControl) -> None:
+    def _on_connection_control(self, control: commands.ConnectionControl) -> None:
         if control.fault_tolerant:
             self.optimizes_acks = False
 
-    def _on_broker_info(self, info: BrokerInfo) -> None:
+    def _on_broker_info(self, info: commands.BrokerInfo) -> None:
         self.broker_id = info.broker_id
         if info.fault_tolerant_configuration:
             self.optimizes_acks = False

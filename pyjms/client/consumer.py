@@ -144,6 +144,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypedDict, Unpack
 
 from anyio.lowlevel import checkpoint
 
+from pyjms.client.dispatcher import ListenerTarget
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command, transform_received
 from pyjms.client.policies import RedeliveryPolicy
 from pyjms.client.redelivery import Redeliverer
@@ -793,11 +794,8 @@ class MeasuredBuffer:
 logger: Final = get_logger(__name__)
 
 
-class Announcements:
+class Announcements(ListenerTarget):
     """The announcements of one consumer's messages to one listener."""
-
-    is_queued = False
-    takes_turns = False
 
     def __init__(
         self, consumer: ActiveMQMessageConsumer, listener: MessageAvailableListener
@@ -820,9 +818,7 @@ class Announcements:
                 hint="set a prefetch of at least 1",
             )
         self.listener = listener
-        self.listener_name: str = (
-            f"the message available listener of consumer {consumer.consumer_id}"
-        )
+        self.listener_name = f"the message available listener of consumer {consumer.consumer_id}"
         self._consumer = consumer
         self._dispatcher = consumer.session.dispatcher
         self._due = 0
@@ -893,7 +889,7 @@ _YIELD_MASK = 0xFF  # every 256th receive lets other tasks run
 _SECONDS_OF_REPEATED_PULLS = 30.0
 
 
-class ActiveMQMessageConsumer(api.MessageConsumer):
+class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
     """Receives the messages of one destination. Created by a session.
 
     For one task at a time, except `close`, which any task on the loop may call.
@@ -901,8 +897,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     is_measured: ClassVar[bool] = True
     """Whether it has statistics if `stats_enabled` is on."""
-    takes_turns: ClassVar[bool] = True
-    """Whether its listener takes turns with the others of the connection, if they do."""
+    takes_turns = True
     on_closed: Callable[[], Awaitable[None]] | None = None  # awaited at the end of `close`
 
     def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
@@ -911,6 +906,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         options = session.connection.options
         self.info: ConsumerInfo = info
         self.consumer_id: ConsumerId = info.consumer_id
+        self.listener_name = f"the listener of consumer {info.consumer_id}"
         self.session: ActiveMQSession = session
         policies = options.redelivery_policy_map
         self.redelivery_policy: RedeliveryPolicy = policies.entry_for(info.destination)
@@ -918,7 +914,6 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.last_delivered_sequence_id: int = -1
         self._audit: MessageAudit | None = None
         """The duplicate audit of its messages; None: not looked for yet, or there are several."""
-        self.is_queued = False
         self.is_removed_by_broker = False
         """Whether the broker removes the consumer by itself, so that no RemoveInfo is sent."""
         self._is_closed = False
@@ -977,11 +972,6 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     def has_listener(self) -> bool:
         """Whether a listener is set on this consumer."""
         return self._listener is not None
-
-    @property
-    def listener_name(self) -> str:
-        """The description of the listener in messages about failures."""
-        return f"the listener of consumer {self.consumer_id}"
 
     @property
     def has_unsettled(self) -> bool:

@@ -29,10 +29,11 @@ any more: it fails the connection instead, and the broker redelivers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -52,20 +53,17 @@ _LONGEST_BURST = 16 * _CLOCK_INTERVAL  # deliveries, whatever the clock says
 _current: ContextVar[ListenerDispatcher | None] = ContextVar("pyjms_listener", default=None)
 
 
-class ListenerTarget(Protocol):
+class ListenerTarget(ABC):
     """What a dispatcher calls: a consumer's listener, completion listeners, announcements."""
 
-    is_queued: bool
+    is_queued: bool = False
     """Set while the dispatcher has it in its queue."""
+    takes_turns: bool = False
+    """Whether its calls are made in turn with those of other sessions; see ListenerTurns."""
+    listener_name: str
+    """The description of the listener in messages about failures."""
 
-    @property
-    def takes_turns(self) -> bool:
-        """Whether its calls are made in turn with those of other sessions; see ListenerTurns."""
-
-    @property
-    def listener_name(self) -> str:
-        """The description of the listener in messages about failures."""
-
+    @abstractmethod
     async def deliver_one(self) -> bool:
         """Make one call; return whether more calls are due."""
 

@@ -36,6 +36,7 @@ from pyjms.client.destination_options import (
     check_destination,
     set_destination_options,
 )
+from pyjms.client.dispatcher import ListenerTarget
 from pyjms.client.messages import delay_delivery, to_command, transform_sent
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, JMSException, UnsupportedOperationException
@@ -102,11 +103,8 @@ class _Send:
         self.message.read_only_body, self.message.read_only_properties = self._writable
 
 
-class SendCompletions:
+class SendCompletions(ListenerTarget):
     """The asynchronous sends of one session. Belongs to its loop."""
-
-    is_queued = False
-    takes_turns = False
 
     def __init__(self, session: ActiveMQSession) -> None:
         self.listener_name: str = f"the completion listener of session {session.session_id}"

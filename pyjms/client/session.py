@@ -78,7 +78,7 @@ from anyio.lowlevel import current_token
 from pyjms.client.browser import ActiveMQQueueBrowser
 from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.destination_options import check_destination, consumer_info, selector_or_none
-from pyjms.client.dispatcher import ListenerDispatcher
+from pyjms.client.dispatcher import ListenerDispatcher, ListenerTarget
 from pyjms.client.producer import ActiveMQMessageProducer, SendCompletions
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
@@ -1077,11 +1077,9 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, JMSException) and not isinstance(error, RequestTimeoutException)
 
 
-class _Run:
+class _Run(ListenerTarget):
     """One call of `run`, made by the session's listener dispatcher, one message at a time."""
 
-    is_queued = False
-    takes_turns = False
     listener_name = "the listener of a session"
 
     def __init__(self, session: ActiveMQSession, listener: MessageListener) -> None:

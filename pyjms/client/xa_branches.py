@@ -57,14 +57,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import (
-    ConsumerInfo,
-    MessageDispatch,
-    MessageId,
-    TransactionId,
-    TransactionType,
-    XATransactionId,
-)
+from pyjms.wire.openwire import commands
 
 if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
@@ -76,7 +69,7 @@ logger: Final = get_logger(__name__)
 class Branch:
     """One branch: the sessions that work or have worked in it, and its known state."""
 
-    def __init__(self, table: BranchTable, xid: XATransactionId) -> None:
+    def __init__(self, table: BranchTable, xid: commands.XATransactionId) -> None:
         self._table = table
         self.xid = xid
         self.associated: list[BranchTransaction] = []
@@ -87,7 +80,7 @@ class Branch:
         self.is_prepared = False
         self.rollback_cause: str | None = None
         """Why it can only be rolled back, or None."""
-        self.requested: TransactionType | None = None
+        self.requested: commands.TransactionType | None = None
         """The last request to end it, as long as the broker's response is not known."""
 
     def associate(self, participant: BranchTransaction) -> None:
@@ -140,19 +133,21 @@ class BranchTable:
     """The branches of one loop. Different brokers may have branches with the same id."""
 
     def __init__(self) -> None:
-        self._branches: dict[XATransactionId, list[Branch]] = {}
+        self._branches: dict[commands.XATransactionId, list[Branch]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._branches.values()))
 
-    def find(self, xid: XATransactionId, connection: ActiveMQXAConnection) -> Branch | None:
+    def find(
+        self, xid: commands.XATransactionId, connection: ActiveMQXAConnection
+    ) -> Branch | None:
         """Return the branch that `xid` names at the broker of `connection`."""
         for branch in self._branches.get(xid, ()):
             if any(p.connection.is_at_broker_of(connection) for p in branch.participants):
                 return branch
         return None
 
-    def join(self, xid: XATransactionId, participant: BranchTransaction) -> Branch:
+    def join(self, xid: commands.XATransactionId, participant: BranchTransaction) -> Branch:
         """Associate `participant` with the branch, created if there is none, and return it."""
         branch = self.find(xid, participant.connection)
         if branch is None:
@@ -198,7 +193,7 @@ class BranchAckLedger(AckLedger):
     def __init__(
         self,
         session: ActiveMQSession,
-        info: ConsumerInfo,
+        info: commands.ConsumerInfo,
         inside: DeferredAckLedger,
         outside: AckLedger | None,
     ) -> None:
@@ -207,7 +202,7 @@ class BranchAckLedger(AckLedger):
         self._inside = inside
         self._outside = outside
         self._last: AckLedger = inside
-        self._by_branch: dict[Branch, list[MessageDispatch]] = {}
+        self._by_branch: dict[Branch, list[commands.MessageDispatch]] = {}
 
     def end_work(self, branch: Branch, *, acknowledges: bool) -> None:
         """Keep the messages received in `branch`; acknowledge them in it if `acknowledges`."""
@@ -217,7 +212,7 @@ class BranchAckLedger(AckLedger):
         if received:
             self._by_branch.setdefault(branch, []).extend(received)
 
-    def pop_branch(self, branch: Branch) -> list[MessageDispatch]:
+    def pop_branch(self, branch: Branch) -> list[commands.MessageDispatch]:
         """Return and forget the messages received in `branch`."""
         return self._by_branch.pop(branch, [])
 
@@ -225,12 +220,12 @@ class BranchAckLedger(AckLedger):
     def redelivers_on_error(self) -> bool:  # type: ignore[override]
         return self._last.redelivers_on_error
 
-    def before_delivery(self, dispatch: MessageDispatch) -> None:
+    def before_delivery(self, dispatch: commands.MessageDispatch) -> None:
         in_branch = self._outside is None or self._session.transaction.id is not None
         self._last = self._inside if in_branch or self._outside is None else self._outside
         self._last.before_delivery(dispatch)
 
-    def after_delivery(self, dispatch: MessageDispatch) -> None:
+    def after_delivery(self, dispatch: commands.MessageDispatch) -> None:
         self._last.after_delivery(dispatch)
 
     def flush(self) -> None:
@@ -246,7 +241,7 @@ class BranchAckLedger(AckLedger):
             self._outside.close()
 
     @property
-    def acknowledger_of_one(self) -> Callable[[MessageDispatch], None] | None:
+    def acknowledger_of_one(self) -> Callable[[commands.MessageDispatch], None] | None:
         return None if self._outside is None else self._outside.acknowledger_of_one
 
     def acknowledge(self) -> None:
@@ -258,7 +253,7 @@ class BranchAckLedger(AckLedger):
         return [self._inside, *filter(None, [self._outside])]
 
     @property
-    def delivered(self) -> list[MessageDispatch]:  # type: ignore[override]
+    def delivered(self) -> list[commands.MessageDispatch]:  # type: ignore[override]
         """The unsettled messages of the current work; without those kept by branch."""
         return [dispatch for rule in self._rules for dispatch in rule.delivered]
 
@@ -266,13 +261,13 @@ class BranchAckLedger(AckLedger):
     def has_unsettled(self) -> bool:
         return bool(self._by_branch) or any(rule.has_unsettled for rule in self._rules)
 
-    def holds(self, message_id: MessageId | None) -> bool:
+    def holds(self, message_id: commands.MessageId | None) -> bool:
         return any(rule.holds(message_id) for rule in self._rules)
 
-    def pop_delivered(self) -> list[MessageDispatch]:
+    def pop_delivered(self) -> list[commands.MessageDispatch]:
         return self._last.pop_delivered()
 
-    def on_interruption(self) -> list[MessageDispatch]:
+    def on_interruption(self) -> list[commands.MessageDispatch]:
         kept, self._by_branch = self._by_branch, {}
         dropped = self._inside.pop_delivered()
         for received in kept.values():
@@ -282,7 +277,7 @@ class BranchAckLedger(AckLedger):
         return dropped
 
 
-def choose_branch_ledger(session: ActiveMQSession, info: ConsumerInfo) -> AckLedger:
+def choose_branch_ledger(session: ActiveMQSession, info: commands.ConsumerInfo) -> AckLedger:
     """Return the ledger of a new consumer of an XA session."""
     if info.browser:
         return choose_ledger(session, info)
@@ -333,7 +328,7 @@ class BranchTransaction(SessionTransaction):
         if refusal is not None:
             raise refusal
 
-    def begin(self) -> TransactionId:
+    def begin(self) -> commands.TransactionId:
         self.check_work()
         if self.id is None:
             raise _not_enlisted()
@@ -377,7 +372,7 @@ class BranchTransaction(SessionTransaction):
 
     # For the resource.
 
-    def associate(self, xid: XATransactionId) -> None:
+    def associate(self, xid: commands.XATransactionId) -> None:
         """Start to work in the branch `xid`."""
         self._work_in(self._table.join(xid, self))
         for consumer in self._session.consumers:

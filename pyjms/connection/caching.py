@@ -38,22 +38,7 @@ from pyjms.errors import (
     JMSException,
     RequestTimeoutException,
 )
-from pyjms.jms.api import (
-    AsyncCallback,
-    Closeable,
-    CompletionListener,
-    Connection,
-    ConnectionConsumer,
-    ConnectionFactory,
-    ExceptionListener,
-    MessageAvailableListener,
-    MessageConsumer,
-    MessageListener,
-    MessageProducer,
-    MessageTransformer,
-    Session,
-    check_factory,
-)
+from pyjms.jms import api
 from pyjms.jms.api.connection import check_least
 from pyjms.jms.api.delegating import DelegatingConsumer, DelegatingSession
 from pyjms.jms.api.endpoints import destination_first
@@ -83,7 +68,7 @@ _CALLBACK_TIMEOUT: Final = 15.0  # seconds; ActiveMQ's closeTimeout
 
 class _Kept(Protocol):
     @property
-    def session(self) -> Session: ...
+    def session(self) -> api.Session: ...
 
 
 _K = TypeVar("_K", bound=_Kept)
@@ -113,7 +98,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
             raise IllegalStateException("The session is closed")
         return self._kept
 
-    def _target(self) -> Session:
+    def _target(self) -> api.Session:
         if self._kept is None:
             raise IllegalStateException("The session is closed")
         return self._kept.session
@@ -124,7 +109,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
     def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
         return self._target().create_bytes_message(data)
 
-    async def set_message_listener(self, listener: MessageListener | None) -> None:
+    async def set_message_listener(self, listener: api.MessageListener | None) -> None:
         """Set the session's listener; `close` removes it."""
         await self._use().session.set_message_listener(listener)
         self._listening = listener is not None
@@ -182,7 +167,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         """Close a session that could not be cleaned up; raise `error` if the caller needs it."""
 
 
-async def _wait_for_completions(session: Session) -> None:
+async def _wait_for_completions(session: api.Session) -> None:
     """Wait until the completion listeners of a session that is closing have returned.
 
     Raises:
@@ -197,16 +182,16 @@ async def _wait_for_completions(session: Session) -> None:
     )
 
 
-Forget = Callable[[Closeable], None]
+Forget = Callable[[api.Closeable], None]
 """Called with a handle that is closed."""
 
 
-class ProducerHandle(MessageProducer):
+class ProducerHandle(api.MessageProducer):
     """Sends through `target` with the handle's quality of service; `close` calls `forget`."""
 
     def __init__(
         self,
-        target: MessageProducer,
+        target: api.MessageProducer,
         forget: Forget,
         delivery_mode: DeliveryMode,
         priority: int,
@@ -230,14 +215,14 @@ class ProducerHandle(MessageProducer):
         self,
         message: Message | Destination,
         to_send: Message | None = None,
-        callback: AsyncCallback | None = None,
+        callback: api.AsyncCallback | None = None,
         *,
         destination: Destination | None = None,
         delivery_mode: DeliveryMode | None = None,
         priority: int | None = None,
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
-        completion_listener: CompletionListener | None = None,
+        completion_listener: api.CompletionListener | None = None,
     ) -> None:
         """Send through the target, by default with the settings of this handle."""
         if self._closed:
@@ -263,7 +248,7 @@ class ProducerHandle(MessageProducer):
         self,
         destination: Destination | None,
         delivery_delay: float | None,
-        completion_listener: CompletionListener | None,
+        completion_listener: api.CompletionListener | None,
         /,
     ) -> Destination | None:
         """Check a send; return the destination to pass to the target.
@@ -283,7 +268,7 @@ class ProducerHandle(MessageProducer):
 class SharedInterruptions(InterruptionListeners):
     """The transport listeners of all handles on one connection, or on those that replace it."""
 
-    def watch(self, connection: Connection) -> None:
+    def watch(self, connection: api.Connection) -> None:
         """Listen to the interruptions of `connection`, if it reports any."""
         add = getattr(connection, "add_transport_listener", None)  # JMS has no such method
         if add is not None:
@@ -316,17 +301,17 @@ class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
     """A handle on a connection that has others, with listeners of its own until it is closed."""
 
     def __init__(
-        self, exception_listeners: list[ExceptionListener], interruptions: SharedInterruptions
+        self, exception_listeners: list[api.ExceptionListener], interruptions: SharedInterruptions
     ) -> None:
         """Add its listeners to those of all handles."""
         self._interruptions = interruptions
         self._transport_listeners = []
         self._exception_listeners = exception_listeners
-        self._listener: ExceptionListener | None = None
+        self._listener: api.ExceptionListener | None = None
         self._is_closed = False
 
     @abstractmethod
-    def _provider(self) -> Connection | None:
+    def _provider(self) -> api.Connection | None:
         """Return the connection, if there is one; raise if the handle cannot be used."""
 
     @abstractmethod
@@ -334,12 +319,12 @@ class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
         """Raise if the handle cannot have an exception listener."""
 
     @property
-    def exception_listener(self) -> ExceptionListener | None:
+    def exception_listener(self) -> api.ExceptionListener | None:
         """The exception listener of this handle, in addition to those of other handles."""
         return self._listener
 
     @exception_listener.setter
-    def exception_listener(self, listener: ExceptionListener | None) -> None:
+    def exception_listener(self, listener: api.ExceptionListener | None) -> None:
         self._check_listener()
         self._drop_exception_listener()
         self._listener = listener
@@ -347,7 +332,7 @@ class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
             self._exception_listeners.append(listener)
 
     @property
-    def transformer(self) -> MessageTransformer | None:
+    def transformer(self) -> api.MessageTransformer | None:
         """The message transformer of the connection, which its target factory sets."""
         return getattr(self._provider(), "transformer", None)
 
@@ -390,13 +375,13 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     def __init__(
         self,
-        target_connection_factory: ConnectionFactory,
+        target_connection_factory: api.ConnectionFactory,
         *,
         client_id: str | None = None,
-        exception_listener: ExceptionListener | None = None,
+        exception_listener: api.ExceptionListener | None = None,
         reconnect_on_exception: bool = False,
     ) -> None:
-        check_factory(target_connection_factory, type(self).__name__)
+        api.check_factory(target_connection_factory, type(self).__name__)
         self.target_connection_factory = target_connection_factory
         self.client_id = client_id
         self.exception_listener = exception_listener
@@ -416,7 +401,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
-    ) -> Connection:
+    ) -> api.Connection:
         """Return a handle on the shared connection; opens it if there is none.
 
         Raises:
@@ -433,7 +418,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     async def open_in(
         self, domain: Domain | None, user_name: str | None, password: str | None
-    ) -> Connection:
+    ) -> api.Connection:
         """Return a handle on the shared connection, like `create_connection`.
 
         From then on the factory opens its connection with the target's method for `domain`. Handles
@@ -469,7 +454,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         with anyio.CancelScope(shield=True):
             await self.destroy()
 
-    async def _open(self, start: bool) -> Connection:
+    async def _open(self, start: bool) -> api.Connection:
         connection = await open_connection(self.target_connection_factory, self._domain)
         try:
             if self.client_id is not None:
@@ -484,12 +469,12 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         return connection
 
     async def _open_session(
-        self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
-    ) -> Session:
+        self, connection: api.Connection, transacted: bool, acknowledge_mode: SessionMode
+    ) -> api.Session:
         """Create a session on the physical connection; a caching factory may reuse one."""
         return await connection.create_session(transacted, acknowledge_mode)
 
-    async def _close_physically(self, connection: Connection, started: bool) -> None:
+    async def _close_physically(self, connection: api.Connection, started: bool) -> None:
         async def close() -> None:
             try:
                 if started:
@@ -499,7 +484,7 @@ class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
         await quietly(close, "close the shared connection")
 
-    def _on_exception(self, connection: Connection, error: JMSException) -> None:
+    def _on_exception(self, connection: api.Connection, error: JMSException) -> None:
         """Handle an exception that `connection` reports; called on its loop."""
         if self.reconnect_on_exception and self._sharing.give_up_soon(connection):
             logger.info(
@@ -515,13 +500,13 @@ class _Sharing:
 
     def __init__(
         self,
-        open_connection: Callable[[bool], Awaitable[Connection]],
-        close_connection: Callable[[Connection, bool], Awaitable[None]],
+        open_connection: Callable[[bool], Awaitable[api.Connection]],
+        close_connection: Callable[[api.Connection, bool], Awaitable[None]],
     ) -> None:
         """Keep the functions that open and close it; both are told whether it is started."""
         self._open_connection = open_connection
         self._close_connection = close_connection
-        self.exception_listeners: list[ExceptionListener] = []
+        self.exception_listeners: list[api.ExceptionListener] = []
         """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
         self.on_fork()
@@ -533,10 +518,10 @@ class _Sharing:
         self._started_handles = 0
         self._is_started = False
         self._closing: set[BackgroundTask] = set()
-        self.connection: Connection | None = None
+        self.connection: api.Connection | None = None
         """The physical connection; None before the first use, and after a failure or reset."""
 
-    async def current(self) -> Connection:
+    async def current(self) -> api.Connection:
         """Return the physical connection; open it if there is none."""
         connection = self.connection
         if connection is None:
@@ -573,7 +558,7 @@ class _Sharing:
         if connection is not None:
             await self._close_connection(connection, started)
 
-    def give_up_soon(self, connection: Connection) -> bool:
+    def give_up_soon(self, connection: api.Connection) -> bool:
         """Close `connection` in the background if it is the current one; return whether it was."""
         if connection is not self.connection:
             return False
@@ -587,7 +572,7 @@ class _Sharing:
         for task in list(self._closing):
             await task.wait()
 
-    def _give_up(self) -> tuple[Connection | None, bool]:
+    def _give_up(self) -> tuple[api.Connection | None, bool]:
         connection, started = self.connection, self._is_started
         self.connection, self._is_started = None, False
         return connection, started
@@ -603,7 +588,7 @@ class SharedConnection(ConnectionHandle):
         self,
         factory: SingleConnectionFactory,
         sharing: _Sharing,
-        open_session: Callable[[Connection, bool, SessionMode], Awaitable[Session]],
+        open_session: Callable[[api.Connection, bool, SessionMode], Awaitable[api.Session]],
     ) -> None:
         super().__init__(sharing.exception_listeners, sharing.interruptions)
         self.factory = factory
@@ -620,7 +605,7 @@ class SharedConnection(ConnectionHandle):
     def __repr__(self) -> str:
         return f"<shared {self._sharing.connection!r}>"
 
-    def _provider(self) -> Connection | None:
+    def _provider(self) -> api.Connection | None:
         return self._sharing.connection
 
     @property
@@ -660,7 +645,7 @@ class SharedConnection(ConnectionHandle):
 
     async def create_session(
         self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
-    ) -> Session:
+    ) -> api.Session:
         """Create a session, or reuse a cached one."""
         connection = self._sharing.connection
         if connection is None or self._is_closed:
@@ -669,14 +654,14 @@ class SharedConnection(ConnectionHandle):
 
     async def create_connection_consumer(
         self, *arguments: Any, **options: Any
-    ) -> ConnectionConsumer:
+    ) -> api.ConnectionConsumer:
         """Create it on the shared connection, where it exists until the consumer is closed."""
         connection = await self._shared_connection()
         return await connection.create_connection_consumer(*arguments, **options)
 
     async def create_durable_connection_consumer(
         self, *arguments: Any, **options: Any
-    ) -> ConnectionConsumer:
+    ) -> api.ConnectionConsumer:
         """Create it on the shared connection, where it exists until the consumer is closed."""
         connection = await self._shared_connection()
         return await connection.create_durable_connection_consumer(*arguments, **options)
@@ -706,7 +691,7 @@ class SharedConnection(ConnectionHandle):
             self._started = False
             await self._sharing.stop_handle()
 
-    async def _shared_connection(self) -> Connection:
+    async def _shared_connection(self) -> api.Connection:
         """Return the connection, which is opened if need be."""
         self._check_open()
         return await self._sharing.current()
@@ -724,8 +709,8 @@ class KeptProducer:
         "priority", "target", "time_to_live",
     )  # fmt: skip
 
-    def __init__(self, target: MessageProducer) -> None:
-        self.target: MessageProducer = target
+    def __init__(self, target: api.MessageProducer) -> None:
+        self.target: api.MessageProducer = target
         self.delivery_mode: DeliveryMode = target.delivery_mode
         self.priority: int = target.priority
         self.time_to_live: float = target.time_to_live
@@ -749,7 +734,7 @@ class CachedProducer(ProducerHandle):
         return self.target.destination
 
     def _admit(
-        self, destination: Destination | None, *_: float | CompletionListener | None
+        self, destination: Destination | None, *_: float | api.CompletionListener | None
     ) -> Destination | None:
         self._entry.uncommitted = True
         target = self.target  # another handle may have sent with other hints
@@ -763,7 +748,7 @@ class CachedConsumer(DelegatingConsumer):
 
     def __init__(
         self,
-        target: MessageConsumer,
+        target: api.MessageConsumer,
         entry: SessionEntry,
         forget: Forget,
         discard: Callable[[], Awaitable[None]] | None = None,
@@ -783,13 +768,13 @@ class CachedConsumer(DelegatingConsumer):
         """Whether this handle or its target is closed."""
         return self._closed or self._target.is_closed
 
-    async def set_message_listener(self, listener: MessageListener | None) -> None:
+    async def set_message_listener(self, listener: api.MessageListener | None) -> None:
         """Set the listener, until this handle is closed."""
         await super().set_message_listener(listener)
         self._listening = listener is not None
 
     async def set_message_available_listener(
-        self, listener: MessageAvailableListener | None
+        self, listener: api.MessageAvailableListener | None
     ) -> None:
         """Set the listener, until this handle is closed."""
         await super().set_message_available_listener(listener)
@@ -831,7 +816,7 @@ class CachedConsumer(DelegatingConsumer):
             if self._is_announcing:
                 await self._target.set_message_available_listener(None)
 
-    def _consumer(self) -> MessageConsumer:
+    def _consumer(self) -> api.MessageConsumer:
         if self._closed:
             raise IllegalStateException("The consumer is closed")
         return self._target
@@ -850,13 +835,13 @@ class SessionEntry:
 
     __slots__ = ("connection", "consumers", "mode", "producers", "session", "uncommitted")
 
-    def __init__(self, session: Session, connection: Connection, mode: SessionMode) -> None:
-        self.session: Session = session
-        self.connection: Connection = connection
+    def __init__(self, session: api.Session, connection: api.Connection, mode: SessionMode) -> None:
+        self.session: api.Session = session
+        self.connection: api.Connection = connection
         self.mode: SessionMode = mode
         self.producers: dict[tuple[int, str] | None, KeptProducer] = {}
         """By the identity of the destination; None: the producer without a destination."""
-        self.consumers: dict[_ConsumerKey, MessageConsumer] = {}
+        self.consumers: dict[_ConsumerKey, api.MessageConsumer] = {}
         self.uncommitted: bool = False
 
     async def close_consumers(self, condition: Callable[[_ConsumerKey], bool]) -> None:
@@ -876,7 +861,7 @@ class SessionEntry:
         self.consumers.clear()
 
 
-def _session_of(self: CachedSession) -> Session:
+def _session_of(self: CachedSession) -> api.Session:
     return self._use().session
 
 
@@ -896,12 +881,12 @@ class CachedSession(SessionHandle[SessionEntry]):
         self._release = release
         self._cache_producers = cache_producers
         self._cache_consumers = cache_consumers
-        self._handles: set[Closeable] = set()
+        self._handles: set[api.Closeable] = set()
 
     def __repr__(self) -> str:
         return f"<cached {self._kept.session!r}>" if self._kept else "<closed cached session>"
 
-    async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+    async def create_producer(self, destination: Destination | None = None) -> api.MessageProducer:
         """Reuse the producer of this destination, or create one."""
         entry = self._use()
         if not self._cache_producers or (destination is not None and destination.is_temporary):
@@ -917,7 +902,7 @@ class CachedSession(SessionHandle[SessionEntry]):
 
     async def create_consumer(
         self, destination: Destination, selector: str | None = None, *, no_local: bool = False
-    ) -> MessageConsumer:
+    ) -> api.MessageConsumer:
         """Reuse the consumer with these arguments, or create one."""
         create = self._use().session.create_consumer
         return await self._consumer(
@@ -927,7 +912,7 @@ class CachedSession(SessionHandle[SessionEntry]):
 
     async def create_pull_consumer(
         self, destination: Destination, selector: str | None = None, **options: Unpack[PullOptions]
-    ) -> MessageConsumer:
+    ) -> api.MessageConsumer:
         """Reuse the pull consumer with these arguments, or create one."""
         create = self._use().session.create_pull_consumer
         no_local = options.get("no_local", False)
@@ -938,7 +923,7 @@ class CachedSession(SessionHandle[SessionEntry]):
 
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
-    ) -> MessageConsumer:
+    ) -> api.MessageConsumer:
         """Reuse the subscriber of this session or create one; closing the session closes it."""
         create = self._use().session.create_durable_subscriber
         return await self._consumer(
@@ -947,10 +932,12 @@ class CachedSession(SessionHandle[SessionEntry]):
         )
 
     # never cached
-    create_shared_consumer = delegated(Session.create_shared_consumer, _session_of)
-    create_shared_durable_consumer = delegated(Session.create_shared_durable_consumer, _session_of)
-    create_browser = delegated(Session.create_browser, _session_of)
-    add_synchronization = delegated(Session.add_synchronization, _session_of)
+    create_shared_consumer = delegated(api.Session.create_shared_consumer, _session_of)
+    create_shared_durable_consumer = delegated(
+        api.Session.create_shared_durable_consumer, _session_of
+    )
+    create_browser = delegated(api.Session.create_browser, _session_of)
+    add_synchronization = delegated(api.Session.add_synchronization, _session_of)
 
     async def commit(self) -> None:
         """Commit; afterwards there is nothing to roll back."""
@@ -998,8 +985,8 @@ class CachedSession(SessionHandle[SessionEntry]):
             )
 
     async def _consumer(
-        self, key: _ConsumerKey, create: Callable[[], Awaitable[MessageConsumer]]
-    ) -> MessageConsumer:
+        self, key: _ConsumerKey, create: Callable[[], Awaitable[api.MessageConsumer]]
+    ) -> api.MessageConsumer:
         """Return a handle on the consumer cached under `key`; create one if there is none."""
         if not self._cache_consumers or key.destination.is_temporary:
             return await create()
@@ -1052,13 +1039,13 @@ class CachingConnectionFactory(SingleConnectionFactory):
 
     def __init__(
         self,
-        target_connection_factory: ConnectionFactory,
+        target_connection_factory: api.ConnectionFactory,
         *,
         session_cache_size: int = 1,
         cache_producers: bool = True,
         cache_consumers: bool = False,
         client_id: str | None = None,
-        exception_listener: ExceptionListener | None = None,
+        exception_listener: api.ExceptionListener | None = None,
         reconnect_on_exception: bool = True,
     ) -> None:
         super().__init__(
@@ -1074,8 +1061,8 @@ class CachingConnectionFactory(SingleConnectionFactory):
         self._idle: dict[SessionMode, deque[SessionEntry]] = {}
 
     async def _open_session(
-        self, connection: Connection, transacted: bool, acknowledge_mode: SessionMode
-    ) -> Session:
+        self, connection: api.Connection, transacted: bool, acknowledge_mode: SessionMode
+    ) -> api.Session:
         mode = AcknowledgeMode.TRANSACTED if transacted else acknowledge_mode
         idle = self._idle.setdefault(mode, deque())
         while idle:
@@ -1101,7 +1088,7 @@ class CachingConnectionFactory(SingleConnectionFactory):
         else:
             await entry.close()
 
-    async def _close_physically(self, connection: Connection, started: bool) -> None:
+    async def _close_physically(self, connection: api.Connection, started: bool) -> None:
         for idle in self._idle.values():
             for entry in [e for e in idle if e.connection is connection]:
                 idle.remove(entry)

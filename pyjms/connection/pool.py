@@ -41,18 +41,7 @@ from pyjms.errors import (
     JMSException,
     UnsupportedOperationException,
 )
-from pyjms.jms.api import (
-    Closeable,
-    CompletionListener,
-    Connection,
-    ConnectionFactory,
-    ExceptionListener,
-    MessageConsumer,
-    MessageProducer,
-    QueueBrowser,
-    Session,
-    check_factory,
-)
+from pyjms.jms import api
 from pyjms.jms.api.delegating import DelegatingConsumer
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
@@ -210,11 +199,11 @@ class PhysicalSession:
 
     __slots__ = ("anonymous", "explicit", "session")
 
-    def __init__(self, session: Session) -> None:
-        self.session: Session = session
-        self.anonymous: MessageProducer | None = None
+    def __init__(self, session: api.Session) -> None:
+        self.session: api.Session = session
+        self.anonymous: api.MessageProducer | None = None
         """The shared producer, without a destination; None: not created yet."""
-        self.explicit: OrderedDict[Destination | None, MessageProducer] = OrderedDict()
+        self.explicit: OrderedDict[Destination | None, api.MessageProducer] = OrderedDict()
         """The kept producers that have a destination, the one used longest ago first."""
 
 
@@ -235,7 +224,7 @@ class SessionPool:
 
     def __init__(
         self,
-        open_session: Callable[[], Awaitable[Session]],
+        open_session: Callable[[], Awaitable[api.Session]],
         options: PoolOptions,
         stats: PoolStats,
         mode: str,
@@ -380,7 +369,7 @@ class SessionPool:
 class PooledConsumer(DelegatingConsumer):
     """A consumer that is removed from its session when it is closed."""
 
-    def __init__(self, target: MessageConsumer, forget: Forget) -> None:
+    def __init__(self, target: api.MessageConsumer, forget: Forget) -> None:
         super().__init__(target)
         self._forget = forget
 
@@ -394,10 +383,10 @@ class PooledConsumer(DelegatingConsumer):
         await self._target.close()
 
 
-class PooledBrowser(QueueBrowser):
+class PooledBrowser(api.QueueBrowser):
     """A browser that is removed from its session when it is closed."""
 
-    def __init__(self, target: QueueBrowser, forget: Forget) -> None:
+    def __init__(self, target: api.QueueBrowser, forget: Forget) -> None:
         self._target = target
         self._forget = forget
 
@@ -414,7 +403,7 @@ class PooledBrowser(QueueBrowser):
 
 logger: Final = get_logger(__name__)
 
-_T = TypeVar("_T", bound=Closeable)
+_T = TypeVar("_T", bound=api.Closeable)
 _D = TypeVar("_D", TemporaryQueue, TemporaryTopic)
 
 
@@ -423,7 +412,7 @@ class _PooledProducer(ProducerHandle):
 
     def __init__(
         self,
-        target: MessageProducer,
+        target: api.MessageProducer,
         destination: Destination | None,
         forget: Forget,
         *,
@@ -464,7 +453,7 @@ class _PooledProducer(ProducerHandle):
         self,
         destination: Destination | None,
         delivery_delay: float | None,
-        completion_listener: CompletionListener | None,
+        completion_listener: api.CompletionListener | None,
         /,
     ) -> Destination:
         if self._is_jms_11 and completion_listener is not None:
@@ -499,15 +488,15 @@ def _not_in_jms_11(call: str) -> UnsupportedOperationException:
     )
 
 
-def _session_of(self: PooledSession) -> Session:
+def _session_of(self: PooledSession) -> api.Session:
     return self._target()
 
 
-def _consumer(self: PooledSession, target: MessageConsumer) -> MessageConsumer:
+def _consumer(self: PooledSession, target: api.MessageConsumer) -> api.MessageConsumer:
     return self._add(PooledConsumer(target, self._open.discard))
 
 
-def _browser(self: PooledSession, target: QueueBrowser) -> QueueBrowser:
+def _browser(self: PooledSession, target: api.QueueBrowser) -> api.QueueBrowser:
     return self._add(PooledBrowser(target, self._open.discard))
 
 
@@ -530,7 +519,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
         self._pool = pool
         self._temporaries = temporaries
         self._on_close = on_close
-        self._open: set[Closeable] = set()
+        self._open: set[api.Closeable] = set()
 
     def __repr__(self) -> str:
         kept = self._kept
@@ -546,7 +535,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
         await self._target().delete_temporary(destination)
         self._temporaries.discard(destination)
 
-    async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+    async def create_producer(self, destination: Destination | None = None) -> api.MessageProducer:
         """Create a handle on the session's producer, or a producer if they are not shared."""
         physical = self._use()
         session = physical.session
@@ -570,16 +559,18 @@ class PooledSession(SessionHandle[PhysicalSession]):
             )
         )
 
-    create_consumer = delegated_as(Session.create_consumer, _session_of, _consumer)
-    create_pull_consumer = delegated_as(Session.create_pull_consumer, _session_of, _consumer)
+    create_consumer = delegated_as(api.Session.create_consumer, _session_of, _consumer)
+    create_pull_consumer = delegated_as(api.Session.create_pull_consumer, _session_of, _consumer)
     create_durable_subscriber = delegated_as(
-        Session.create_durable_subscriber, _session_of, _consumer
+        api.Session.create_durable_subscriber, _session_of, _consumer
     )
-    create_shared_consumer = delegated_as(Session.create_shared_consumer, _session_of, _consumer)
+    create_shared_consumer = delegated_as(
+        api.Session.create_shared_consumer, _session_of, _consumer
+    )
     create_shared_durable_consumer = delegated_as(
-        Session.create_shared_durable_consumer, _session_of, _consumer
+        api.Session.create_shared_durable_consumer, _session_of, _consumer
     )
-    create_browser = delegated_as(Session.create_browser, _session_of, _browser)
+    create_browser = delegated_as(api.Session.create_browser, _session_of, _browser)
 
     def _take(self) -> PhysicalSession | None:
         self._on_close(self)
@@ -608,7 +599,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
 
     async def _kept_producer(
         self, physical: PhysicalSession, destination: Destination | None
-    ) -> MessageProducer:
+    ) -> api.MessageProducer:
         """Return the session's producer for a destination; close unused ones above the limit."""
         kept = physical.explicit
         target = kept.get(destination)
@@ -639,7 +630,7 @@ class PhysicalConnection:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: api.Connection,
         options: PoolOptions,
         stats: PoolStats,
         on_failure: Callable[[PhysicalConnection, JMSException], None],
@@ -652,7 +643,7 @@ class PhysicalConnection:
         """Whether handles behave like those of ActiveMQ's pool."""
         self.references: int = 0
         self.has_failed: bool = False
-        self.listeners: list[ExceptionListener] = []
+        self.listeners: list[api.ExceptionListener] = []
         """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
         self.interruptions.watch(connection)
@@ -706,7 +697,7 @@ class PhysicalConnection:
         pool = self._pools.get(mode)
         if pool is None:
 
-            async def open_session() -> Session:
+            async def open_session() -> api.Session:
                 return await self.connection.create_session(transacted, acknowledge_mode)
 
             name = mode.name if isinstance(mode, AcknowledgeMode) else str(mode)
@@ -761,7 +752,7 @@ class PooledConnection(ConnectionHandle):
         self._physical = physical
         self._give_back = give_back
         self._is_stopped = False
-        self._sessions: set[Closeable] = set()
+        self._sessions: set[api.Closeable] = set()
         self._temporaries: set[TemporaryQueue | TemporaryTopic] = set()
 
     def __repr__(self) -> str:
@@ -785,7 +776,7 @@ class PooledConnection(ConnectionHandle):
 
     async def create_session(
         self, transacted: bool = False, acknowledge_mode: SessionMode = AcknowledgeMode.AUTO
-    ) -> Session:
+    ) -> api.Session:
         """Take a session from the pool, which opens a session if none is idle.
 
         Waits while the maximum number of sessions is in use.
@@ -844,13 +835,13 @@ class PooledConnection(ConnectionHandle):
 
         await quietly(delete_all, "delete the temporary destinations of a pooled connection")
 
-    def _provider(self) -> Connection:
+    def _provider(self) -> api.Connection:
         return self._usable()
 
     def _check_listener(self) -> None:
         self._usable()
 
-    def _usable(self) -> Connection:
+    def _usable(self) -> api.Connection:
         """Return the connection.
 
         Raises:
@@ -896,9 +887,9 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     _IS_JMS_11: ClassVar = True
 
     def __init__(
-        self, target_connection_factory: ConnectionFactory, **options: Unpack[PoolKeywords]
+        self, target_connection_factory: api.ConnectionFactory, **options: Unpack[PoolKeywords]
     ) -> None:
-        check_factory(target_connection_factory, type(self).__name__)
+        api.check_factory(target_connection_factory, type(self).__name__)
         self.target_connection_factory = target_connection_factory
         self.options: PoolOptions = PoolOptions(**options)
         self.options.check()
@@ -927,7 +918,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
-    ) -> Connection:
+    ) -> api.Connection:
         """Return a handle on a pooled connection; open one if there are fewer than allowed.
 
         Raises:
@@ -1085,6 +1076,6 @@ class JmsPoolConnectionFactory(PooledConnectionFactory):
 _names = IdGenerator("pool:")
 
 
-def _broker_of(factory: ConnectionFactory) -> str:
+def _broker_of(factory: api.ConnectionFactory) -> str:
     uri = getattr(factory, "uri", None)
     return str(uri.without_options()) if isinstance(uri, TransportURI) else type(factory).__name__

@@ -445,24 +445,40 @@ class ResourceTransactionManager(Generic[T]):
             await synchronizations.after_completion(committed=False)
 
 
-class _Status(Protocol):
-    def set_rollback_only(self) -> None: ...
+class PlatformTransactionStatus(Protocol):
+    """The transaction in progress."""
 
     @property
-    def rollback_only(self) -> bool: ...
+    def rollback_only(self) -> bool:
+        """Whether the transaction will be rolled back at its end."""
+
+    def set_rollback_only(self) -> None:
+        """Have the transaction rolled back at its end, without an error."""
 
 
-class _Manager(Protocol):
+class PlatformTransactionManager(Protocol):
+    """Runs blocks in transactions (Spring: PlatformTransactionManager, PROPAGATION_REQUIRED).
+
+    A manager of JMS sessions, such as `JmsTransactionManager`, also has `connection_factory`, the
+    factory whose sessions it binds. With any other manager, the container synchronises its own
+    session with the transaction.
+    """
+
     def transaction(
         self, name: str | None = None, timeout: float | None = None
-    ) -> AbstractAsyncContextManager[Any]: ...
+    ) -> AbstractAsyncContextManager[PlatformTransactionStatus]:
+        """Begin a transaction; commit when the block ends, or roll back.
+
+        It is rolled back if the block raised, or if it is rollback-only. An error of the block is
+        raised again after the rollback. `timeout`: seconds, None: no limit.
+        """
 
 
 class ChainedStatus:
     """The transactions of a chain."""
 
     def __init__(self) -> None:
-        self.statuses: list[_Status] = []
+        self.statuses: list[PlatformTransactionStatus] = []
 
     @property
     def rollback_only(self) -> bool:
@@ -484,7 +500,7 @@ class ChainedTransactionManager:
     Spring: ChainedTransactionManager. For atomic transactions use XA.
     """
 
-    def __init__(self, *managers: _Manager) -> None:
+    def __init__(self, *managers: PlatformTransactionManager) -> None:
         if not managers:
             raise ValueError("A chain needs one manager or more")
         self._managers = managers

@@ -13,6 +13,9 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import Computed, TypedProperty
 
+if TYPE_CHECKING:
+    from anyio import AsyncFile
+
 OCTET_STREAM = "application/octet-stream"
 
 
@@ -31,16 +34,6 @@ class BlobBody:
         """The path or the stream to be uploaded; None: there is nothing to upload."""
 
 
-class BlobStream(Protocol):
-    """A body as an asynchronous binary file."""
-
-    async def read(self, size: int = -1, /) -> bytes:
-        """Return at most `size` bytes, or the rest."""
-
-    async def aclose(self) -> None:
-        """Close it."""
-
-
 class BlobTransfer(Protocol):
     """Transfers bodies of blob messages."""
 
@@ -50,7 +43,7 @@ class BlobTransfer(Protocol):
     def open(self, url: str) -> BinaryIO:
         """Return a stream of the body at `url`. Blocks."""
 
-    async def open_async(self, url: str) -> BlobStream:
+    async def open_async(self, url: str) -> AsyncFile[bytes]:
         """Return a stream of the body at `url`."""
 
     def delete(self, url: str) -> None:
@@ -153,7 +146,7 @@ class BlobMessage(Message):
         """
         return self._transfer().open(self._url())
 
-    async def get_input_stream_async(self) -> BlobStream:
+    async def get_input_stream_async(self) -> AsyncFile[bytes]:
         """Return the body as an asynchronous binary file, to be closed with `aclose`.
 
         Its reads are done in threads.

@@ -71,11 +71,7 @@ from pyjms.listener.delivery import (
     marked_as_rollback_only,
 )
 from pyjms.listener.failures import is_infrastructure_failure
-from pyjms.listener.properties import (
-    DefaultContainerProperties,
-    TransactionManager,
-    TransactionStatus,
-)
+from pyjms.listener.properties import DefaultContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
@@ -83,6 +79,7 @@ from pyjms.template.resources import BoundResource, bind, bound_resource, close_
 from pyjms.template.workers import Worker, current_worker
 
 if TYPE_CHECKING:
+    from pyjms.connection.transaction import PlatformTransactionManager, PlatformTransactionStatus
     from pyjms.listener.container import LifeCycle
     from pyjms.listener.recovery import Recovery
     from pyjms.runtime.backoff import BackOffExecution
@@ -430,7 +427,7 @@ class AsyncMessageListenerInvoker:
             finally:
                 self.waiting = False
 
-    async def _receive_in_transaction(self, manager: TransactionManager) -> bool:
+    async def _receive_in_transaction(self, manager: PlatformTransactionManager) -> bool:
         """Receive once in a transaction of `manager`; return whether there was a message."""
         properties = self._properties
         received = in_block = False
@@ -488,7 +485,7 @@ class AsyncMessageListenerInvoker:
         connection = await self._resources.open_separate()
         return connection, connection
 
-    async def _receive_once(self, status: TransactionStatus | None) -> bool:
+    async def _receive_once(self, status: PlatformTransactionStatus | None) -> bool:
         """Receive, and handle the message if there is one; return whether there was.
 
         The connection, session and consumer are opened for this receive as far as they are not
@@ -526,7 +523,7 @@ class AsyncMessageListenerInvoker:
         connection: Connection,
         session: Session,
         consumer: MessageConsumer,
-        status: TransactionStatus | None,
+        status: PlatformTransactionStatus | None,
         *,
         expose: bool,
     ) -> bool:
@@ -563,7 +560,7 @@ class AsyncMessageListenerInvoker:
         return True
 
     async def _handle(
-        self, delivery: Delivery, status: TransactionStatus | None, *, expose: bool
+        self, delivery: Delivery, status: PlatformTransactionStatus | None, *, expose: bool
     ) -> None:
         try:
             await self._execution.execute(delivery, expose=expose)

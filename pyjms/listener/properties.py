@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
 from pyjms.client.options import MAX_PREFETCH_SIZE, RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode, CacheLevel, SessionMode
@@ -35,6 +34,9 @@ from pyjms.template.interceptors import (
     Interceptors,
     SettlementInterceptor,
 )
+
+if TYPE_CHECKING:
+    from pyjms.connection.transaction import PlatformTransactionManager
 
 
 def batches_can_be_acknowledged(*, transacted: bool, mode: SessionMode | str) -> bool:
@@ -426,35 +428,6 @@ _SHORT_TASK = 10
 """Receives per task if the executor prefers short tasks; also idle receives of a surplus task."""
 
 
-class TransactionStatus(Protocol):
-    """The transaction in progress."""
-
-    @property
-    def rollback_only(self) -> bool:
-        """Whether the transaction will be rolled back at its end."""
-
-    def set_rollback_only(self) -> None:
-        """Have the transaction rolled back at its end, without an error."""
-
-
-class TransactionManager(Protocol):
-    """Runs blocks in transactions (Spring: PlatformTransactionManager, PROPAGATION_REQUIRED).
-
-    A manager of JMS sessions, such as `JmsTransactionManager`, also has `connection_factory`, the
-    factory whose sessions it binds. With any other manager, the container synchronises its own
-    session with the transaction.
-    """
-
-    def transaction(
-        self, name: str | None = None, timeout: float | None = None
-    ) -> AbstractAsyncContextManager[TransactionStatus]:
-        """Begin a transaction; commit when the block ends, or roll back.
-
-        It is rolled back if the block raised, or if it is rollback-only. An error of the block is
-        raised again after the rollback. `timeout`: seconds, None: no limit.
-        """
-
-
 class DefaultOptions(ContainerOptions, total=False):
     """The keyword arguments of DefaultMessageListenerContainer."""
 
@@ -465,7 +438,7 @@ class DefaultOptions(ContainerOptions, total=False):
     idle_task_execution_limit: int
     idle_receives_per_task_limit: int | None
     cache_level: CacheLevel | int | str
-    transaction_manager: TransactionManager | None
+    transaction_manager: PlatformTransactionManager | None
     transaction_name: str | None
     transaction_timeout: float | None
     task_executor: AsyncTaskExecutor
@@ -486,7 +459,7 @@ class DefaultContainerProperties(ContainerProperties):
 
     receive_timeout: float | None = 1.0
     """Seconds that one receive waits; None: for ever, 0: do not wait."""
-    transaction_manager: TransactionManager | None = None
+    transaction_manager: PlatformTransactionManager | None = None
     transaction_name: str | None = None
     transaction_timeout: float | None = None
     back_off: BackOff
