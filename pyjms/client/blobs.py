@@ -31,7 +31,7 @@ from urllib.request import (
 )
 
 import sniffio
-from anyio import AsyncFile, to_thread, wrap_file
+from anyio import to_thread, wrap_file
 
 from pyjms.client.policies import BlobTransferPolicy, upload_url
 from pyjms.errors import (
@@ -40,7 +40,7 @@ from pyjms.errors import (
     JMSSecurityException,
     UnsupportedOperationException,
 )
-from pyjms.jms.blob import BlobBody, BlobMessage, BlobTransfer
+from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream, BlobTransfer
 from pyjms.runtime.distribution import entry_points
 
 GROUP: Final = "pyjms.blob_strategies"
@@ -76,7 +76,7 @@ class PolicyTransfer(BlobTransfer):
         """
         return await to_thread.run_sync(self._upload, body)
 
-    async def open_async(self, url: str) -> AsyncFile[bytes]:
+    async def open_async(self, url: str) -> BlobStream:
         """Return a stream of the body at `url`, which reads in threads; raises like `open`."""
         return wrap_file(await to_thread.run_sync(self._open, url))
 

@@ -13,9 +13,6 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import Computed, TypedProperty
 
-if TYPE_CHECKING:
-    from anyio import AsyncFile
-
 OCTET_STREAM = "application/octet-stream"
 
 
@@ -34,6 +31,16 @@ class BlobBody:
         """The path or the stream to be uploaded; None: there is nothing to upload."""
 
 
+class BlobStream(Protocol):
+    """A body as an asynchronous binary file."""
+
+    async def read(self, size: int = -1, /) -> bytes:
+        """Return at most `size` bytes, or the rest."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+
+
 class BlobTransfer(Protocol):
     """Transfers bodies of blob messages."""
 
@@ -43,7 +50,7 @@ class BlobTransfer(Protocol):
     def open(self, url: str) -> BinaryIO:
         """Return a stream of the body at `url`. Blocks."""
 
-    async def open_async(self, url: str) -> AsyncFile[bytes]:
+    async def open_async(self, url: str) -> BlobStream:
         """Return a stream of the body at `url`."""
 
     def delete(self, url: str) -> None:
@@ -146,7 +153,7 @@ class BlobMessage(Message):
         """
         return self._transfer().open(self._url())
 
-    async def get_input_stream_async(self) -> AsyncFile[bytes]:
+    async def get_input_stream_async(self) -> BlobStream:
         """Return the body as an asynchronous binary file, to be closed with `aclose`.
 
         Its reads are done in threads.
