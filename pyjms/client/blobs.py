@@ -43,6 +43,8 @@ from pyjms.errors import (
 from pyjms.jms.blob import BlobBody, BlobMessage, BlobStream, BlobTransfer
 from pyjms.runtime.distribution import entry_points
 
+__all__ = ["BlobStrategy", "PolicyTransfer", "new_blob_message"]
+
 GROUP: Final = "pyjms.blob_strategies"
 """The entry-point group: a URL scheme, and a callable that returns a strategy for a policy."""
 
