@@ -42,8 +42,7 @@ SURFACES = {
         SubscriptionKey SubscriptionRecovery SubscriptionRecoveryPolicy Synchronization Transaction
         TransactionState all_of wait_for""",
     "pyjms_broker.connector": """
-        BrokerHost ConnectionRegistry RegisteredConnection ServedConnection TcpConnector
-        TransportConnector""",
+        BrokerHost ConnectionRegistry ServedConnection TcpConnector TransportConnector""",
     "pyjms_broker.management": """
         ManagedPlugin Management ObjectName RuntimeUpdates StatisticsBrokerPlugin View""",
     "pyjms_broker.settings": """

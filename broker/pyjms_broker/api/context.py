@@ -55,6 +55,9 @@ class ClientConnection(Protocol):
     def give_way(self, error: Exception) -> None:
         """Remove the client's state from the broker now, and close the connection soon."""
 
+    def owns_temporary(self, destination: Destination) -> bool:
+        """Return whether the client has created this temporary destination."""
+
     def pause_until(self, done: Completion) -> None:
         """Handle no further commands of the client until `done`, except those sent before it
         disconnected.

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
         ServedConnection as ServedConnection,
         TransportConnector as TransportConnector,
     )
-    from pyjms_broker.connector.connection_registry import (
-        ConnectionRegistry as ConnectionRegistry,
-        RegisteredConnection as RegisteredConnection,
-    )
+    from pyjms_broker.connector.connection_registry import ConnectionRegistry as ConnectionRegistry
     from pyjms_broker.connector.tcp import TcpConnector as TcpConnector
 # isort: on
 # fmt: on

@@ -7,13 +7,13 @@ the store is still writing, and sends that never reached the store. (activemq-br
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConnectionId, ProducerId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
-from pyjms_broker.api.context import BlockedSend
+from pyjms_broker.api.context import BlockedSend, ClientConnection
 
 _CAPACITY: Final = 50_000
 """The maximum number of recorded sends of all producers; a connection has about 1000 at most."""
@@ -71,21 +71,11 @@ class UnstoredSends:
             self._count -= len(self._by_producer.pop(next(iter(self._by_producer))))
 
 
-class RegisteredConnection(Protocol):
-    """The interface of a connection for other connections of the same broker."""
-
-    def give_way(self, error: Exception) -> None:
-        """Remove this client's resources from the broker now, and close the connection soon."""
-
-    def owns_temporary(self, destination: Destination) -> bool:
-        """Return whether the client has created this temporary destination."""
-
-
 class ConnectionRegistry:
     """All live connections of one broker by connection id."""
 
     def __init__(self) -> None:
-        self.by_id: dict[ConnectionId, RegisteredConnection] = {}
+        self.by_id: dict[ConnectionId, ClientConnection] = {}
         self.total = 0
         """The number of connections so far."""
         self.pending_sends: dict[ProducerId | None, Completion] = {}
@@ -94,7 +84,7 @@ class ConnectionRegistry:
         self.unstored_sends = UnstoredSends()
         """Sends of such producers that are not stored, although later ones may be."""
 
-    def claim(self, connection_id: ConnectionId, connection: RegisteredConnection) -> None:
+    def claim(self, connection_id: ConnectionId, connection: ClientConnection) -> None:
         """Register `connection`, replacing (and closing) an older one with the same id."""
         former = self.by_id.get(connection_id)
         if former is not None and former is not connection:
@@ -104,12 +94,12 @@ class ConnectionRegistry:
         self.by_id[connection_id] = connection
         self.total += 1
 
-    def release(self, connection_id: ConnectionId, connection: RegisteredConnection) -> None:
+    def release(self, connection_id: ConnectionId, connection: ClientConnection) -> None:
         """Remove `connection`, unless a newer one has its id."""
         if self.by_id.get(connection_id) is connection:
             del self.by_id[connection_id]
 
-    def owner_of(self, destination: Destination) -> RegisteredConnection | None:
+    def owner_of(self, destination: Destination) -> ClientConnection | None:
         """Return the connection that created a temporary destination, or None."""
         for connection in self.by_id.values():
             if connection.owns_temporary(destination):

@@ -12,9 +12,9 @@ STOMP.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from anyio.abc import ByteStream, SocketStream
@@ -22,7 +22,7 @@ from anyio.abc import ByteStream, SocketStream
 from pyjms.errors import ConfigurationException, ConnectionFailedException, RemoteProtocolError
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.ids import IdGenerator
-from pyjms.transport.base import ClosedUnused, Transport
+from pyjms.transport.base import ClosedUnused, Transport, TransportFilter
 from pyjms.transport.layers import ByteLayer, LayeredStream
 from pyjms.transport.openwire.factory import accepted_transport
 from pyjms.transport.openwire.options import ACCEPTED, read_server_options
@@ -255,8 +255,44 @@ async def detect(
     )
 
 
-class ChosenTransport(Transport[Command]):
-    """Delegates to the transport that `choose` returns at the start.
+class _Undecided(Transport[Command]):
+    """A client whose protocol is not known yet: what is sent to it waits."""
+
+    def __init__(self, stream: ByteStream, remote_address: str) -> None:
+        self.stream = stream
+        self.early: list[Command] = []
+        self.is_paused = False
+        self._remote = remote_address
+
+    async def start(self) -> None:
+        """Do nothing: `ChosenTransport` reads what the client sends first."""
+
+    async def stop(self) -> None:
+        await anyio.aclose_forcefully(self.stream)
+
+    def oneway(self, command: Command) -> None:
+        self.early.append(command)
+
+    @property
+    def congested(self) -> bool:
+        return False
+
+    async def drained(self) -> None:
+        """Return at once, as it is never congested."""
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    @property
+    def remote_address(self) -> str:
+        return self._remote
+
+
+class ChosenTransport(TransportFilter[Command]):
+    """Passes everything to the transport that `choose` returns at the start.
 
     Args:
         stream: the connection that was accepted.
@@ -271,81 +307,26 @@ class ChosenTransport(Transport[Command]):
         remote_address: str,
         choose: Callable[[ByteStream], Awaitable[Transport[Command]]],
     ) -> None:
-        self._stream = stream
-        self._remote = remote_address
+        self._undecided = _Undecided(stream, remote_address)
+        super().__init__(self._undecided)
         self._choose = choose
-        self._chosen: Transport[Command] | None = None
-        self._early: list[Command] = []
-        self._paused = False
 
     async def start(self) -> None:
+        undecided = self._undecided
         try:
-            chosen = await self._choose(self._stream)
+            chosen = await self._choose(undecided.stream)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await anyio.aclose_forcefully(self._stream)
+                await undecided.stop()
             raise
         chosen.listener = self.listener
-        for command in self._early:
+        for command in undecided.early:
             chosen.oneway(command)
-        if self._paused:
+        if undecided.is_paused:
             chosen.pause_reading()
-        self._chosen = chosen
+        self.next = chosen
         await chosen.start()
-
-    async def stop(self) -> None:
-        if self._chosen is not None:
-            await self._chosen.stop()
-        else:
-            await anyio.aclose_forcefully(self._stream)
-
-    def oneway(self, command: Command) -> None:
-        if self._chosen is None:
-            self._early.append(command)
-        else:
-            self._chosen.oneway(command)
-
-    def flush(self) -> None:
-        if self._chosen is not None:
-            self._chosen.flush()
-
-    def defer(self, function: Callable[[], object]) -> bool:
-        return self._chosen is not None and self._chosen.defer(function)
 
     @property
     def outbound(self) -> Transport[Command]:
-        return self if self._chosen is None else self._chosen.outbound
-
-    @property
-    def queued_bytes(self) -> int | None:
-        return None if self._chosen is None else self._chosen.queued_bytes
-
-    @property
-    def congested(self) -> bool:
-        return self._chosen is not None and self._chosen.congested
-
-    async def drained(self) -> None:
-        if self._chosen is not None:
-            await self._chosen.drained()
-
-    def pause_reading(self) -> None:
-        self._paused = True
-        if self._chosen is not None:
-            self._chosen.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._paused = False
-        if self._chosen is not None:
-            self._chosen.resume_reading()
-
-    @property
-    def remote_address(self) -> str:
-        return self._remote if self._chosen is None else self._chosen.remote_address
-
-    @property
-    def notices_silence(self) -> bool:
-        return self._chosen is not None and self._chosen.notices_silence
-
-    @property
-    def peer_certificate(self) -> Mapping[str, Any] | None:
-        return None if self._chosen is None else self._chosen.peer_certificate
+        return self if self.next is self._undecided else self.next.outbound

@@ -339,10 +339,6 @@ class ClientResources:
         self._broker.remove_destination_info(state.context, info)
         state.temporary.pop(destination, None)
 
-    def owns_temporary(self, destination: Destination) -> bool:
-        """Return whether the client has created this temporary destination."""
-        return any(destination in state.temporary for state in self.connections.values())
-
     def remove_subscription(self, info: RemoveSubscriptionInfo) -> Completion:
         """Delete a durable subscription."""
         state = self.named_connection(info.connection_id, "remove a subscription on")

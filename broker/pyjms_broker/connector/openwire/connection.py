@@ -304,8 +304,8 @@ class BrokerConnection:
         self.stop_soon(error)
 
     def owns_temporary(self, destination: Destination) -> bool:
-        """Return whether the client has created this temporary destination."""
-        return self.resources.owns_temporary(destination)
+        states = self.resources.connections.values()
+        return any(destination in state.temporary for state in states)
 
     def release(self, error: Exception | None) -> None:
         """Remove this client's resources from the broker. Idempotent. (activemq-broker C4)"""
