@@ -248,10 +248,7 @@ class RegionDestination(BrokerDestination):
 
     @abstractmethod
     def publish(self, reference: MessageReference) -> None:
-        """Make a message of a recovered, committed transaction visible.
-
-        (activemq-broker X6)
-        """
+        """Make a message of a recovered, committed transaction visible."""
 
     @abstractmethod
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
@@ -270,10 +267,7 @@ class RegionDestination(BrokerDestination):
 
     @abstractmethod
     def is_memory_short(self, reference: MessageReference) -> bool:
-        """Whether memory is short, so that a pending message should stay in a store.
-
-        (activemq-broker M8)
-        """
+        """Whether memory is short, so that a pending message should stay in a store."""
 
     @abstractmethod
     def store_acknowledgement(
@@ -309,10 +303,7 @@ class RegionDestination(BrokerDestination):
         reference: MessageReference,
         subscription: Subscription | None,
     ) -> None:
-        """Count a message as expired and report it to the chain, which may dead-letter it.
-
-        (activemq-broker Q1, L7)
-        """
+        """Count a message as expired and report it to the chain, which may dead-letter it."""
 
     @abstractmethod
     def report_dispatched(self, reference: MessageReference, subscription: Subscription) -> None:
@@ -334,10 +325,7 @@ class RegionDestination(BrokerDestination):
         subscription: Subscription,
         cause: Throwable | None,
     ) -> None:
-        """Dead-letter a message that `subscription` rejected with a poison acknowledgement.
-
-        (activemq-broker L1)
-        """
+        """Dead-letter a message that `subscription` rejected with a poison acknowledgement."""
 
 
 _NEXT: Final = attrgetter("next")

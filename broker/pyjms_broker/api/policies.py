@@ -26,10 +26,7 @@ class DeadLetterStrategy(ABC):
 
     @abstractmethod
     def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
-        """Return whether to dead-letter a message, and record it: a second call returns False.
-
-        (activemq-broker L1)
-        """
+        """Return whether to dead-letter a message, and record it: a second call returns False."""
 
     @abstractmethod
     def rollback(self, reference: MessageReference) -> None:

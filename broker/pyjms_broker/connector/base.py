@@ -94,16 +94,10 @@ class BrokerHost(Protocol):
 
     @property
     def store_failed(self) -> bool:
-        """Whether a store has failed permanently, so that errors get no response.
-
-        (activemq-persistence K24)
-        """
+        """Whether a store has failed permanently, so that errors get no response."""
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest stored sequence number of a producer; -1 if it is unknown.
-
-        (activemq-broker T27)
-        """
+        """Return the highest stored sequence number of a producer; -1 if it is unknown."""
 
     @property
     def networks(self) -> NetworkBridges: ...

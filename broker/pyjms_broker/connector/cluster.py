@@ -57,11 +57,7 @@ class ClusterAttributes:
         self.patterns()
 
     def patterns(self) -> list[re.Pattern[str]]:
-        """Return the filter's regular expressions; empty if there is no filter.
-
-        Raises:
-            ConfigurationException: a regular expression is invalid.
-        """
+        """Return the filter's regular expressions; empty if there is no filter."""
         parts = [part.strip() for part in (self.update_cluster_filter or "").split(",")]
         try:
             return [re.compile(part) for part in parts if part]

@@ -164,11 +164,7 @@ class AutoConnector(MultiProtocolConnector):
     """Listens for clients, and detects their protocol."""
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
-        """Read the options for detection, and those of the protocols.
-
-        Raises:
-            ConfigurationException: an option is unknown or invalid, or a protocol is unsupported.
-        """
+        """Read the options for detection, and those of the protocols."""
         options = dict(uri.options)
         self._protocols = _protocols(uri, options.pop(_PROTOCOLS, "default,stomp"))
         try:
@@ -200,11 +196,7 @@ def _protocols(uri: TransportURI, text: str) -> frozenset[str]:
 
 
 def protocol_of(data: bytes) -> str | None:
-    """Return the protocol of a client that has sent `data`; None if it is not known yet.
-
-    Raises:
-        RemoteProtocolError: it is not supported.
-    """
+    """Return the protocol of a client that has sent `data`; None if it is not known yet."""
     text = data.lstrip(b"\r\n")
     if text.startswith((b"CONNECT", b"STOMP")):
         return STOMP

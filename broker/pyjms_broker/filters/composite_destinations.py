@@ -74,11 +74,7 @@ def _split(info: ProducerInfo) -> list[ProducerInfo]:
 
 
 def members_of(destination: Destination) -> tuple[Destination, ...]:
-    """Return the members of a composite.
-
-    Raises:
-        InvalidDestinationException: there are none, or more than `MAXIMUM_MEMBERS`.
-    """
+    """Return the members of a composite."""
     if destination.physical_name.count(",") >= MAXIMUM_MEMBERS:
         raise InvalidDestinationException(
             f"A composite destination has more than {MAXIMUM_MEMBERS} members",

@@ -190,10 +190,7 @@ class BaseTransaction(Transaction):
     def _run_when_admitted(
         self, state: TransactionState, step: Callable[[], int | Completion]
     ) -> Completion:
-        """Run `step` once all pending work is finished; return the completion of the end.
-
-        (activemq-broker M2)
-        """
+        """Run `step` once all pending work is finished; return the completion of the end."""
         logger.warning(
             "Transaction %s is %s: %d sends are not admitted yet; its %d operations "
             "use memory until it ends",
@@ -512,10 +509,7 @@ class TransactionBroker(BrokerFilter):
         self._xa: dict[XATransactionId, XATransaction] = {}
 
     async def start(self) -> None:
-        """Start the next broker, then recover the store's prepared transactions.
-
-        (activemq-broker X6)
-        """
+        """Start the next broker, then recover the store's prepared transactions."""
         await self.next.start()
         for recovered in self._store.recovered():
             work = () if self._recovered_work is None else self._recovered_work(recovered)

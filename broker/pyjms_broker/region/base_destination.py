@@ -129,10 +129,7 @@ class BaseDestination(RegionDestination):
         self._controls_flow = enabled and not self.is_advisory
 
     def full_usage(self, reference: MessageReference) -> MemoryUsage | DiskUsage | None:
-        """Return the usage that has no space for the message; None if all have space.
-
-        (activemq-broker M2, M3, M4)
-        """
+        """Return the usage that has no space for the message; None if all have space."""
         if self._controls_flow and self.memory.is_full:
             return self.memory
         return self.full_disk(reference) if self.needs_disk else None

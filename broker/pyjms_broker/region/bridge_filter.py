@@ -84,9 +84,6 @@ def check_return(
         own_path: the id of this broker.
         held: the messages of the queue that are in memory.
         reference: the message whose id is already known.
-
-    Raises:
-        JMSException: it returns too early; the other broker has to keep it.
     """
     path = reference.message.broker_path or ()
     if own_path.isdisjoint(path):

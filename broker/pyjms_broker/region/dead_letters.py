@@ -139,10 +139,7 @@ def _properties(reference: MessageReference) -> dict[str, object]:
 def dead_letter(
     reference: MessageReference, target: Destination, cause: Throwable | None, expiration: float
 ) -> ActiveMQMessage:
-    """Return the copy for `target`; it expires after `expiration` seconds, 0: never.
-
-    (activemq-broker L5)
-    """
+    """Return the copy for `target`; it expires after `expiration` seconds, 0: never."""
     message = reference.message
     message_id = reference.message_id
     try:

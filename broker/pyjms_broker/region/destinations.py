@@ -84,12 +84,7 @@ class CreatedDestinations:
         self._users: dict[str | None, int] = {}
 
     def check(self, context: ConnectionContext, destination: Destination, existing: int) -> None:
-        """Check that a client may create the destination; `existing` is the current total.
-
-        Raises:
-            ResourceAllocationException: the broker's, the connection's or the user's maximum is
-                reached.
-        """
+        """Check that a client may create the destination; `existing` is the current total."""
         limits = self._limits
         if existing >= limits.maximum:
             raise ResourceAllocationException(
@@ -391,12 +386,7 @@ class ExpiryScanner:
 def make_destination(
     broker: RegionBroker, existing: Collection[Destination], destination: Destination
 ) -> BaseDestination:
-    """Create a queue or a topic, with the messages that are already in its store.
-
-    Raises:
-        IllegalStateException: the policy's maximum is reached (activemq-broker D12).
-        InvalidDestinationException: the name cannot be stored.
-    """
+    """Create a queue or a topic, with the messages that are already in its store."""
     if not can_be_written(destination.physical_name):
         raise InvalidDestinationException(
             f"The name of {destination!r} cannot be encoded as UTF-8",

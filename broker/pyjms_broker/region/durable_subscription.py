@@ -416,11 +416,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     # active and inactive
     def activate(self, context: ConnectionContext, info: ConsumerInfo, prefetch_size: int) -> None:
-        """Dispatch to a consumer from now on.
-
-        Raises:
-            JMSException: another consumer uses the subscription (activemq-broker T17).
-        """
+        """Dispatch to a consumer from now on."""
         if self.is_active:
             raise JMSException(
                 f"Durable consumer is in use for client: {self.key.client_id} "
@@ -622,10 +618,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     # transactions that were prepared before the broker started
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
-        """Hide a message that a prepared transaction has acknowledged from the backlog.
-
-        (activemq-broker T25)
-        """
+        """Hide a message that a prepared transaction has acknowledged from the backlog."""
         return self.backlog.hide(topic, stored)
 
     def forget_hidden(self, reference: MessageReference) -> None:

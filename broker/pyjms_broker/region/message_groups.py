@@ -144,11 +144,7 @@ _OPTIONS = {
 
 
 def message_group_map(factory_type: str) -> SimpleMessageGroupMap:
-    """Return the map for a setting such as `cached?cacheSize=1024`.
-
-    Raises:
-        ValueError: the setting names an unknown map or option, or a wrong value.
-    """
+    """Return the map for a setting such as `cached?cacheSize=1024`."""
     name, _, query = factory_type.partition("?")
     if name not in _OPTIONS:
         raise ValueError(

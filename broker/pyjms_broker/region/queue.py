@@ -1215,10 +1215,7 @@ class Queue(BaseDestination):
         self.forget_duplicate(reference)
 
     def expire_messages(self) -> None:
-        """Expire the expired among the first `max_expire_page_size` undispatched messages.
-
-        (activemq-broker Q32)
-        """
+        """Expire the expired among the first `max_expire_page_size` undispatched messages."""
         if self.dispatcher.is_paused:
             return
         page = self.policy.max_expire_page_size

@@ -270,10 +270,7 @@ class SubscriptionRegistry:
         return subscription
 
     def recover(self, stored: StoredSubscription) -> None:
-        """Restore a durable subscription from a store, as inactive; log a failure.
-
-        (activemq-broker T23)
-        """
+        """Restore a durable subscription from a store, as inactive; log a failure."""
         try:
             self._recover(stored)
         except Exception as error:  # no stored data may prevent a start
@@ -337,10 +334,6 @@ class SubscriptionRegistry:
         """Remove a durable subscription and its undelivered messages.
 
         The result is completed when the stores have recorded the removal. (activemq-broker T21)
-
-        Raises:
-            InvalidDestinationException: it does not exist.
-            JMSException: a consumer uses it.
         """
         key = self._key(context, info.client_id, info.subscription_name)
         subscription = self._durables.get(key)
@@ -398,9 +391,6 @@ class ClientIds:
         """Assign the client id to `context`.
 
         If the connector allows link stealing, another connection with that id is closed.
-
-        Raises:
-            InvalidClientIDException: there is no id, or another connection uses it and keeps it.
         """
         if client_id is None:
             raise InvalidClientIDException("No clientID specified for connection request")

@@ -765,10 +765,7 @@ class PrefetchSubscription(AbstractSubscription):
     def transaction_ended(
         self, references: list[MessageReference], local: bool, committed: bool
     ) -> None:
-        """Apply the acknowledgements of a committed transaction, or undo those of another.
-
-        (activemq-broker X2, X3)
-        """
+        """Apply the acknowledgements of a committed transaction, or undo those of another."""
         self.remove_transacted(references)
         in_window = 0  # excludes messages of a consumer that has left
         for reference in references:

@@ -130,11 +130,7 @@ class Topic(BaseDestination):
         policy: PolicyEntry,
         store: TopicMessageStore | None,
     ) -> None:
-        """Create a topic; `store` is None for temporary and advisory topics.
-
-        Raises:
-            ValueError: the policy names an unknown dispatch policy.
-        """
+        """Create a topic; `store` is None for temporary and advisory topics."""
         super().__init__(broker, destination, policy)
         self.store = store
         self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_topics
@@ -359,10 +355,7 @@ class Topic(BaseDestination):
             self._on_spooling_changed(subscription, False)
 
     def _count_durable(self, change: int) -> None:
-        """Count durable subscriptions; messages need space in the stores only if there are any.
-
-        (activemq-broker M3, T6)
-        """
+        """Count durable subscriptions; messages need space in the stores only if there are any."""
         self.durable_count += change
         self._update_needs_disk()
 

@@ -58,10 +58,7 @@ class TopicSubscription(AbstractSubscription):
         )
 
     def _limit(self) -> int:
-        """Return the policy's limit, which the consumer's own may lower; -1: no limit.
-
-        (activemq-broker T8)
-        """
+        """Return the policy's limit, which the consumer's own may lower; -1: no limit."""
         strategy = self.policy.pending_message_limit_strategy
         limit = (
             -1 if strategy is None else strategy.maximum_pending_message_limit(self.prefetch_size)
@@ -72,10 +69,7 @@ class TopicSubscription(AbstractSubscription):
         return limit
 
     def _eviction_threshold(self) -> int:
-        """Return the number of pending messages above which expired ones are evicted; -1: none.
-
-        (activemq-broker T9)
-        """
+        """Return the number of pending messages above which expired ones are evicted; -1: none."""
         watermark = self.policy.message_eviction_strategy.evict_expired_messages_high_watermark
         return min(self.maximum_pending_message_limit, watermark)
 

@@ -237,11 +237,7 @@ class ClientResources:
         self.connection_added.set()
 
     def add_session(self, info: SessionInfo) -> None:
-        """Register a session.
-
-        Raises:
-            IllegalStateException: it has no id, or the connection has too many.
-        """
+        """Register a session."""
         if info.session_id is None:
             raise IllegalStateException("Cannot add a session without an id")
         state = self.connections.get(connection_of(info.session_id))
@@ -304,11 +300,7 @@ class ClientResources:
 
     # destinations and subscriptions
     def add_or_remove_destination(self, info: DestinationInfo) -> None:
-        """Create or delete a destination.
-
-        Raises:
-            JMSException: the request is invalid, or the broker refuses it.
-        """
+        """Create or delete a destination."""
         if info.destination is None:
             raise JMSException("Cannot add or remove a destination without a name")
         if info.operation_type == 0:

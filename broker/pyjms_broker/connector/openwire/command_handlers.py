@@ -219,11 +219,7 @@ def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> CommandRes
 
 # transactions (openwire-encoding 13)
 def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> CommandResult:
-    """Begin, prepare or end a transaction; done when the store has recorded it.
-
-    Raises:
-        JMSException: the type is unknown, the id is missing, or the broker refuses.
-    """
+    """Begin, prepare or end a transaction; done when the store has recorded it."""
     state = connection.resources.named_connection(info.connection_id, "run a transaction on")
     broker, context, xid, kind = connection.broker, state.context, info.transaction_id, info.type
     if kind == TransactionType.RECOVER:

@@ -58,11 +58,7 @@ def to_throwable(error: BaseException, causes: int = _MAXIMUM_CAUSES) -> Throwab
 
 
 def refuse(_connection: object, command: Command) -> NoReturn:
-    """Refuse a command that no client sends; the default handler.
-
-    Raises:
-        UnsupportedOperationException: always.
-    """
+    """Refuse a command that no client sends; the default handler."""
     raise UnsupportedOperationException(
         f"This broker does not accept the command {type(command).__name__}"
     )

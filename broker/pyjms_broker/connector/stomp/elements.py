@@ -45,11 +45,7 @@ class Counter:
         self._elements = 0
 
     def add(self, depth: int) -> None:
-        """Count an element at `depth`.
-
-        Raises:
-            MessageFormatException: there are too many, or they are nested too deeply.
-        """
+        """Count an element at `depth`."""
         self._elements += 1
         if self._elements > _MAXIMUM_ELEMENTS or depth > MAXIMUM_DEPTH:
             raise MessageFormatException(
@@ -76,11 +72,7 @@ _WRITERS: Final[tuple[tuple[type, str, Callable[[Any], str]], ...]] = (
 
 
 def element_of(value: object) -> Element:
-    """Return the element of a value that a map message can have.
-
-    Raises:
-        MessageFormatException: its type is not supported.
-    """
+    """Return the element of a value that a map message can have."""
     if value is None:
         return Element("null")
     if isinstance(value, dict):
@@ -128,11 +120,7 @@ _MAPS: Final = frozenset({"map", "linked-hash-map", "tree-map", "properties"})
 
 
 def value_of(element: Element) -> object:
-    """Return the value of an element.
-
-    Raises:
-        MessageFormatException: its class is unknown, or its text is not a value of the class.
-    """
+    """Return the value of an element."""
     name = element.name
     reader = _READERS.get(name)
     if reader is not None:
@@ -285,11 +273,7 @@ def _quote(text: str, *, slashes: bool = False) -> str:
 
 
 def read_json(text: str) -> Element:
-    """Return the element of a JSON text.
-
-    Raises:
-        MessageFormatException: it is not an object with one member, or has too many members.
-    """
+    """Return the element of a JSON text."""
     try:
         members = json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_merge)
     except (ValueError, RecursionError) as error:

@@ -24,11 +24,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
 
 
 def require(headers: Mapping[str, str], name: str, otherwise: str) -> str:
-    """Return a required header.
-
-    Raises:
-        RemoteProtocolError: it is missing or empty; the message is `otherwise`, as in ActiveMQ.
-    """
+    """Return a required header."""
     value = headers.get(name)
     if not value:
         raise RemoteProtocolError(otherwise)
@@ -36,11 +32,7 @@ def require(headers: Mapping[str, str], name: str, otherwise: str) -> str:
 
 
 def check_kept(what: str, text: str) -> str:
-    """Check the length of a name that the broker stores, and return it.
-
-    Raises:
-        RemoteProtocolError: it is too long.
-    """
+    """Check the length of a name that the broker stores, and return it."""
     if len(text) > _MAXIMUM_KEPT:
         raise RemoteProtocolError(
             f"The {what} has {len(text)} characters; at most {_MAXIMUM_KEPT} are allowed"
@@ -49,11 +41,7 @@ def check_kept(what: str, text: str) -> str:
 
 
 def integer(name: str, text: str, lowest: int = 0, highest: int = _MAXIMUM_LONG) -> int:
-    """Return a header's number.
-
-    Raises:
-        RemoteProtocolError: it is not an integer, or out of range.
-    """
+    """Return a header's number."""
     number = int(text) if _INTEGER.match(text.strip()) else None
     if number is None or not lowest <= number <= highest:
         raise RemoteProtocolError(
@@ -63,11 +51,7 @@ def integer(name: str, text: str, lowest: int = 0, highest: int = _MAXIMUM_LONG)
 
 
 def boolean(name: str, text: str) -> bool:
-    """Return a header's boolean value.
-
-    Raises:
-        RemoteProtocolError: it is neither true nor false.
-    """
+    """Return a header's boolean value."""
     lowered = text.strip().lower()
     if lowered not in {"true", "false"}:
         raise RemoteProtocolError(f"The header {name} must be true or false: [{text[:100]}]")

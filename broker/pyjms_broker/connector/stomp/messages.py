@@ -205,11 +205,7 @@ class _FoundObject:
 
 
 def loads(data: bytes) -> object:
-    """Deserialize a string, number, boolean, list or map.
-
-    Raises:
-        MessageFormatException: it is an object of another class, or damaged.
-    """
+    """Deserialize a string, number, boolean, list or map."""
     try:
         return _Values().of(_Reader(data).read(0), 0)
     except (struct.error, IndexError, TypeError, ValueError, OverflowError) as error:
@@ -687,11 +683,7 @@ def _transformation_element(message: ActiveMQMessage, kind: str) -> Element | No
 
 
 def received_body(transformation: str, body: bytes) -> ActiveMQMessage:
-    """Return the message that a client sent as XML or JSON.
-
-    Raises:
-        JMSException: it cannot be converted, or there is no such transformation.
-    """
+    """Return the message that a client sent as XML or JSON."""
     if transformation not in {f"jms-{k}-{f}" for k in ("map", "object") for f in ("xml", "json")}:
         raise JMSException(f"Unknown transformation: {transformation[:100]}")
     if len(body) > _MAXIMUM_SIZE:

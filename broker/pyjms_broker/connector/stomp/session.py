@@ -104,11 +104,7 @@ _NACK_CAUSE: Final = Throwable("javax.jms.JMSException", "NACK of a STOMP client
 def consumer_info(
     headers: dict[str, str], destination: Destination, consumer_id: ConsumerId
 ) -> ConsumerInfo:
-    """Return the consumer that a SUBSCRIBE frame requests.
-
-    Raises:
-        RemoteProtocolError: a header is unknown or invalid.
-    """
+    """Return the consumer that a SUBSCRIBE frame requests."""
     info = ConsumerInfo(consumer_id, destination=destination, dispatch_async=True)
     selector = headers.get("selector")
     if selector:
@@ -311,11 +307,7 @@ class Periods(NamedTuple):
 
 
 def read_periods(text: str) -> Periods:
-    """Parse the header `heart-beat` of CONNECT: the client's own and its requested period.
-
-    Raises:
-        RemoteProtocolError: it is not two numbers of milliseconds.
-    """
+    """Parse the header `heart-beat` of CONNECT: the client's own and its requested period."""
     parts = text.split(",")
     try:
         return Periods(*(integer("heart-beat", part, 0, MAXIMUM_INT) for part in parts))
@@ -421,11 +413,7 @@ class StompSession(Transport[Command]):
 
     # the transport
     async def start(self) -> None:
-        """Start, and wait for the client's CONNECT.
-
-        Raises:
-            ConnectionFailedException: it did not come in time, or the handshake failed.
-        """
+        """Start, and wait for the client's CONNECT."""
         self._loop = LoopHandle()
         await self._tcp.start()
         timeout = self.options.connect_attempt_timeout
@@ -521,11 +509,7 @@ class StompSession(Transport[Command]):
         return handler
 
     def require_connected(self) -> None:
-        """Check that the client has sent CONNECT.
-
-        Raises:
-            RemoteProtocolError: it has not.
-        """
+        """Check that the client has sent CONNECT."""
         if self.state is not State.CONNECTED:
             raise RemoteProtocolError("Not connected.")
 

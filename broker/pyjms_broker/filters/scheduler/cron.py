@@ -82,9 +82,6 @@ def next_tick(entry: str, after_ms: int) -> int:
     """Return the next time at which the entry fires, at the start of a minute after `after_ms`.
 
     Times are milliseconds since the epoch.
-
-    Raises:
-        MessageFormatException: the entry is invalid, or its day does not exist, like 30 February.
     """
     cron = _parse(entry)
     now = datetime.fromtimestamp(after_ms / 1000)  # noqa: DTZ006 - the machine's own zone
@@ -166,10 +163,6 @@ def next_time(job: ScheduledJob) -> int | None:
 
     Deliveries that were missed while the broker was down are skipped: the next time is in the
     future, on the job's original schedule.
-
-    Raises:
-        MessageFormatException: the job's schedule is invalid. This broker refuses such messages,
-            so the job was stored by another one.
     """
     if job.repeat < 0 and job.period <= 0:
         raise MessageFormatException(

@@ -110,11 +110,7 @@ def properties_of(message: ActiveMQMessage) -> dict[str, object]:
 
 
 def number_of(properties: Mapping[str, object], name: str) -> int | None:
-    """Return an integer property, which may be a string of digits; None if it is not set.
-
-    Raises:
-        MessageFormatException: it is not an integer, or out of range.
-    """
+    """Return an integer property, which may be a string of digits; None if it is not set."""
     value = properties.get(name)
     if value is None:
         return None
@@ -167,11 +163,7 @@ SCHEDULED: Final = QueueDestination("PyJMS.Scheduled")
 
 
 def check_source(destination: Destination) -> None:
-    """Check that a client does not send to the queue of schedule requests, even in a composite.
-
-    Raises:
-        IllegalStateException: the destination is or contains `PyJMS.Scheduled`.
-    """
+    """Check that a client does not send to the queue of schedule requests, even in a composite."""
     if is_internal(destination) and SCHEDULED in destination.composite_destinations:
         raise IllegalStateException(
             f"{SCHEDULED} is reserved for the scheduler",
@@ -180,11 +172,7 @@ def check_source(destination: Destination) -> None:
 
 
 def check_target(destination: Destination) -> None:
-    """Check that a scheduled delivery or reply does not go to an internal queue.
-
-    Raises:
-        IllegalStateException: the destination is or contains one of them.
-    """
+    """Check that a scheduled delivery or reply does not go to an internal queue."""
     if is_internal(destination):
         raise IllegalStateException(
             f"{destination} is reserved for the broker: the scheduler does not send to it"
