@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
+from pyjms_broker.store.journal.disk import Disk
+
 SECTOR = 512
 
 
@@ -47,10 +49,11 @@ def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
         content[offset : offset + len(data)] = data
 
 
-class SimulatedDisk:
-    """A `Disk`. `fail(call, count)` may return the error of the `count`th call of all."""
+class SimulatedDisk(Disk):
+    """A disk in memory. `fail(call, count)` may return the error of the `count`th call of all."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.fail: Callable[[str, int], OSError | None] = lambda call, count: None
         self.calls = 0
         self.log: list[str] = []

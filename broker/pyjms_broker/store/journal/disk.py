@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from pyjms_broker.store.files import make_private_directory
 
@@ -24,49 +24,6 @@ NO_HANDLE_ERRORS: Final = frozenset((errno.EMFILE, errno.ENFILE))
 """Error numbers that mean that no more files can be opened for now; the disk is fine."""
 
 Bytes = bytes | bytearray | memoryview
-
-
-class Disk(Protocol):
-    """A disk with directories and files. All methods raise OSError and block."""
-
-    def open(self, path: Path, *, create: bool = False) -> int:
-        """Open a file for reading and writing and return its descriptor."""
-
-    def close(self, fd: int) -> None:
-        """Close a descriptor; its number may be reused."""
-
-    def size(self, fd: int) -> int:
-        """Return the length of a file."""
-
-    def read(self, fd: int, size: int, offset: int) -> bytes:
-        """Return `size` bytes, fewer only at the end of the file."""
-
-    def write(self, fd: int, data: Bytes, offset: int) -> None:
-        """Write all of `data`. After an error, any part of it may have been written."""
-
-    def sync(self, fd: int) -> None:
-        """Make the file's data and length durable."""
-
-    def truncate(self, fd: int, length: int) -> None:
-        """Truncate a file, or extend it with a hole."""
-
-    def allocate(self, fd: int, length: int) -> None:
-        """Reserve the blocks of the first `length` bytes, and make the file that long."""
-
-    def make_directory(self, path: Path) -> None:
-        """Create a directory with its parents, unless it exists."""
-
-    def sync_directory(self, path: Path) -> None:
-        """Make the directory's current entries durable."""
-
-    def names(self, path: Path) -> dict[str, int]:
-        """Return the names of the files in a directory with their lengths."""
-
-    def rename(self, old: Path, new: Path) -> None:
-        """Rename a file, replacing an existing one."""
-
-    def remove(self, path: Path) -> None:
-        """Remove a file."""
 
 
 if sys.platform == "win32":
@@ -86,8 +43,11 @@ else:
     _pread, _pwrite = os.pread, os.pwrite
 
 
-class OsDisk:
-    """The operating system's disk; `pread` and `pwrite` may transfer fewer bytes than asked."""
+class Disk:
+    """The operating system's disk. All methods raise OSError and block.
+
+    `pread` and `pwrite` may transfer fewer bytes than requested.
+    """
 
     def __init__(
         self,
@@ -98,21 +58,25 @@ class OsDisk:
         self._pwrite = pwrite
 
     def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file for reading and writing and return its descriptor."""
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
         flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         return os.open(path, flags, 0o600)
 
     def close(self, fd: int) -> None:
+        """Close a descriptor; its number may be reused."""
         os.close(fd)
 
     def size(self, fd: int) -> int:
+        """Return the length of a file."""
         return os.fstat(fd).st_size
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
+        """Return `size` bytes, fewer only at the end of the file."""
         data = self._pread(fd, size, offset)
         if len(data) == size or not data:
             return data
-        parts = [data]  # a read may return less than is available
+        parts = [data]
         got = len(data)
         while got < size and (data := self._pread(fd, size - got, offset + got)):
             parts.append(data)
@@ -120,6 +84,7 @@ class OsDisk:
         return b"".join(parts)
 
     def write(self, fd: int, data: Bytes, offset: int) -> None:
+        """Write all of `data`. After an error, any part of it may have been written."""
         written = self._pwrite(fd, data, offset)
         size = len(data)
         if written == size:
@@ -128,61 +93,56 @@ class OsDisk:
         while written < size:
             written += self._pwrite(fd, view[written:], offset + written)
 
-    if sys.platform == "win32":
-
-        def sync(self, fd: int) -> None:
+    def sync(self, fd: int) -> None:
+        """Make the file's data and length durable."""
+        if sys.platform == "win32":
             os.fsync(fd)
+        elif sys.platform == "darwin":
+            import fcntl  # noqa: PLC0415 - not on Windows
 
-        def allocate(self, fd: int, length: int) -> None:
-            os.ftruncate(fd, length)
-
-        def sync_directory(self, path: Path) -> None:
-            """Do nothing: Windows syncs directory entries with the files."""
-
-    else:
-        if sys.platform == "darwin":
-
-            def sync(self, fd: int) -> None:
-                import fcntl  # noqa: PLC0415 - not on Windows
-
-                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync leaves data in the drive's cache
-
-            def allocate(self, fd: int, length: int) -> None:
-                os.ftruncate(fd, length)
-
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync leaves data in the drive's cache
         else:
+            os.fdatasync(fd)
 
-            def sync(self, fd: int) -> None:
-                os.fdatasync(fd)
+    def truncate(self, fd: int, length: int) -> None:
+        """Truncate a file, or extend it with a hole."""
+        os.ftruncate(fd, length)
 
-            def allocate(self, fd: int, length: int) -> None:
-                os.posix_fallocate(fd, 0, length)
+    def allocate(self, fd: int, length: int) -> None:
+        """Reserve the blocks of the first `length` bytes, and make the file that long."""
+        if sys.platform in {"win32", "darwin"}:
+            os.ftruncate(fd, length)
+        else:
+            os.posix_fallocate(fd, 0, length)
 
-        def sync_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path) -> None:
+        """Create a directory with its parents, unless it exists."""
+        make_private_directory(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the directory's current entries durable; Windows syncs them with the files."""
+        if sys.platform != "win32":
             fd = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(fd)
             finally:
                 os.close(fd)
 
-    def truncate(self, fd: int, length: int) -> None:
-        os.ftruncate(fd, length)
-
-    def make_directory(self, path: Path) -> None:
-        make_private_directory(path)
-
     def names(self, path: Path) -> dict[str, int]:
+        """Return the names of the files in a directory with their lengths."""
         with os.scandir(path) as entries:
             return {e.name: e.stat().st_size for e in entries if e.is_file()}
 
     def rename(self, old: Path, new: Path) -> None:
+        """Rename a file, replacing an existing one."""
         os.replace(old, new)  # noqa: PTH105 - os functions throughout this module
 
     def remove(self, path: Path) -> None:
+        """Remove a file."""
         os.unlink(path)  # noqa: PTH108
 
 
-OS_DISK: Final[Disk] = OsDisk()
+OS_DISK: Final = Disk()
 
 
 class SpareHandle:

@@ -18,7 +18,7 @@ from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, Produce
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jobs.api import ScheduledJob
 from pyjms_broker.store.jobs.kahadb import INDEX, KahaDBJobSchedulerStore
-from pyjms_broker.store.journal.disk import OS_DISK
+from pyjms_broker.store.journal.disk import Bytes, Disk
 from pyjms_broker.store.journal.settings import JournalSettings
 from tests.kit.waiting import until
 
@@ -311,19 +311,17 @@ async def test_an_index_that_fails_stops_the_store(tmp_path: Path) -> None:
     await (await check(tmp_path / "a", jobs)).stop()
 
 
-class FullDisk:
+class FullDisk(Disk):
     """The real disk, which may have no space left."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.full = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(OS_DISK, name)
-
-    def write(self, fd: int, data: bytes, offset: int) -> None:
+    def write(self, fd: int, data: Bytes, offset: int) -> None:
         if self.full:
             raise OSError(errno.ENOSPC, "simulated")
-        OS_DISK.write(fd, data, offset)
+        super().write(fd, data, offset)
 
 
 async def test_a_full_disk_does_not_keep_it_from_its_end(tmp_path: Path) -> None:

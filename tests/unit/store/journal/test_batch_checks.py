@@ -187,7 +187,7 @@ async def test_a_bad_sector_costs_only_the_records_in_it(
     simulated_disk: Any, answer: Answer
 ) -> None:
     """The disk says which bytes are bad; the checksum of their batch cannot be computed."""
-    disk = BadSector(simulated_disk)
+    disk: Any = BadSector(simulated_disk)
     async with Journal(FOLDER, settings(), disk) as journal:
         here = await written(simulated_disk, answer, journal)
         disk.bad = here.locations[4][1].offset + RECORD_HEAD + 7
@@ -201,7 +201,7 @@ async def test_a_bad_sector_costs_only_the_records_in_it(
 
 
 async def test_a_bad_sector_beside_a_damaged_batch(simulated_disk: Any, answer: Answer) -> None:
-    disk = BadSector(simulated_disk)
+    disk: Any = BadSector(simulated_disk)
     async with Journal(FOLDER, JournalSettings(max_file_length=1 << 20), disk) as journal:
         locations = []
         for batch in range(4):

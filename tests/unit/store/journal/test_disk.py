@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms_broker.store.journal.disk import OS_DISK, Bytes, OsDisk
+from pyjms_broker.store.journal.disk import OS_DISK, Bytes, Disk
 
 
 def test_files_are_made_written_read_and_cut(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def _write_little(fd: int, data: Bytes, offset: int) -> int:
 
 
 def test_partial_writes_and_reads_are_completed(tmp_path: Path) -> None:
-    disk = OsDisk(_read_little, _write_little)
+    disk = Disk(_read_little, _write_little)
     fd = disk.open(tmp_path / "file", create=True)
     disk.write(fd, b"0123456789", 0)
     assert disk.read(fd, 9, 1) == b"123456789"

@@ -17,7 +17,7 @@ from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import END_MARKER, Location
 from pyjms.wire.kahadb.segments import JournalFiles, SegmentReader
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.store.journal.disk import OS_DISK
+from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import (
     DiskSyncStrategy,
@@ -384,20 +384,18 @@ async def test_segments_are_removed_or_archived(tmp_path: Path, answer: Answer) 
     assert not (tmp_path / "b" / "db-1.log").exists()
 
 
-class ForgetfulDisk:
+class ForgetfulDisk(Disk):
     """The real disk, on which the next sync of a folder fails."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.fails = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(OS_DISK, name)
 
     def sync_directory(self, path: Path) -> None:
         if self.fails:
             self.fails = False
             raise OSError(errno.EIO, "simulated")
-        OS_DISK.sync_directory(path)
+        super().sync_directory(path)
 
 
 @pytest.mark.parametrize("archived", [True, False])

@@ -35,7 +35,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.completion import COMPLETED, Completion, wait_for
 from pyjms_broker.api.message import MessageReference, OperationContext
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.journal.disk import OS_DISK
+from pyjms_broker.store.journal.disk import Disk
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from pyjms_broker.store.multi import (
@@ -390,20 +390,18 @@ async def test_decisions_that_are_no_longer_needed_are_deleted(stage: Stage) -> 
     assert JOURNAL.max_file_length < stage.adapter.size
 
 
-class StubbornDisk:
+class StubbornDisk(Disk):
     """The real disk, on which the next removals of outcomes fail."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.refusals = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(OS_DISK, name)
 
     def remove(self, path: Path) -> None:
         if self.refusals and path.parent.name == "txStore":
             self.refusals -= 1
             raise OSError(errno.EIO, "simulated")
-        OS_DISK.remove(path)
+        super().remove(path)
 
 
 async def test_failed_maintenance_is_retried(
