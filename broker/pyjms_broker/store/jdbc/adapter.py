@@ -38,19 +38,9 @@ from pyjms_broker.store.adapters import DestinationStores
 from pyjms_broker.store.api import RecoveredTransaction, StoredSubscription, StoreState
 from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.files import create_private_file, make_private_directory
+from pyjms_broker.store.jdbc import operations as ops
 from pyjms_broker.store.jdbc.database import Database, file_size
 from pyjms_broker.store.jdbc.locker import DatabaseLock, acquire, make_locker
-from pyjms_broker.store.jdbc.operations import (
-    JOURNAL_MARK,
-    LAST_BROKER_SEQUENCE_ID,
-    LAST_DESTINATION,
-    AddContainer,
-    CleanUp,
-    Outcome,
-    RemoveContainer,
-    TrimDuplicates,
-    TrimProducers,
-)
 from pyjms_broker.store.jdbc.schema import base_of, decode_xid, destination_number, range_end
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 from pyjms_broker.store.jdbc.stores import (
@@ -116,9 +106,9 @@ def load(database: Database) -> Contents:
     highest = database.read(s.highest_without_destination)[0][0] or 0
     contents.last_prepared_id = highest
     # ActiveMQ uses the same sequence for messages and rows
-    contents.last_broker_sequence_id = max(state[LAST_BROKER_SEQUENCE_ID], highest)
-    database.set_state(LAST_BROKER_SEQUENCE_ID, contents.last_broker_sequence_id)
-    contents.last_destination = state[LAST_DESTINATION]
+    contents.last_broker_sequence_id = max(state[ops.LAST_BROKER_SEQUENCE_ID], highest)
+    database.set_state(ops.LAST_BROKER_SEQUENCE_ID, contents.last_broker_sequence_id)
+    contents.last_destination = state[ops.LAST_DESTINATION]
     with database.engine.begin() as connection:
         _adopt(connection, database, contents)
     _load_subscriptions(database, contents)
@@ -132,7 +122,7 @@ def make_state(database: Database) -> dict[str, int]:
     s = database.statements
     with database.engine.begin() as connection:
         state: dict[str, int] = {row.name: row.value for row in connection.execute(s.state)}
-        for name in (LAST_BROKER_SEQUENCE_ID, LAST_DESTINATION, JOURNAL_MARK):
+        for name in (ops.LAST_BROKER_SEQUENCE_ID, ops.LAST_DESTINATION, ops.JOURNAL_MARK):
             if name not in state:
                 state[name] = 0
                 connection.execute(s.insert_state, {"name": name, "value": 0})
@@ -150,7 +140,7 @@ def _adopt(connection: Connection, database: Database, contents: Contents) -> No
         known[container] = base_of(contents.last_destination)
         row = {"container": container, "epoch": _clock.time_ms(), "last_id": known[container]}
         connection.execute(s.insert_destination, {**row, "msg_count": -1, "msg_size": 0})
-    number = {"state": LAST_DESTINATION, "new": contents.last_destination}
+    number = {"state": ops.LAST_DESTINATION, "new": contents.last_destination}
     connection.execute(s.set_state, number)
     for container in sorted(known):
         _renumber(connection, database, container, known[container])
@@ -514,7 +504,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         if store is not None:
             store.is_removed = True
             del self._by_container[store.container]
-            self.writer.submit((RemoveContainer(store.container),))
+            self.writer.submit((ops.RemoveContainer(store.container),))
 
     def transaction_store(self) -> JDBCTransactionStore:
         return self._transactions
@@ -529,7 +519,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         self._last_destination += 1
         base, epoch = base_of(self._last_destination), _clock.time_ms()
         store = self._make_store(kind, destination, prioritized, base, epoch)
-        self.writer.submit((AddContainer(store.container, base, epoch),))
+        self.writer.submit((ops.AddContainer(store.container, base, epoch),))
         return store
 
     def _make_store(
@@ -620,13 +610,13 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         for store in self._by_container.values():
             first = store.first_duplicate_id()
             if first is not None:
-                self.writer.submit((TrimDuplicates(store.container, first - 1),))
+                self.writer.submit((ops.TrimDuplicates(store.container, first - 1),))
         keep = self.settings.max_producers_to_audit
-        self.writer.submit((TrimProducers(keep),))
+        self.writer.submit((ops.TrimProducers(keep),))
 
     def _clean_topic(self, topic: JDBCTopicMessageStore) -> None:
         limit = min(_MOST_CLEANED, self.settings.max_rows)
-        operation = CleanUp(topic.container, topic.prioritized, limit)
+        operation = ops.CleanUp(topic.container, topic.prioritized, limit)
         self.writer.submit((operation,))
 
     async def _keep_lock(self) -> None:
@@ -640,7 +630,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
                     f"The lock on the database {self.database.name} is lost; the store has stopped"
                 )
 
-    def _correct_counts(self, outcome: Outcome) -> None:
+    def _correct_counts(self, outcome: ops.Outcome) -> None:
         """Correct the counts by an outcome that only the database can determine."""
         stores = self._by_container
         for container, count, size in outcome.counts:

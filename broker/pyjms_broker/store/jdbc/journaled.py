@@ -57,19 +57,6 @@ from pyjms_broker.store.damage import quarantine_record
 from pyjms_broker.store.jdbc import operations as ops
 from pyjms_broker.store.jdbc.adapter import Contents, JDBCPersistenceAdapter, make_state
 from pyjms_broker.store.jdbc.database import Database
-from pyjms_broker.store.jdbc.operations import (
-    JOURNAL_MARK,
-    PASSING,
-    AcknowledgeMessage,
-    AddMessage,
-    JournalMark,
-    NoteMessage,
-    Operation,
-    Outcome,
-    RemoveMessage,
-    SubscriberKey,
-    Unit,
-)
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms_broker.store.jdbc.writer import Writer
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
@@ -115,7 +102,7 @@ class _DamagedRecordError(JMSException):
     """A record of the journal in front of the database is damaged."""
 
 
-def encode_operations(operations: Sequence[Operation]) -> bytes:
+def encode_operations(operations: Sequence[ops.Operation]) -> bytes:
     """Encode the operations of a unit as the payload of a record."""
     parts = [bytes((_VERSION,))]
     for operation in operations:
@@ -123,7 +110,7 @@ def encode_operations(operations: Sequence[Operation]) -> bytes:
     return b"".join(parts)
 
 
-def decode_operations(payload: bytes) -> list[Operation]:
+def decode_operations(payload: bytes) -> list[ops.Operation]:
     """Return the operations of a record.
 
     Raises:
@@ -135,7 +122,7 @@ def decode_operations(payload: bytes) -> list[Operation]:
             "The journal in front of the database was written by another version; start and stop "
             "that version once, which writes its records to the database"
         )
-    operations: list[Operation] = []
+    operations: list[ops.Operation] = []
     at = 1
     try:
         while at < len(payload):
@@ -148,7 +135,7 @@ def decode_operations(payload: bytes) -> list[Operation]:
     return operations
 
 
-def _encode_operation(operation: Operation, parts: list[bytes]) -> None:
+def _encode_operation(operation: ops.Operation, parts: list[bytes]) -> None:
     cls = type(operation)
     parts.append(bytes((_NUMBERS[cls],)))
     for name in _FIELDS[cls]:
@@ -195,41 +182,43 @@ def _decode_value(payload: bytes, at: int) -> tuple[Any, int]:
     return (data.decode("utf-8", "surrogatepass") if kind == _TEXT else data), at + length
 
 
-def compact(units: Sequence[Sequence[Operation]]) -> list[list[Operation]]:
+def compact(units: Sequence[Sequence[ops.Operation]]) -> list[list[ops.Operation]]:
     """Return, for each unit, the operations that matter if all units are executed in order.
 
     Messages that are added and removed within one hand-over to the database never reach it, except
     for their sequence numbers.
     """
-    added: dict[int, AddMessage] = {}
-    acknowledged: dict[int, set[SubscriberKey]] = {}
+    added: dict[int, ops.AddMessage] = {}
+    acknowledged: dict[int, set[ops.SubscriberKey]] = {}
     consumed: set[int] = set()
     for unit in units:
         for op in unit:
-            if isinstance(op, AddMessage):
+            if isinstance(op, ops.AddMessage):
                 added[op.id] = op
-            elif isinstance(op, RemoveMessage):
+            elif isinstance(op, ops.RemoveMessage):
                 if op.id in added:
                     consumed.add(op.id)
-            elif isinstance(op, AcknowledgeMessage) and op.id in added:
+            elif isinstance(op, ops.AcknowledgeMessage) and op.id in added:
                 keys = acknowledged.setdefault(op.id, set())
                 keys.add(op.key)
                 if len(keys) >= added[op.id].subscribers > 0:
                     consumed.add(op.id)
     return [
         [
-            _note_of(op) if isinstance(op, AddMessage) and op.id in consumed else op
+            _note_of(op) if isinstance(op, ops.AddMessage) and op.id in consumed else op
             for op in unit
-            if not (isinstance(op, RemoveMessage | AcknowledgeMessage) and op.id in consumed)
+            if not (
+                isinstance(op, ops.RemoveMessage | ops.AcknowledgeMessage) and op.id in consumed
+            )
         ]
         for unit in units
     ]
 
 
-def _note_of(op: AddMessage) -> NoteMessage:
+def _note_of(op: ops.AddMessage) -> ops.NoteMessage:
     numbers = (op.producer, op.sequence, op.broker_sequence)
     freed = op.size if op.subscribers else None
-    return NoteMessage(op.container, op.id, *numbers, op.duplicate_id, freed)
+    return ops.NoteMessage(op.container, op.id, *numbers, op.duplicate_id, freed)
 
 
 def journal_mark(location: Location) -> int:
@@ -242,7 +231,7 @@ class _Pending(NamedTuple):
 
     location: Location | None
     """Its location in the journal; None: it is not journaled."""
-    unit: Unit
+    unit: ops.Unit
     """Its completion is done when the journal is synced, or could not write the unit."""
     size: int
 
@@ -254,7 +243,7 @@ class JournaledWriter(Writer):
         self,
         database: Database,
         settings: JDBCSettings,
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: Callable[[ops.Outcome], None],
         on_state: Callable[[StoreState, Exception | None], None],
         journal: Journal,
         journal_settings: JournalSettingsJDBC,
@@ -273,7 +262,7 @@ class JournaledWriter(Writer):
         """Set when a checkpoint no longer has to wait for the journal."""
         journal.on_state = self._on_journal_state
 
-    def _enqueue(self, unit: Unit) -> Completion:
+    def _enqueue(self, unit: ops.Unit) -> Completion:
         durable = unit.completion
         if self.error is not None:
             unit.finish(self.error)
@@ -283,7 +272,7 @@ class JournaledWriter(Writer):
         try:
             if not unit.operations:  # completes when everything before it is durable
                 return self._journal.barrier()
-            if all(isinstance(operation, PASSING) for operation in unit.operations):
+            if all(isinstance(operation, ops.PASSING) for operation in unit.operations):
                 durable.complete()
             else:
                 payload = encode_operations(unit.operations)
@@ -377,7 +366,7 @@ class JournaledWriter(Writer):
     def _hand_over_first(
         self,
         count: int,
-        select: Callable[[Sequence[Sequence[Operation]]], Sequence[Sequence[Operation]]],
+        select: Callable[[Sequence[Sequence[ops.Operation]]], Sequence[Sequence[ops.Operation]]],
     ) -> None:
         """Hand over those of the first `count` units that `select` returns."""
         if not count:
@@ -392,12 +381,14 @@ class JournaledWriter(Writer):
                 each.unit.done(error)
         kept = select([each.unit.operations for each in stored])
         for (location, unit, _), operations in zip(stored, kept, strict=True):
-            marked = [*operations, JournalMark(journal_mark(location))] if location else operations
-            super()._enqueue(Unit(marked, unit.done, unit.size))
+            marked = (
+                [*operations, ops.JournalMark(journal_mark(location))] if location else operations
+            )
+            super()._enqueue(ops.Unit(marked, unit.done, unit.size))
         size = sum(each.size for each in first)
         self._backlog_bytes -= size
         self._handed_over += size
-        super()._enqueue(Unit((), lambda _: self._on_written(size)))
+        super()._enqueue(ops.Unit((), lambda _: self._on_written(size)))
 
     def _keep_from(self) -> int:
         """Return the first segment with a unit that was not handed over."""
@@ -445,7 +436,7 @@ def _replay_journal(journal: Journal, database: Database, mark: int) -> None:
     """Write the journal's records after the mark to the database. Blocks."""
     start = Location(mark >> _OFFSET_BITS, mark & (1 << _OFFSET_BITS) - 1)
     skipped: list[Skipped] = []
-    units: list[Unit] = []
+    units: list[ops.Unit] = []
     replayed = 0
     for location, payload in journal.records_from(None, skipped):
         if location <= start:
@@ -455,8 +446,8 @@ def _replay_journal(journal: Journal, database: Database, mark: int) -> None:
         except _DamagedRecordError as error:
             quarantine_record(journal.directory, location, bytes(payload), error)
             continue
-        operations = [*decoded, JournalMark(journal_mark(location))]
-        units.append(Unit(operations))
+        operations = [*decoded, ops.JournalMark(journal_mark(location))]
+        units.append(ops.Unit(operations))
         replayed += 1
         if len(units) >= _REPLAY_BATCH:
             database.transact(units)
@@ -531,12 +522,12 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
     def _load(self) -> Contents:
         if self._journal is not None and not self._empty_first:
             self.database.claim()
-            mark = make_state(self.database)[JOURNAL_MARK]
+            mark = make_state(self.database)[ops.JOURNAL_MARK]
             _replay_journal(self._journal, self.database, mark)
         contents = super()._load()
         if self._journal is not None:
             # the database may have units that a crash has lost from the end of the journal
-            self.database.set_state(JOURNAL_MARK, journal_mark(self._journal.written))
+            self.database.set_state(ops.JOURNAL_MARK, journal_mark(self._journal.written))
         return contents
 
     def _start_tasks(self) -> None:

@@ -56,26 +56,7 @@ from pyjms_broker.api.message import (
     duplicate_id_of,
 )
 from pyjms_broker.store.api import RecoveredTransaction, StoredSubscription
-from pyjms_broker.store.jdbc.operations import (
-    AcknowledgeMessage,
-    AddMessage,
-    AddSubscription,
-    CommitAcknowledgement,
-    CommitAdd,
-    Operation,
-    PrepareAcknowledgement,
-    PrepareAdd,
-    PrepareRemove,
-    RemoveAll,
-    RemoveMessage,
-    RemoveSubscription,
-    RemoveTopicMessage,
-    RollbackAcknowledgement,
-    RollbackAdd,
-    RollbackRemove,
-    SetPrioritized,
-    UpdateMessage,
-)
+from pyjms_broker.store.jdbc import operations as ops
 from pyjms_broker.store.jdbc.schema import encode_xid
 from pyjms_broker.store.jdbc.writer import Writer
 
@@ -90,7 +71,7 @@ class _Overlay:
     """The uncommitted changes of one destination."""
 
     def __init__(self) -> None:
-        self.added: dict[int, AddMessage] = {}
+        self.added: dict[int, ops.AddMessage] = {}
         self.removed: set[int] = set()
         self.hidden: set[int] = set()
         """Acknowledged in a prepared transaction."""
@@ -101,7 +82,7 @@ class _Overlay:
         self._ids: dict[tuple[str, int], int] = {}
         self._order: list[int] = []
 
-    def add(self, message: AddMessage) -> None:
+    def add(self, message: ops.AddMessage) -> None:
         """Add a message whose id is higher than all earlier ones."""
         self.added[message.id] = message
         self.unshown.add(message.id)
@@ -132,7 +113,7 @@ class _Overlay:
         self._ids.clear()
         self._order.clear()
 
-    def find(self, producer: str, sequence: int) -> AddMessage | None:
+    def find(self, producer: str, sequence: int) -> ops.AddMessage | None:
         """Return the message with an id; None if the overlay does not have it."""
         message_id = self._ids.get((producer, sequence))
         return None if message_id is None else self.added.get(message_id)
@@ -143,7 +124,7 @@ class _Overlay:
             message_id in self.removed or message_id in self.unshown or message_id in self.hidden
         )
 
-    def after(self, message_id: int) -> Iterator[AddMessage]:
+    def after(self, message_id: int) -> Iterator[ops.AddMessage]:
         """Yield the messages after an id, in order."""
         order = self._order
         for index in range(bisect_right(order, message_id), len(order)):
@@ -241,7 +222,7 @@ class JDBCMessageStore:
             if frames.get(number) is frame:
                 del frames[number]
 
-        operation = UpdateMessage(self.container, number, reference.message.expiration, frame)
+        operation = ops.UpdateMessage(self.container, number, reference.message.expiration, frame)
         return self.adapter.writer.submit((operation,), complete, len(frame))
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
@@ -264,7 +245,7 @@ class JDBCMessageStore:
             if error is not None:
                 self.adjust_counts(*before)
 
-        return self.adapter.writer.submit((RemoveAll(self.container, self.last_id),), complete)
+        return self.adapter.writer.submit((ops.RemoveAll(self.container, self.last_id),), complete)
 
     @property
     def message_count(self) -> int:
@@ -298,7 +279,7 @@ class JDBCMessageStore:
             return True
         return duplicate_id is not None and duplicate_id in self._duplicate_ids()
 
-    def add(self, message: AddMessage) -> None:
+    def add(self, message: ops.AddMessage) -> None:
         """Add a message with an assigned ID to the overlay, so that readers find it."""
         self._count += 1
         self._size += message.size
@@ -309,7 +290,7 @@ class JDBCMessageStore:
             if len(duplicates) > self.adapter.settings.duplicate_id_window:
                 duplicates.popitem(last=False)
 
-    def complete_add(self, message: AddMessage, error: Exception | None) -> None:
+    def complete_add(self, message: ops.AddMessage, error: Exception | None) -> None:
         """Handle the result of an insertion: the row exists, or the message could not be stored."""
         if error is None:
             self.overlay.forget_added(message.id)
@@ -525,7 +506,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         """Switch ordering by priority on or off, converting the rows of the subscriptions."""
         self.prioritized = prioritized
         if self.subscribers_by_key:
-            operation = SetPrioritized(self.container, prioritized)
+            operation = ops.SetPrioritized(self.container, prioritized)
             self.adapter.writer.submit((operation,))
 
     def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
@@ -537,7 +518,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             if error is not None:
                 self.subscribers_by_key.pop(key, None)
 
-        operation = AddSubscription(
+        operation = ops.AddSubscription(
             container=self.container,
             client_id=key.client_id,
             subscription_name=key.subscription_name,
@@ -559,7 +540,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             if error is not None:
                 self.subscribers_by_key.setdefault(key, found)
 
-        operation = RemoveSubscription(self.container, *key, self.prioritized)
+        operation = ops.RemoveSubscription(self.container, *key, self.prioritized)
         return self.adapter.writer.submit((operation,), complete)
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
@@ -632,13 +613,13 @@ class JDBCTopicMessageStore(JDBCMessageStore):
     def subscribers(self) -> int:
         return len(self.subscribers_by_key)
 
-    def add(self, message: AddMessage) -> None:
+    def add(self, message: ops.AddMessage) -> None:
         counted = self._counted[message.id] = list(self.subscribers_by_key.values())
         for found in counted:
             found.count += 1
         super().add(message)
 
-    def complete_add(self, message: AddMessage, error: Exception | None) -> None:
+    def complete_add(self, message: ops.AddMessage, error: Exception | None) -> None:
         for found in self._counted.pop(message.id, ()):
             if error is not None:
                 found.count -= 1
@@ -707,15 +688,15 @@ class Work(ABC):
     """The memory that it occupies, in bytes."""
 
     @abstractmethod
-    def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
+    def prepare(self, xid: XATransactionId) -> Sequence[ops.Operation]:
         """Return the operations that make the work durable while it stays invisible."""
 
     @abstractmethod
-    def commit(self) -> Sequence[Operation]:
+    def commit(self) -> Sequence[ops.Operation]:
         """Make the work visible to readers; return the operations for the database."""
 
     @abstractmethod
-    def rollback(self) -> Sequence[Operation]:
+    def rollback(self) -> Sequence[ops.Operation]:
         """Return the operations that undo prepared work."""
 
     @abstractmethod
@@ -741,7 +722,7 @@ class Addition(Work):
         """The position of the message; None before the commit, or if it was dropped."""
         self._reference = reference
         self._prepared_id = prepared_id
-        self._added: AddMessage | None = None
+        self._added: ops.AddMessage | None = None
         self._producer, self._sequence = split_id(message_id)
         self._frame = encode_message(message)
         self._priority = message.priority
@@ -750,14 +731,14 @@ class Addition(Work):
         self._duplicate_id = duplicate_id_of(message)
         self.size = len(self._frame)
 
-    def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
+    def prepare(self, xid: XATransactionId) -> Sequence[ops.Operation]:
         if self.store.is_removed:
             return ()
         self._prepared_id = self.store.adapter.next_prepared_id()
         message = self._operation(self._prepared_id, self._frame)
-        return (PrepareAdd(message, encode_xid(xid, added=True)),)
+        return (ops.PrepareAdd(message, encode_xid(xid, added=True)),)
 
-    def commit(self) -> Sequence[Operation]:
+    def commit(self) -> Sequence[ops.Operation]:
         self._added = self.position = None
         store = self.store
         if store.is_removed or store.contains(self.message_id, self._duplicate_id):
@@ -780,17 +761,17 @@ class Addition(Work):
         if prepared_id is None:
             return (message,)
         # the frame is in the table already
-        return (CommitAdd(prepared_id, self._operation(message_id, b"")),)
+        return (ops.CommitAdd(prepared_id, self._operation(message_id, b"")),)
 
-    def rollback(self) -> Sequence[Operation]:
-        return () if self._prepared_id is None else (RollbackAdd(self._prepared_id),)
+    def rollback(self) -> Sequence[ops.Operation]:
+        return () if self._prepared_id is None else (ops.RollbackAdd(self._prepared_id),)
 
     def complete(self, error: Exception | None) -> None:
         if self._added is not None:
             self.store.complete_add(self._added, error)
 
-    def _operation(self, row_id: int, frame: bytes) -> AddMessage:
-        return AddMessage(
+    def _operation(self, row_id: int, frame: bytes) -> ops.AddMessage:
+        return ops.AddMessage(
             container=self.store.container,
             id=row_id,
             producer=self._producer,
@@ -814,25 +795,25 @@ class Removal(Work):
         self._message_size = size
         self._removed = False
 
-    def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
+    def prepare(self, xid: XATransactionId) -> Sequence[ops.Operation]:
         if self._store.is_removed:
             return ()
         self._store.overlay.hidden.add(self._id)
         text = encode_xid(xid, added=False)
-        return (PrepareRemove(self._store.container, self._id, text),)
+        return (ops.PrepareRemove(self._store.container, self._id, text),)
 
-    def commit(self) -> Sequence[Operation]:
+    def commit(self) -> Sequence[ops.Operation]:
         store, row_id, size = self._store, self._id, self._message_size
         self._removed = not store.is_removed and store.remove(row_id, size)
         if not self._removed:
             return ()
         if store.destination.is_topic:
-            return (RemoveTopicMessage(store.container, row_id, size, store.prioritized),)
-        return (RemoveMessage(store.container, row_id, size),)
+            return (ops.RemoveTopicMessage(store.container, row_id, size, store.prioritized),)
+        return (ops.RemoveMessage(store.container, row_id, size),)
 
-    def rollback(self) -> Sequence[Operation]:
+    def rollback(self) -> Sequence[ops.Operation]:
         self._store.overlay.hidden.discard(self._id)
-        return (RollbackRemove(self._store.container, self._id),)
+        return (ops.RollbackRemove(self._store.container, self._id),)
 
     def complete(self, error: Exception | None) -> None:
         if self._removed:
@@ -860,36 +841,36 @@ class Acknowledgement(Work):
         self._prepared = prepared
         self._subscriber: Subscriber | None = None
 
-    def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
+    def prepare(self, xid: XATransactionId) -> Sequence[ops.Operation]:
         if self._store.is_removed:
             return ()
         self._prepared = True
         subscriber = self._store.subscribers_by_key.get(self._key)
         if subscriber is not None:
             subscriber.hidden.add(self._id)
-        return (PrepareAcknowledgement(self._operation(), encode_xid(xid, added=False)),)
+        return (ops.PrepareAcknowledgement(self._operation(), encode_xid(xid, added=False)),)
 
-    def commit(self) -> Sequence[Operation]:
+    def commit(self) -> Sequence[ops.Operation]:
         self._subscriber = None
         if self._store.is_removed:
             return ()
         self._subscriber = self._store.hide_acknowledged(self._key, self._id)
         if self._prepared:
-            return (CommitAcknowledgement(self._operation()),)
+            return (ops.CommitAcknowledgement(self._operation()),)
         return () if self._subscriber is None else (self._operation(),)
 
-    def rollback(self) -> Sequence[Operation]:
+    def rollback(self) -> Sequence[ops.Operation]:
         subscriber = self._store.subscribers_by_key.get(self._key)
         if subscriber is not None:
             subscriber.hidden.discard(self._id)
-        return (RollbackAcknowledgement(self._operation()),)
+        return (ops.RollbackAcknowledgement(self._operation()),)
 
     def complete(self, error: Exception | None) -> None:
         if self._subscriber is not None:
             self._store.complete_acknowledge(self._subscriber, self._id, error)
 
-    def _operation(self) -> AcknowledgeMessage:
-        return AcknowledgeMessage(
+    def _operation(self) -> ops.AcknowledgeMessage:
+        return ops.AcknowledgeMessage(
             container=self._store.container,
             client_id=self._key.client_id,
             subscription_name=self._key.subscription_name,
