@@ -43,19 +43,10 @@ priority of the first one in the head. If they cannot be read, those in the head
 
 (activemq-broker M8, M9, M11, Q19)
 
-Sources of messages outside a cursor's head: a spool or a separate list.
-
-A source counts its messages and reads the next ones back in order. The sources over stores are in
-`pyjms_broker.cursor.spilling`. (activemq-broker M8; FilePendingMessageCursor)
-
-Stored messages that are not in memory: only counted, and paged in from the store.
-
-After a failure, reading resumes where the last successful read ended, so no message is skipped or
-read twice. (activemq-broker M8; QueueStorePrefetch, TopicStorePrefetch)
-
-The pending messages of a topic consumer, in memory and in the temp store.
-
-(activemq-broker T7, M10; ActiveMQ FilePendingMessageCursor, VMPendingMessageCursor)
+Sources. A source counts its messages and reads the next ones back in order. Messages in a store are
+only counted. After a failure, reading resumes where the last successful read ended, so no message
+is skipped or read twice. (activemq-broker M8, M10, T7; ActiveMQ FilePendingMessageCursor,
+QueueStorePrefetch, TopicStorePrefetch)
 """
 
 from __future__ import annotations

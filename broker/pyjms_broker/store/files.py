@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -57,6 +58,41 @@ _held: set[Path] = set()  # by this process; closing any descriptor of such a fi
 call_in_child(_held.clear)  # a forked child does not inherit record locks, and is excluded by them
 
 
+async def wait_for_lock(
+    try_acquire: Callable[[], Awaitable[bool]],
+    name: str,
+    on_slave: Callable[[bool], None],
+    *,
+    fail_if_locked: bool,
+    interval: float,
+    hint: str,
+) -> None:
+    """Call `try_acquire` every `interval` seconds until it succeeds. Cancellable.
+
+    `on_slave` is called with True when a wait begins, which is logged, and with False at the end.
+    (activemq-persistence H4)
+
+    Raises:
+        ResourceAllocationException: another broker has the lock and `fail_if_locked` is set.
+    """
+    waiting = False
+    try:
+        while not await try_acquire():
+            if fail_if_locked:
+                raise ResourceAllocationException(f"{name} is locked by another server", hint=hint)
+            if not waiting:
+                waiting = True
+                on_slave(True)
+                logger.info(
+                    "%s is locked by another server. This broker is now in slave mode"
+                    " waiting a lock to be acquired",
+                    name,
+                )
+            await _clock.sleep(interval)
+    finally:
+        on_slave(False)
+
+
 class SharedFileLock:
     """The lock of a directory shared by brokers; `slave` is True while waiting for it.
 
@@ -92,23 +128,21 @@ class SharedFileLock:
             ResourceAllocationException: another broker holds it and `fail_if_locked` is set, or
                 the file cannot be created.
         """
-        try:
-            while not self.try_acquire():
-                if self._fail_if_locked:
-                    raise ResourceAllocationException(
-                        f"{self.path} is locked by another server",
-                        hint="stop that broker, or give this one another directory",
-                    )
-                if not self.slave:
-                    self.slave = True
-                    logger.info(
-                        "%s is locked by another server. This broker is now in slave mode"
-                        " waiting a lock to be acquired",
-                        self.path,
-                    )
-                await _clock.sleep(self._sleep_interval)
-        finally:
-            self.slave = False
+
+        async def try_once() -> bool:
+            return self.try_acquire()
+
+        def set_slave(is_slave: bool) -> None:
+            self.slave = is_slave
+
+        await wait_for_lock(
+            try_once,
+            str(self.path),
+            set_slave,
+            fail_if_locked=self._fail_if_locked,
+            interval=self._sleep_interval,
+            hint="stop that broker, or give this one another directory",
+        )
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free; return whether it is held now. Does not wait.

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,10 +38,10 @@ from pyjms_broker.api.message import StoredMessage, SubscriptionKey
 from pyjms_broker.store.adapters import DestinationStores
 from pyjms_broker.store.api import RecoveredTransaction, StoredSubscription, StoreState
 from pyjms_broker.store.damage import Quarantine, is_damage
-from pyjms_broker.store.files import create_private_file, make_private_directory
+from pyjms_broker.store.files import create_private_file, make_private_directory, wait_for_lock
 from pyjms_broker.store.jdbc import operations as ops
 from pyjms_broker.store.jdbc.database import Database, file_size
-from pyjms_broker.store.jdbc.locker import DatabaseLock, acquire, make_locker
+from pyjms_broker.store.jdbc.locker import DatabaseLock, make_locker
 from pyjms_broker.store.jdbc.schema import base_of, decode_xid, destination_number, range_end
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 from pyjms_broker.store.jdbc.stores import (
@@ -359,7 +360,14 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         try:
             await anyio.to_thread.run_sync(self._open)
             if self.settings.use_lock:
-                await acquire(self._locker, self.settings, self._set_slave)
+                await wait_for_lock(
+                    partial(anyio.to_thread.run_sync, self._locker.try_acquire),
+                    "The database",
+                    self._set_slave,
+                    fail_if_locked=self.settings.fail_if_locked,
+                    interval=self.settings.lock_acquire_sleep_interval,
+                    hint="stop that broker, or give this one another database",
+                )
             contents = await self._read_contents()
             self.writer.start()
             self._begin(contents)

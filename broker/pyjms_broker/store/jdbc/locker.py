@@ -21,22 +21,19 @@ a thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Protocol
 
-import anyio.to_thread
 from sqlalchemy import Connection, func, insert, or_, select, update
 from sqlalchemy import exc as sql_errors
 
-from pyjms.errors import ResourceAllocationException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.store.files import SharedFileLock
 from pyjms_broker.store.jdbc.database import Database
 from pyjms_broker.store.jdbc.schema import LOCK_ROW
-from pyjms_broker.store.jdbc.settings import JDBCSettings, Locker
+from pyjms_broker.store.jdbc.settings import Locker
 
 logger = get_logger(__name__)
 
@@ -63,34 +60,6 @@ def make_locker(database: Database, broker_name: str) -> DatabaseLock:
         file = Path(str(database.engine.url.database))
         return SharedFileLock(file.with_name(f"{file.name}.lock"))
     return DatabaseLocker(database, broker_name)
-
-
-async def acquire(
-    locker: DatabaseLock, settings: JDBCSettings, on_slave: Callable[[bool], None]
-) -> None:
-    """Wait for the lock, logging once that another server holds it. Cancellable.
-
-    `on_slave` is called with True when the wait begins and with False when it ends.
-    (activemq-persistence H4)
-    """
-    waiting = False
-    try:
-        while not await anyio.to_thread.run_sync(locker.try_acquire):
-            if settings.fail_if_locked:
-                raise ResourceAllocationException(
-                    "The database is locked by another server",
-                    hint="stop that broker, or give this one another database",
-                )
-            if not waiting:
-                waiting = True
-                on_slave(True)
-                logger.info(
-                    "The database is locked by another server. This broker is now in slave mode"
-                    " waiting a lock to be acquired"
-                )
-            await _clock.sleep(settings.lock_acquire_sleep_interval)
-    finally:
-        on_slave(False)
 
 
 class DatabaseLocker:

@@ -34,7 +34,6 @@ class JDBCSettings:
     data_source: str | None = attribute(
         None, "SQLAlchemy URL of the database: postgresql+psycopg://...; null: SQLite."
     )
-    """A URL of SQLAlchemy, such as `postgresql+psycopg://user:password@host/db`; None: SQLite."""
     statements: Statements = field(default_factory=Statements)
     create_tables_on_startup: bool = flag(
         "Whether missing tables are created at start.", default=True
@@ -46,7 +45,6 @@ class JDBCSettings:
         32767, "Maximum number of rows that one statement reads or deletes.", minimum=1
     )
     enable_audit: bool = flag("Whether messages with an already stored message id are dropped.")
-    """Whether to drop messages whose id was stored before, even if it was removed since."""
     max_producers_to_audit: int = count(
         1024, "Number of producers that the audit remembers.", minimum=1
     )
@@ -76,7 +74,6 @@ class JDBCSettings:
     lock_acquire_sleep_interval: float = duration(
         10.0, "Time between a slave's attempts to get the lock; duration of a lease."
     )
-    """How often a waiting broker tries to acquire the lock; also how long a lease lasts."""
     fail_if_locked: bool = flag("Whether the start fails instead of waiting for the lock.")
     lease_holder_id: str | None = attribute(
         None, "Name of the lease's holder; null: the broker's name."
@@ -87,10 +84,6 @@ class JDBCSettings:
     ignore_sql_exceptions: bool = flag(
         "Whether the broker waits for a database that fails; false: it stops.", default=True
     )
-    """Whether to wait for a failing database instead of stopping the broker.
-
-    (activemq-persistence K24)
-    """
     resume_check_sleep_period: float = duration(
         5.0, "Time between attempts to reconnect to the database."
     )

@@ -80,25 +80,18 @@ class JournalSettings:
     check_for_corrupt_journal_files: bool = flag(
         "Whether all segments are checked at start, not only the last one."
     )
-    """Check all segments at open, and keep complete batches behind damage in the last one."""
     verify_checksums_at_reading: bool = flag(
         "Whether the checksum of a batch is checked when a record is read from it.", default=True
     )
-    """Return only records of valid batches; False: all records that can be decoded."""
     archive_data_logs: bool = flag(
         "Whether segments that are no longer needed are archived instead of deleted."
     )
-    """Move segments that are no longer needed instead of deleting them.
-
-    (activemq-persistence K19)
-    """
     directory_archive: Path | None = attribute(
         None, "Directory of archived segments; null: data-archive next to the journal."
     )
     max_async_jobs: int = count(
         10000, "Maximum number of records that wait to be written before senders wait.", minimum=1
     )
-    """The journal is CONGESTED while more completions wait for one write."""
     max_waiting_bytes: int = attribute(
         64 << 20,
         "Maximum size of records that wait to be written before senders wait.",
@@ -107,11 +100,9 @@ class JournalSettings:
     resume_check_sleep_period: float = duration(
         5.0, "Time between attempts to write to a full disk."
     )
-    """Seconds between retries on a full disk (activemq-persistence K24)."""
     ignore_no_space_errors: bool = flag(
         "Whether the broker waits for space on a full disk; false: it stops.", default=True
     )
-    """Wait for space when the disk is full; False: fail (activemq-persistence K24)."""
 
     def __post_init__(self) -> None:
         for name in ("max_file_length", "max_write_batch_size", "max_waiting_bytes"):

@@ -53,10 +53,6 @@ class KahaDBSettings:
     ignore_missing_journalfiles: bool = flag(
         "Whether messages in missing or damaged segments are dropped; false: the start fails."
     )
-    """Start without the messages of segments that are missing or damaged.
-
-    (activemq-persistence K23)
-    """
     max_failover_producers_to_track: int = count(
         64, "Number of producers whose last message id is known after a restart."
     )
@@ -88,10 +84,6 @@ class KahaDBSettings:
     lock_keep_alive_period: float = duration(
         0.0, "Time between checks that the lock is still held; 0: no checks."
     )
-    """Seconds between checks that the lock is still held; 0: no checks.
-
-    (activemq-persistence H2)
-    """
 
     def __post_init__(self) -> None:
         """Check the values.

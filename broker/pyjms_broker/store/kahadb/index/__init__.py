@@ -2,14 +2,17 @@
 
 from pyjms_broker.store.kahadb.index.checkpoint import DuplicateIds, IndexCheckpoint
 from pyjms_broker.store.kahadb.index.database import IndexCorrupt, IndexEntry, MessageMetadata
-from pyjms_broker.store.kahadb.index.destination import DestinationIndex
+from pyjms_broker.store.kahadb.index.destination import (
+    DestinationIndex,
+    SubscriptionIndex,
+    TopicIndex,
+)
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 from pyjms_broker.store.kahadb.index.store_index import (
     ProducerSequences,
     SegmentReferences,
     StoreIndex,
 )
-from pyjms_broker.store.kahadb.index.topic import SubscriptionIndex, TopicIndex
 
 __all__ = [
     "DestinationIndex",

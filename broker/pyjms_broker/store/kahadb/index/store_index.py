@@ -72,9 +72,8 @@ from pyjms_broker.store.kahadb.index.database import (
     problems,
     translate_errors,
 )
-from pyjms_broker.store.kahadb.index.destination import DestinationIndex, MessageTable
+from pyjms_broker.store.kahadb.index.destination import DestinationIndex, MessageTable, TopicIndex
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
-from pyjms_broker.store.kahadb.index.topic import TopicIndex
 
 
 class SegmentReferences:
