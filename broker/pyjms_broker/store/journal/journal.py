@@ -284,9 +284,9 @@ class SegmentWriter:
     def _note_length(self) -> None:
         """Record the segment's length, in case it was not preallocated."""
         file_id, offset = self.written
-        lengths = self._files.lengths
-        if file_id == self._file_id and offset + len(END_MARKER) > lengths[file_id]:
-            lengths[file_id] = offset + len(END_MARKER)
+        end = offset + len(END_MARKER)
+        if file_id == self._file_id and end > self._files.lengths[file_id]:
+            self._files.set_length(file_id, end)
 
     def _rewrite_unsynced(self, batches: Sequence[OpenBatch]) -> None:
         """Read back and rewrite the data before `batches` that was written but not synced."""
@@ -1038,7 +1038,7 @@ class Journal:
     @property
     def size(self) -> int:
         """The size of all segments on disk in bytes."""
-        return self.files.lengths.total
+        return self.files.size
 
 
 def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:

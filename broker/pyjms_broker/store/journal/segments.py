@@ -74,29 +74,14 @@ _MAX_RUN: Final = 1 << 20
 _FILL_SIZE: Final = 1 << 16
 
 
-class _Lengths(dict[int, int]):
-    """Lengths of the segments by number, in bytes; `total` is their sum."""
-
-    def __init__(self, lengths: Mapping[int, int] | None = None) -> None:
-        super().__init__(lengths or {})
-        self.total = sum(self.values())
-
-    def __setitem__(self, file_id: int, length: int) -> None:
-        if self.get(file_id) != length:
-            super().__setitem__(file_id, length)
-            self.total = sum(self.copy().values())
-
-    def __delitem__(self, file_id: int) -> None:
-        super().__delitem__(file_id)
-        self.total = sum(self.copy().values())
-
-
 class SegmentFiles:
     """The segments in a directory; `lengths` has their sizes in bytes by number."""
 
     def __init__(self, directory: Path, settings: JournalSettings, disk: Disk) -> None:
         self.directory = directory
-        self.lengths = _Lengths()
+        self.lengths: dict[int, int] = {}
+        self.size = 0
+        """The size of all segments on disk in bytes."""
         self._settings = settings
         self._disk = disk
         self._readers: OrderedDict[int, int] = OrderedDict()  # number -> descriptor
@@ -122,13 +107,23 @@ class SegmentFiles:
         }
         for number in empty_segments(sizes):
             logger.error("%s is empty: what it held is lost", self.path(number))
-        self.lengths = _Lengths({number: size for number, size in sizes.items() if size})
+        self.lengths = {number: size for number, size in sizes.items() if size}
+        self._update_size()
         if _NEXT_SEGMENT in names:
             self._disk.remove(self.directory / _NEXT_SEGMENT)
 
     def path(self, file_id: int) -> Path:
         """Return the path of segment `file_id`."""
         return self.directory / segment_name(file_id)
+
+    def set_length(self, file_id: int, length: int) -> None:
+        """Set the length of a segment, on the loop or in the writer's thread."""
+        if self.lengths.get(file_id) != length:
+            self.lengths[file_id] = length
+            self._update_size()
+
+    def _update_size(self) -> None:
+        self.size = sum(self.lengths.copy().values())  # another thread may add a segment
 
     # -- creating
 
@@ -165,7 +160,7 @@ class SegmentFiles:
                 ):
                     self.preallocate(fd)
                 self._disk.sync_directory(self.directory)
-                self.lengths[file_id] = self._disk.size(fd)
+                self.set_length(file_id, self._disk.size(fd))
             except OSError:
                 self._disk.close(fd)
                 raise
@@ -334,6 +329,7 @@ class SegmentFiles:
                 self._disk.remove(path)
         self._disk.sync_directory(self.directory)
         del self.lengths[file_id]
+        self._update_size()
 
     def close(self) -> None:
         """Close all descriptors and remove the preallocated file. Idempotent."""
@@ -460,6 +456,6 @@ def _cut(
         else:
             disk.write(fd, END_MARKER, end.offset)
             disk.sync(fd)
-        files.lengths[end.file_id] = disk.size(fd)
+        files.set_length(end.file_id, disk.size(fd))
     finally:
         disk.close(fd)

@@ -322,7 +322,7 @@ class KahaDBPersistenceAdapter(
     @property
     def size(self) -> int:
         """The size of the journal on disk in bytes."""
-        return 0 if self._journal is None else self._journal.files.lengths.total
+        return 0 if self._journal is None else self._journal.files.size
 
     @property
     def last_broker_sequence_id(self) -> int:

@@ -105,6 +105,7 @@ from pyjms_broker.store.kahadb.records import (
     TRANSACTION,
     RecordFormat,
     is_pyjms_update,
+    kaha_destination,
     message_metadata,
     parse_trace,
 )
@@ -349,8 +350,7 @@ class Replay:
         if self._has_header and self._records == 2:
             self._forget_removed(value)
         for key, (epoch, following) in value.items():
-            kind, _, name = key.partition(":")
-            destination = self._destination(KahaDestination(int(kind), name), location)
+            destination = self._destination(kaha_destination(key), location)
             last = following - 1
             if key in self._renumbered and destination.count:
                 # The index already has messages numbered in the new epoch: keep the epoch.
@@ -380,8 +380,7 @@ class Replay:
 
     def _duplicates(self, value: Any, location: Location) -> None:
         for key, ids in value.items():
-            kind, _, name = key.partition(":")
-            window = self._destination(KahaDestination(int(kind), name), location).duplicates
+            window = self._destination(kaha_destination(key), location).duplicates
             known = [each for each in ids if each in window]
             window.relocate(known, location.file_id)
             for each in ids:

@@ -48,7 +48,6 @@ from pyjms_broker.store.kahadb.index import (
     DestinationIndex,
     IndexEntry,
     MessageMetadata,
-    TopicIndex,
 )
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import (
@@ -411,11 +410,19 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     (activemq-persistence K11)
     """
 
-    _index: TopicIndex
+    def __init__(
+        self,
+        db: MessageDatabase,
+        transactions: KahaDBTransactionStore,
+        destination: Destination,
+        prioritized: bool,
+    ) -> None:
+        super().__init__(db, transactions, destination, prioritized)
+        self._topic = db.index.topic(self._kaha)
 
     def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         """See MessageStore. A message that no subscription needs gets position 0 and no number."""
-        if context.xid is None and not self._index.subscriptions and not self.is_removed:
+        if context.xid is None and not self._topic.subscriptions and not self.is_removed:
             metadata = reference_metadata(reference, self._prioritized)
             reference.position = Position(metadata.level, 0)
             return COMPLETED
@@ -450,7 +457,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         command = KahaSubscriptionCommand(self._kaha, key, retroactive, info)
         waiter = Completion()
         location = db.journal.append(encode_command(command), waiter, sync=True)
-        self._index.apply_subscription(key, info, retroactive, location)
+        self._topic.apply_subscription(key, info, retroactive, location)
         return waiter
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion:
@@ -460,17 +467,17 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         waiter = Completion()
         command = KahaSubscriptionCommand(self._kaha, text)
         location = db.journal.append(encode_command(command), waiter, sync=True)
-        self._index.apply_unsubscription(text, location)
+        self._topic.apply_unsubscription(text, location)
         return waiter
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
-        known = self._index.subscriptions.get(subscription_key(*key))
+        known = self._topic.subscriptions.get(subscription_key(*key))
         found = None if known is None else self._decode_subscription(known.info)
         return found if found is not None and found.key == key else None
 
     def _check_owner(self, key: SubscriptionKey) -> None:
         """Reject the key of another subscription: `a`, `b:c` and `a:b`, `c` have the same key."""
-        known = self._index.subscriptions.get(subscription_key(*key))
+        known = self._topic.subscriptions.get(subscription_key(*key))
         other = key if known is None else self._decode_subscription(known.info).key
         if other != key:
             raise JMSException(
@@ -481,7 +488,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
 
     def subscriptions(self) -> list[StoredSubscription]:
         found = []
-        for key, known in self._index.subscriptions.items():
+        for key, known in self._topic.subscriptions.items():
             try:
                 found.append(self._decode_subscription(known.info))
             except Exception as error:
@@ -498,7 +505,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion:
-        db, index = self._db, self._index
+        db, index = self._db, self._topic
         text, message_id = subscription_key(*key), str(reference.message_id)
         if context.xid is not None:
             if self.is_removed:
@@ -520,13 +527,13 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def next_subscription_messages(
         self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
-        text, index = subscription_key(*key), self._index
+        text, index = subscription_key(*key), self._topic
         if text not in index.subscriptions:
             return []
         return self._read(lambda: index.page_for_subscription(text, after, limit, skip))
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
-        known = self._index.subscriptions.get(subscription_key(*key))
+        known = self._topic.subscriptions.get(subscription_key(*key))
         return 0 if known is None else known.pending_count
 
     def _decode_subscription(self, frame: bytes) -> StoredSubscription:
