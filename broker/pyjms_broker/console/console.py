@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pyjms_broker.console.chart import Rates, rate_text
+from pyjms_broker.console.model.messages import time_text
 from pyjms_broker.console.model.overview import problems
 from pyjms_broker.management import attributes
 from pyjms_broker.management.host import ManagementContext
@@ -147,7 +148,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": _number, "bytes": _bytes_text, "rate": rate_text}
+    environment.filters |= {
+        "number": _number,
+        "bytes": _bytes_text,
+        "rate": rate_text,
+        "time": time_text,
+    }
     environment.globals |= {"link": link, "base": BASE, "asset_version": asset_version()}
     environment.globals |= {"titles": _titles, "attributes": attributes}
     environment.globals["ui"] = environment.get_template("macros.html").module

@@ -47,9 +47,9 @@ from pyjms_broker.console.model.destinations import (
 from pyjms_broker.console.model.messages import (
     MOST_EXAMINED,
     browse_page,
+    find_message,
     job_page,
     queue_named,
-    whole_message,
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, problems, search
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
@@ -256,7 +256,7 @@ async def message(console: Console, request: Request) -> Response:
     """Show a message with its headers, properties and body."""
     name, message_id = require(request, "queue"), require(request, "id")
     queue = queue_named(console.tree, name)
-    found = whole_message(queue, message_id)
+    found = find_message(queue, message_id)
     if found is None:
         raise InstanceNotFoundException(
             f"Queue {name} does not have the message {message_id[:200]}",

@@ -20,7 +20,6 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.completion import Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import NO_MINIMUM, DestinationStatistics
-from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.management.object_name import ObjectName, encoded_part
@@ -61,10 +60,9 @@ class Names:
             **more,
         )
 
-    def subscription(
-        self, subscription: Subscription, durable_key: SubscriptionKey | None
-    ) -> ObjectName:
+    def consumer(self, subscription: Subscription) -> ObjectName:
         """Return a consumer's name; a durable subscription keeps its name while inactive."""
+        durable_key = getattr(subscription, "durable_key", None)
         if durable_key is not None:
             client_id, name = durable_key
             consumer = f"Durable({client_id}_{name})"
@@ -74,10 +72,6 @@ class Names:
         return self.destination(
             subscription.requested, endpoint="Consumer", clientId=client_id, consumerId=consumer
         )
-
-    def consumer(self, subscription: Subscription) -> ObjectName:
-        """Return the name of a consumer, or of a durable subscription."""
-        return self.subscription(subscription, getattr(subscription, "durable_key", None))
 
     def service(self, service: str, **more: str) -> ObjectName:
         """Return the name of a service of the broker, such as `JobScheduler`."""

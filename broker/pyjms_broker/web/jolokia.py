@@ -309,7 +309,7 @@ def part_of(value: object, path: Sequence[str]) -> object:
     return value
 
 
-_MAXIMUM: Final = 2000
+_MAXIMUM_LISTED: Final = 2000
 """The maximum number of views in one response; each has about 15 KiB."""
 
 
@@ -330,13 +330,14 @@ def describe_views(management: Management, path: Sequence[str], depth: int) -> o
     views = management.find(_pattern(path))
     inner = path[2:]
     levels = depth + len(path) if depth else 0
-    if len(views) > _MAXIMUM and not 0 < levels <= 2:
+    if len(views) > _MAXIMUM_LISTED and not 0 < levels <= 2:
         raise InvalidArgumentException(
-            f"There are {len(views)} views, and one list describes at most {_MAXIMUM}",
+            f"There are {len(views)} views, and one list describes at most {_MAXIMUM_LISTED}",
             hint="give a path, or maxDepth=1 and path=org.apache.activemq, or use search",
         )
-    described: dict[type[object] | int, dict[str, object]] = {}
-    beans = {_keys(view): _describe(view, described) for view in views}
+    kinds = {id(view.kind): view.kind for view in views}  # few, and each description is long
+    described = {key: _describe(kind) for key, kind in kinds.items()}
+    beans = {canonical(view.name).partition(":")[2]: described[id(view.kind)] for view in views}
     if len(path) > 1:
         found: object = part_of(next(iter(beans.values()), {}), inner)
         return _cut({} if found is None else found, depth)
@@ -352,20 +353,7 @@ def _pattern(path: Sequence[str]) -> ObjectName:
         raise InvalidArgumentException(error.reason, hint=error.hint) from error
 
 
-def _keys(view: View[Any]) -> str:
-    return canonical(view.name).partition(":")[2]
-
-
-def _describe(
-    view: View[Any], known: dict[type[object] | int, dict[str, object]]
-) -> dict[str, object]:
-    made = known.get(id(view.kind))
-    if made is None:
-        made = known[id(view.kind)] = _of_kind(view.kind)
-    return made
-
-
-def _of_kind(kind: ViewKind[Any]) -> dict[str, object]:
+def _describe(kind: ViewKind[Any]) -> dict[str, object]:
     operations: dict[str, object] = {}
     for name, overloads in kind.operations.items():
         described = [_operation(each) for each in overloads]
@@ -382,13 +370,8 @@ def _of_kind(kind: ViewKind[Any]) -> dict[str, object]:
 
 
 def _operation(operation: Operation[Any]) -> dict[str, object]:
-    return {
-        "args": [
-            {"name": each.name, "type": each.type, "desc": ""} for each in operation.parameters
-        ],
-        "ret": operation.type,
-        "desc": operation.description,
-    }
+    arguments = [{"name": p.name, "type": p.type, "desc": ""} for p in operation.parameters]
+    return {"args": arguments, "ret": operation.type, "desc": operation.description}
 
 
 def _cut(value: object, depth: int) -> object:
@@ -444,7 +427,7 @@ def _kind_of(error: Exception) -> tuple[str, int]:
     return "java.lang.Exception", 500
 
 
-def _handlers_named(request: JolokiaRequest) -> ObjectName:
+def _name_of(request: JolokiaRequest) -> ObjectName:
     assert request.name is not None, "the types of requests that have one are a table"
     return request.name
 
@@ -455,7 +438,7 @@ def _value(request: JolokiaRequest, value: object) -> object:
 
 
 async def _read(management: Management, request: JolokiaRequest) -> object:
-    wanted = _handlers_named(request)
+    wanted = _name_of(request)
     if wanted.is_pattern:
         return await _read_pattern(management, request, wanted)
     view = management.view(wanted)
@@ -464,10 +447,10 @@ async def _read(management: Management, request: JolokiaRequest) -> object:
         return _value(request, as_typed(view.get(name), view.kind.attributes[name].type))
     names = request.attributes or list(view.kind.attributes)
     ignore = request.flag("ignoreErrors")
-    return _value(request, {each: _handlers_attribute(view, each, ignore=ignore) for each in names})
+    return _value(request, {each: _attribute(view, each, ignore=ignore) for each in names})
 
 
-def _handlers_attribute(view: View[Any], name: str, *, ignore: bool) -> object:
+def _attribute(view: View[Any], name: str, *, ignore: bool) -> object:
     try:
         return as_typed(view.get(name), view.kind.attributes[name].type)
     except JMSException as error:
@@ -491,7 +474,7 @@ async def _read_pattern(
         known = [each for each in names if each in view.kind.attributes]
         if known:
             found[canonical(view.name)] = {
-                each: _handlers_attribute(view, each, ignore=False) for each in known
+                each: _attribute(view, each, ignore=False) for each in known
             }
         values += len(known)
         if values > _MAXIMUM_VALUES:
@@ -511,7 +494,7 @@ async def _read_pattern(
 async def _write(management: Management, request: JolokiaRequest) -> object:
     if len(request.attributes) != 1:
         raise InvalidArgumentException("A write needs one attribute")
-    view = management.view(_handlers_named(request))
+    view = management.view(_name_of(request))
     return _value(request, view.set(request.attributes[0], request.value))
 
 
@@ -519,9 +502,9 @@ async def _execute(management: Management, request: JolokiaRequest) -> object:
     operation = request.operation
     if not operation:
         raise InvalidArgumentException(
-            f"No operation given for exec Request on MBean {canonical(_handlers_named(request))}"
+            f"No operation given for exec Request on MBean {canonical(_name_of(request))}"
         )
-    view = management.view(_handlers_named(request))
+    view = management.view(_name_of(request))
     overloads = view.kind.operations.get(operation, ())
     if len(overloads) > 1:
         signatures = ",".join(each.signature.removeprefix(operation) for each in overloads)
@@ -535,7 +518,7 @@ async def _execute(management: Management, request: JolokiaRequest) -> object:
 
 
 async def _search(management: Management, request: JolokiaRequest) -> object:
-    return sorted(canonical(view.name) for view in management.find(_handlers_named(request)))
+    return sorted(canonical(view.name) for view in management.find(_name_of(request)))
 
 
 async def _list(management: Management, request: JolokiaRequest) -> object:
@@ -557,7 +540,7 @@ _HANDLERS: Final[dict[str, Callable[[Management, JolokiaRequest], Awaitable[obje
 
 
 _PATH: Final = "/api/jolokia"
-_ROUTES_MAXIMUM: Final = 1000
+_MAXIMUM_REQUESTS: Final = 1000
 """The maximum number of requests in one POST."""
 
 
@@ -570,7 +553,7 @@ def routes(context: WebContext) -> list[BaseRoute]:
         check_origin(request, context)  # unlike usual, a GET may make changes
         path = str(request.scope["path"])[len(_PATH) :].strip("/")
         options = dict(request.query_params)
-        return _routes_json(await _answer(context, request, lambda: from_path(path, options)))
+        return _json_response(await _answer(context, request, lambda: from_path(path, options)))
 
     async def post(request: Request) -> Response:
         """Handle the requests in the body."""
@@ -579,24 +562,26 @@ def routes(context: WebContext) -> list[BaseRoute]:
         try:
             content = json.loads(body)
         except (ValueError, RecursionError):
-            return _routes_json(error_answer(InvalidArgumentException("Invalid JSON request")))
+            return _json_response(error_answer(InvalidArgumentException("Invalid JSON request")))
         if not isinstance(content, list):
-            return _routes_json(
+            return _json_response(
                 await _answer(context, request, lambda: from_json(content, options))
             )
-        if len(content) > _ROUTES_MAXIMUM:
-            text = f"There are {len(content)} requests, and one POST has at most {_ROUTES_MAXIMUM}"
-            return _routes_json(error_answer(InvalidArgumentException(text)))
+        if len(content) > _MAXIMUM_REQUESTS:
+            text = (
+                f"There are {len(content)} requests, and one POST has at most {_MAXIMUM_REQUESTS}"
+            )
+            return _json_response(error_answer(InvalidArgumentException(text)))
         if any(not isinstance(each, dict) for each in content):
             try:
                 from_json(next(e for e in content if not isinstance(e, dict)), options)
             except JMSException as error:
-                return _routes_json(error_answer(error))
+                return _json_response(error_answer(error))
         answers = [
             await _answer(context, request, lambda each=each: from_json(each, options))  # type: ignore[misc]
             for each in content
         ]
-        return _routes_json(answers)
+        return _json_response(answers)
 
     return [
         Route(_PATH, get, methods=["GET"]),
@@ -631,6 +616,6 @@ def _log(context: WebContext, request: Request, asked: JolokiaRequest) -> None:
     )
 
 
-def _routes_json(content: object) -> Response:
+def _json_response(content: object) -> Response:
     # not starlette's JSONResponse, because messages may contain lone surrogates
     return Response(json.dumps(content, allow_nan=False), media_type="application/json")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from operator import itemgetter
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 from urllib.parse import parse_qsl, quote
 
 import anyio
@@ -44,32 +44,9 @@ _PRIORITY: Final = 5
 _NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _RESERVED: Final = frozenset(
     {
-        "age",
-        "allow",
-        "authorization",
-        "connection",
-        "cookie",
-        "date",
-        "destination",
-        "etag",
-        "expires",
-        "forwarded",
-        "from",
-        "host",
-        "id",
-        "link",
-        "location",
-        "origin",
-        "pragma",
-        "range",
-        "referer",
-        "refresh",
-        "server",
-        "trailer",
-        "upgrade",
-        "vary",
-        "via",
-        "warning",
+        *("age", "allow", "authorization", "connection", "cookie", "date", "destination", "etag"),
+        *("expires", "forwarded", "from", "host", "id", "link", "location", "origin", "pragma"),
+        *("range", "referer", "refresh", "server", "trailer", "upgrade", "vary", "via", "warning"),
     }
 )
 """Headers that properties of a message must not set."""
@@ -145,8 +122,7 @@ def _number(given: Mapping[str, str], name: str, default: int, low: int, high: i
     raise WebError(400, f"{name}={text[:100]} is not a number from {low} to {high}", "change it")
 
 
-@dataclass(frozen=True, slots=True)
-class SendOptions:
+class SendOptions(TypedDict):
     """The options for sending a message."""
 
     delivery_mode: DeliveryMode
@@ -167,13 +143,12 @@ def to_send(given: Mapping[str, str], text: str) -> tuple[TextMessage, SendOptio
     if "JMSReplyTo" in given:
         named_kind(given["JMSReplyTo"])
         message.reply_to = parse_destination(given["JMSReplyTo"])
-    options = SendOptions(
-        _DELIVERY.get(
-            given.get("JMSDeliveryMode", "persistent").lower(), DeliveryMode.NON_PERSISTENT
-        ),
-        _number(given, "JMSPriority", _PRIORITY, 0, 9),
-        milliseconds(given, "JMSTimeToLive", 0) / 1000,
-    )
+    mode = given.get("JMSDeliveryMode", "persistent").lower()
+    options: SendOptions = {
+        "delivery_mode": _DELIVERY.get(mode, DeliveryMode.NON_PERSISTENT),
+        "priority": _number(given, "JMSPriority", _PRIORITY, 0, 9),
+        "time_to_live": milliseconds(given, "JMSTimeToLive", 0) / 1000,
+    }
     for name, value in given.items():
         if name == "JMSXGroupSeq":
             message.properties[name] = _number(given, name, 0, 0, 2**31 - 1)
@@ -504,12 +479,7 @@ class _MessageRoutes:
             producer = await client.session.create_producer(destination)
 
             async def send() -> bool:
-                await producer.send(
-                    message,
-                    delivery_mode=options.delivery_mode,
-                    priority=options.priority,
-                    time_to_live=options.time_to_live,
-                )
+                await producer.send(message, **options)
                 return True
 
             if not await self._while_wanted(request, send):  # it waits if there is no space

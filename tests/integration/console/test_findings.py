@@ -76,7 +76,7 @@ async def test_a_journal_file_names_the_messages_that_keep_it(tmp_path: Path) ->
         await client.send(Topic("news"), "told")
         rows = kept_segments(service.management.context)
         assert rows is not None
-        assert [(each.name, each.messages) for each in rows[0].keepers] == [
+        assert [(each.destination.physical_name, each.messages) for each in rows[0].keepers] == [
             *(("orders", 3), ("few", 1), ("news", 1)),
         ]
         queue = service.region_broker.destinations()[Queue("orders")]
@@ -104,7 +104,10 @@ async def test_each_store_of_mkahadb_has_its_journal_files(tmp_path: Path) -> No
         await client.send(Queue("other"), "three")
         rows = kept_segments(service.management.context)
         assert rows is not None
-        assert {each.name: [(k.name, k.messages) for k in each.keepers] for each in rows} == {
+        assert {
+            each.name: [(k.destination.physical_name, k.messages) for k in each.keepers]
+            for each in rows
+        } == {
             f"{filters[0].directory_name}/db-1.log": [("orders.eu", 2)],
             f"{filters[1].directory_name}/db-1.log": [("other", 1)],
         }

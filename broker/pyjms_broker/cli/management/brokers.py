@@ -130,6 +130,8 @@ def _find_chosen(client: JolokiaClient, names: list[str] | None, *, all_: bool) 
 
 
 def _execute(client: JolokiaClient, name: str, operation: str, done: str, timeout: float) -> None:
+    import anyio
+
     from pyjms.runtime import clock as _clock
 
     since = _clock.now()
@@ -137,8 +139,8 @@ def _execute(client: JolokiaClient, name: str, operation: str, done: str, timeou
     if timeout == 0:
         typer.echo(f"Broker {broker_of(name)} was asked to be {done}")
         return
-    running = done == "restarted"
-    if not _wait_until_changed(client, name, since, running=running, timeout=timeout):
+    wait = partial(_wait_until_changed, running=done == "restarted")
+    if not anyio.run(wait, client, name, since, timeout):
         raise JMSException(
             f"Broker {broker_of(name)} has not {done} within {timeout:g} s",
             hint="its log says why; use --timeout to wait longer",
@@ -151,26 +153,13 @@ def _count(values: Attributes, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _wait_until_changed(
-    client: JolokiaClient, name: str, since: float, *, running: bool, timeout: float
+async def _wait_until_changed(
+    client: JolokiaClient, name: str, since: float, timeout: float, *, running: bool
 ) -> bool:
-    """Wait until a broker has stopped or restarted; return False if the time was exceeded.
+    """Wait until a broker has stopped or, if `running`, restarted; False: not within the time.
 
-    Args:
-        client: access to the broker.
-        name: the name of the broker's view.
-        since: the time before the request (`_clock.now`).
-        running: wait until the broker has restarted, not only stopped.
-        timeout: seconds.
+    `since` is the time before the request (`_clock.now`).
     """
-    import anyio
-
-    return anyio.run(_wait, client, name, since, running, timeout)
-
-
-async def _wait(
-    client: JolokiaClient, name: str, since: float, running: bool, timeout: float
-) -> bool:
     import anyio.to_thread
 
     from pyjms.runtime import clock as _clock

@@ -103,12 +103,11 @@ class JolokiaClient:
 
     def read_all(self, pattern: str, *attributes: str) -> dict[str, Attributes]:
         """Return attributes by view name for all views that match a pattern; {} if none does."""
-        if not ObjectName(pattern).is_pattern:
-            found = self._value(_read(pattern, attributes), missing={})
-            return {pattern: found} if isinstance(found, Mapping) and found else {}
         found = self._value(_read(pattern, attributes), missing={})
-        if not isinstance(found, Mapping):
+        if not isinstance(found, Mapping) or not found:
             return {}
+        if not ObjectName(pattern).is_pattern:
+            return {pattern: found}
         return {str(name): values for name, values in sorted(found.items())}
 
     def write(self, name: str, attribute: str, value: object) -> object:

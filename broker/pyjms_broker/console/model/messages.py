@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
-from pyjms.jms.destination import Destination
 from pyjms.jms.message import FAILURE_CAUSE
 from pyjms.runtime import clock as _clock
 from pyjms.selector import selector_or_none
@@ -151,29 +150,6 @@ def type_name(value: object) -> str:
     return _TYPES.get(name, name.lower())
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRow:
-    """A message in a table."""
-
-    message_id: str
-    kind: str
-    correlation_id: str
-    persistent: bool
-    priority: int
-    redeliveries: int
-    reply_to: str
-    sent: str
-    """JMSTimestamp as UTC time."""
-    type: str
-    group: str
-    size: int
-    preview: str
-    in_flight: bool
-    original_destination: str
-    cause: str
-    """The reason why it is a dead letter; empty if it is not one, or unknown."""
-
-
 class Event(NamedTuple):
     """An event in the history of a message."""
 
@@ -183,17 +159,94 @@ class Event(NamedTuple):
     details: str
 
 
-@dataclass(frozen=True, slots=True)
-class WholeMessage:
-    """A message with all data of its page."""
+class MessageRow:
+    """A message in a table, or on its own page; `sent` is JMSTimestamp in UTC."""
 
-    row: MessageRow
-    headers: tuple[tuple[str, str], ...]
-    properties: tuple[tuple[str, str, str], ...]
-    """Name, type and value."""
-    properties_note: str
-    body: Body
-    journey: tuple[Event, ...]
+    def __init__(self, reference: MessageReference) -> None:
+        self._reference = reference
+        message = self._message = reference.message
+        self.message_id = str(reference.message_id)
+        self.body = read_body(message)
+        try:
+            self.properties: dict[str, object] = dict(reference.properties)
+            self.properties_note = ""
+        except JMSException as error:
+            self.properties = {}
+            self.properties_note = f"They cannot be read: {type(error).__name__}."
+        text = " ".join((self.body.text or "")[: 4 * _PREVIEW].split())[:_PREVIEW]
+        self.preview = text if self.body.kind == "TextMessage" else ""
+        self.correlation_id = _optional(message.correlation_id)
+        self.persistent = message.persistent
+        self.priority = message.priority
+        self.redeliveries = reference.redelivery_counter
+        self.reply_to = _optional(message.reply_to)
+        self.sent = time_text(message.timestamp)
+        self.type = _optional(message.type)
+        self.group = _optional(message.group_id)
+        self.in_flight = reference.owner is not None
+        self.original_destination = _optional(original_destination(reference))
+        self.cause = _optional(self.properties.get(FAILURE_CAUSE))
+        """The reason why it is a dead letter; empty if it is not one, or unknown."""
+
+    def property_entries(self) -> list[tuple[str, str, str]]:
+        """Return name, type and value of its properties."""
+        return [(name, type_name(value), str(value)) for name, value in self.properties.items()]
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Return its headers, except for those that are not set."""
+        message, reference = self._message, self._reference
+        expiration = time_text(message.expiration) + " UTC" if message.expiration else "never"
+        headers: list[tuple[str, object]] = [
+            ("JMSMessageID", reference.message_id),
+            ("JMSDestination", message.destination),
+            ("JMSTimestamp", f"{self.sent} UTC" if message.timestamp else ""),
+            ("JMSDeliveryMode", "PERSISTENT" if message.persistent else "NON_PERSISTENT"),
+            ("JMSPriority", message.priority),
+            ("JMSExpiration", expiration),
+            ("JMSCorrelationID", message.correlation_id),
+            ("JMSReplyTo", message.reply_to),
+            ("JMSType", message.type),
+            ("JMSRedelivered", self.redeliveries > 0),
+            ("JMSXDeliveryCount", self.redeliveries + 1),
+            ("JMSXGroupID", message.group_id),
+            ("JMSXGroupSeq", message.group_sequence if message.group_id else None),
+            ("JMSXUserID", message.user_id),
+            ("Original destination", original_destination(reference)),
+            ("Size in memory", f"{reference.size} bytes"),
+            ("Compressed", message.compressed or None),
+        ]
+        return [(name, str(value)) for name, value in headers if value is not None]
+
+    def journey(self) -> list[Event]:
+        """Return what happened to it, the first first."""
+        message = self._message
+        events = [Event("Sent", self.sent, f"by producer {_optional(message.producer_id)}")]
+        if message.group_id:
+            where = f"number {message.group_sequence} of group {message.group_id}"
+            events.append(Event("Grouped", "", where))
+        events += [
+            Event("Forwarded", "", f"by broker {each}") for each in message.broker_path or ()
+        ]
+        if self.original_destination:
+            is_dead = self.properties.get(FAILURE_CAUSE) is not None
+            what, why = ("Dead-lettered", f": {self.cause}") if is_dead else ("Moved", "")
+            events.append(Event(what, "", f"from {self.original_destination}{why}"))
+        if message.broker_in_time:
+            time = time_text(message.broker_in_time)
+            events.append(Event("Arrived", time, f"in {_optional(message.destination)}"))
+        if message.broker_out_time:
+            events.append(Event("First dispatched", time_text(message.broker_out_time), ""))
+        if self.redeliveries:
+            times = f"{self.redeliveries} time{'' if self.redeliveries == 1 else 's'}"
+            events.append(Event("Redelivered", "", times))
+        if self._reference.owner is not None:
+            consumer = _optional(self._reference.owner.consumer_id)
+            events.append(Event("With a consumer now", "", f"dispatched to {consumer}"))
+        return events
+
+
+def _optional(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 MOST_EXAMINED: Final = 20_000
@@ -273,7 +326,7 @@ async def browse_page(
             has_next = True
             break
         if seen > start:
-            rows.append(row_of(reference))
+            rows.append(MessageRow(reference))
     total = seen if scan.complete and not has_next else None
     return Page(rows, number, start + 1, has_next, total)
 
@@ -289,136 +342,12 @@ def time_text(milliseconds: int) -> str:
     return found.strftime("%Y-%m-%d %H:%M:%S.") + f"{milliseconds % 1000:03d}"
 
 
-def _properties(reference: MessageReference) -> tuple[dict[str, object], str]:
-    try:
-        return dict(reference.properties), ""
-    except JMSException as error:
-        return {}, f"They cannot be read: {type(error).__name__}."
-
-
-def _messages_text(value: object) -> str:
-    return "" if value is None else str(value)
-
-
-def row_of(reference: MessageReference) -> MessageRow:
-    """Return a message's row for tables."""
-    message = reference.message
-    body = read_body(message)
-    preview = " ".join((body.text or "")[: 4 * _PREVIEW].split())[:_PREVIEW]
-    properties, _ = _properties(reference)
-    return MessageRow(
-        str(reference.message_id),
-        body.kind,
-        _messages_text(message.correlation_id),
-        message.persistent,
-        message.priority,
-        reference.redelivery_counter,
-        _messages_text(message.reply_to),
-        time_text(message.timestamp),
-        _messages_text(message.type),
-        _messages_text(message.group_id),
-        body.size,
-        preview if body.kind == "TextMessage" else "",
-        reference.owner is not None,
-        _messages_text(original_destination(reference)),
-        _messages_text(properties.get(FAILURE_CAUSE)),
-    )
-
-
-def whole_message(queue: Queue, message_id: str) -> WholeMessage | None:
+def find_message(queue: Queue, message_id: str) -> MessageRow | None:
     """Return a message with its body; None if the queue does not have it."""
     reference = find(queue, message_id)
-    if reference is None:
-        return None
-    reference = queue.contents.in_memory(reference) or reference
-    properties, note = _properties(reference)
-    return WholeMessage(
-        row_of(reference),
-        tuple(_headers(reference)),
-        tuple((name, type_name(value), str(value)) for name, value in properties.items()),
-        note,
-        read_body(reference.message),
-        tuple(_journey(reference, properties)),
+    return (
+        None if reference is None else MessageRow(queue.contents.in_memory(reference) or reference)
     )
-
-
-def _headers(reference: MessageReference) -> list[tuple[str, str]]:
-    message = reference.message
-    expiration = time_text(message.expiration) + " UTC" if message.expiration else "never"
-    headers: list[tuple[str, object]] = [
-        ("JMSMessageID", reference.message_id),
-        ("JMSDestination", message.destination),
-        ("JMSTimestamp", time_text(message.timestamp) + " UTC" if message.timestamp else ""),
-        ("JMSDeliveryMode", "PERSISTENT" if message.persistent else "NON_PERSISTENT"),
-        ("JMSPriority", message.priority),
-        ("JMSExpiration", expiration),
-        ("JMSCorrelationID", message.correlation_id),
-        ("JMSReplyTo", message.reply_to),
-        ("JMSType", message.type),
-        ("JMSRedelivered", reference.redelivery_counter > 0),
-        ("JMSXDeliveryCount", reference.redelivery_counter + 1),
-        ("JMSXGroupID", message.group_id),
-        ("JMSXGroupSeq", message.group_sequence if message.group_id else None),
-        ("JMSXUserID", message.user_id),
-        ("Original destination", original_destination(reference)),
-        ("Size in memory", f"{reference.size} bytes"),
-        ("Compressed", message.compressed or None),
-    ]
-    return [(name, str(value)) for name, value in headers if value is not None]
-
-
-def _journey(reference: MessageReference, properties: dict[str, object]) -> list[Event]:
-    message = reference.message
-    events = [
-        Event(
-            "Sent",
-            time_text(message.timestamp),
-            f"by producer {_messages_text(message.producer_id)}",
-        )
-    ]
-    if message.group_id:
-        events.append(
-            Event("Grouped", "", f"number {message.group_sequence} of group {message.group_id}")
-        )
-    events += [Event("Forwarded", "", f"by broker {each}") for each in message.broker_path or ()]
-    original = original_destination(reference)
-    if original is not None:
-        cause = properties.get(FAILURE_CAUSE)
-        what = "Moved" if cause is None else "Dead-lettered"
-        why = "" if cause is None else f": {cause}"
-        events.append(Event(what, "", f"from {original}{why}"))
-    if message.broker_in_time:
-        events.append(
-            Event("Arrived", time_text(message.broker_in_time), f"in {_name(message.destination)}")
-        )
-    if message.broker_out_time:
-        events.append(Event("First dispatched", time_text(message.broker_out_time), ""))
-    if reference.redelivery_counter:
-        times = reference.redelivery_counter
-        events.append(Event("Redelivered", "", f"{times} time{'' if times == 1 else 's'}"))
-    if reference.owner is not None:
-        consumer = reference.owner.consumer_id
-        events.append(Event("With a consumer now", "", f"dispatched to {_messages_text(consumer)}"))
-    return events
-
-
-def _name(destination: Destination | None) -> str:
-    return "" if destination is None else str(destination)
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """A scheduled message; times in UTC, `delay` and `period` in milliseconds."""
-
-    job_id: str
-    destination: str
-    cron: str
-    next_time: str
-    start: str
-    delay: int
-    period: int
-    repeat: str
-    executed: int
 
 
 def _scheduler(context: ManagementContext) -> JobScheduler | None:
@@ -426,33 +355,24 @@ def _scheduler(context: ManagementContext) -> JobScheduler | None:
     return None if store is None else store.scheduler()
 
 
-def job_page(context: ManagementContext, number: int, size: int) -> Page[JobRow] | None:
-    """Return a page of scheduled messages, ordered by time; None if there is no scheduler."""
+def job_page(
+    context: ManagementContext, number: int, size: int
+) -> Page[tuple[ScheduledJob, str]] | None:
+    """Return a page of jobs and their destinations by time; None if there is no scheduler."""
     scheduler = _scheduler(context)
     if scheduler is None:
         return None
     page = page_of_iterable(scheduler.jobs(), number, size)
-    rows = [_row(scheduler, job) for job in page.items]
+    rows = [(job, _target_of(scheduler, job)) for job in page.items]
     return Page(rows, page.number, page.first, page.has_next, len(scheduler))
 
 
-def _row(scheduler: JobScheduler, job: ScheduledJob) -> JobRow:
+def _target_of(scheduler: JobScheduler, job: ScheduledJob) -> str:
     try:
         message = scheduler.message(job.job_id)
-        destination = "" if message is None else str(message.destination)
     except JMSException as error:
-        destination = f"(cannot be read: {type(error).__name__})"
-    return JobRow(
-        job.job_id,
-        destination,
-        job.cron_entry,
-        time_text(job.next_time),
-        time_text(job.start_time),
-        job.delay,
-        job.period,
-        "for ever" if job.repeat < 0 else str(job.repeat),
-        job.execution_count,
-    )
+        return f"(cannot be read: {type(error).__name__})"
+    return "" if message is None else str(message.destination)
 
 
 async def remove_job(context: ManagementContext, job_id: str) -> bool:

@@ -18,7 +18,6 @@ from pyjms_broker.console.model.destinations import (
     view_of,
 )
 from pyjms_broker.console.model.messages import MessageRow, Scan
-from pyjms_broker.console.model.messages import row_of as message_row
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.views.clients import clients
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
@@ -182,22 +181,13 @@ _MOST: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class KeeperRow:
-    """A destination whose messages keep a file, and its oldest message, if known."""
-
-    name: str
-    is_topic: bool
-    messages: int
-    oldest: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class SegmentRow:
     """A journal file that is kept, with the reasons."""
 
     name: str
     reasons: tuple[str, ...]
-    keepers: tuple[KeeperRow, ...]
+    keepers: Sequence[Any]
+    """The destinations whose messages keep it (`pyjms_broker.store.kahadb`)."""
 
 
 def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
@@ -218,15 +208,9 @@ def kept_segments(context: ManagementContext) -> list[SegmentRow] | None:
     ]
     kept.sort(key=lambda each: each[1].current)  # files being written come last
     return [
-        SegmentRow(f"{folder}db-{each.file_id}.log", tuple(_reasons(each)), tuple(_keepers(each)))
+        SegmentRow(f"{folder}db-{each.file_id}.log", tuple(_reasons(each)), each.keepers)
         for folder, each in kept[:_MOST]
     ]
-
-
-def _keepers(report: Any) -> Iterator[KeeperRow]:
-    for each in report.keepers:
-        name = each.destination.physical_name
-        yield KeeperRow(name, each.destination.is_topic, each.messages, each.oldest)
 
 
 def _reasons(report: Any) -> Iterator[str]:
@@ -315,7 +299,7 @@ async def _find_messages(
         async for reference in scan.of(queue):
             ids = (str(reference.message_id), reference.message.correlation_id)
             if selector or text in ids:
-                found.messages.append((name.physical_name, message_row(reference)))
+                found.messages.append((name.physical_name, MessageRow(reference)))
             if len(found.messages) >= _MOST:
                 found.complete = False
                 return
