@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pyjms.errors import IllegalStateException, MessageFormatException
@@ -46,11 +45,7 @@ class Form:
         return self._fields.get(name, "").strip()
 
     def require(self, name: str) -> str:
-        """Return a field.
-
-        Raises:
-            InvalidArgumentException: it is missing or empty.
-        """
+        """Return a field, or raise InvalidArgumentException."""
         value = self.get(name)
         if not value:
             raise InvalidArgumentException(
@@ -125,27 +120,26 @@ def was(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def require_effect(result: object, what: str, otherwise: str) -> str:
-    """Return the text for a successful operation.
+def _simple(operation: str, done: str) -> Callable[[Form], Awaitable[str]]:
+    """Return an action that invokes an operation of the destination; `{}` is the name."""
 
-    Raises:
-        IllegalStateException: it had no effect; the message is `otherwise`.
-    """
-    if not result:
-        raise IllegalStateException(otherwise, hint="reload the page and try again")
-    return what
+    async def run(form: Form) -> str:
+        await form.destination(operation)
+        return done.format(form.require("name"))
+
+    return run
 
 
 async def _create(form: Form) -> str:
     name = form.require("name")
-    await form.broker("addTopic" if form.kind == "topic" else "addQueue", name)
+    await form.broker(f"add{form.kind.title()}", name)
     return f"The {form.kind} {name} was created."
 
 
 async def _delete(form: Form) -> str:
-    destination_view(form.management, form.kind, form.require("name"))
     name = form.require("name")
-    await form.broker("removeTopic" if form.kind == "topic" else "removeQueue", name)
+    destination_view(form.management, form.kind, name)  # raises an error if there is none
+    await form.broker(f"remove{form.kind.title()}", name)
     return f"The {form.kind} {name} was deleted."
 
 
@@ -184,61 +178,29 @@ def _ask_purge(form: Form) -> Question:
     )
 
 
-async def _pause(form: Form) -> str:
-    await form.destination("pause")
-    return f"{form.require('name')} is paused: it accepts messages, but does not dispatch them."
+def _message_action(
+    operation: str, done: str, why_not: str, *, has_target: bool = False
+) -> Callable[[Form], Awaitable[str]]:
+    """Return an action on the message `id`, which may have a `target`; `{}` is that target."""
 
+    async def run(form: Form) -> str:
+        message_id = form.require("id")
+        target = form.require("target") if has_target else ""
+        arguments = (message_id, target) if has_target else (message_id,)
+        if not await form.destination(operation, *arguments):
+            raise IllegalStateException(
+                f"The message {message_id[:200]} was not {why_not}",
+                hint="reload the page and try again",
+            )
+        return f"The message {message_id} {done.format(target)}."
 
-async def _resume(form: Form) -> str:
-    await form.destination("resume")
-    return f"{form.require('name')} is resumed and dispatches messages again."
-
-
-async def _reset(form: Form) -> str:
-    await form.destination("resetStatistics")
-    return f"The counters of {form.require('name')} were reset."
-
-
-async def _of_message(operation: str, done: str, why_not: str, form: Form) -> str:
-    message_id = form.require("id")
-    return require_effect(
-        await form.destination(operation, message_id),
-        f"The message {message_id} {done}.",
-        f"The message {message_id[:200]} was not {why_not}",
-    )
-
-
-_delete_message = partial(
-    _of_message,
-    "removeMessage",
-    "was deleted",
-    "deleted: it is in flight to a consumer, or no longer in the queue",
-)
-_retry_message = partial(
-    _of_message,
-    "retryMessage",
-    "is back in its original destination",
-    "moved: it is in flight to a consumer",
-)
+    return run
 
 
 def _ask_delete_message(form: Form) -> Question:
     facts = ("This cannot be undone.",)
     title = f"Delete the message {form.require('id')} of {form.require('name')}?"
     return Question(title, facts, "Delete message")
-
-
-async def _to_target(operation: str, done: str, why_not: str, form: Form) -> str:
-    message_id, target = form.require("id"), form.require("target")
-    return require_effect(
-        await form.destination(operation, message_id, target),
-        f"The message {message_id} was {done} to {target}.",
-        f"The message {message_id[:200]} was not {done}: {why_not}",
-    )
-
-
-_copy_message = partial(_to_target, "copyMessageTo", "copied", "it is no longer in the queue")
-_move_message = partial(_to_target, "moveMessageTo", "moved", "a consumer has it, or it has left")
 
 
 async def _retry_all(form: Form) -> str:
@@ -324,12 +286,11 @@ def _ask_close_connection(form: Form) -> Question:
 
 async def _delete_job(form: Form) -> str:
     job_id = form.require("id")
-    removed = await remove_job(form.management.context, job_id)
-    return require_effect(
-        removed,
-        f"The scheduled message {job_id} was deleted.",
-        f"There is no scheduled message {job_id[:200]}",
-    )
+    if not await remove_job(form.management.context, job_id):
+        raise IllegalStateException(
+            f"There is no scheduled message {job_id[:200]}", hint="reload the page and try again"
+        )
+    return f"The scheduled message {job_id} was deleted."
 
 
 def _ask_delete_job(form: Form) -> Question:
@@ -338,13 +299,13 @@ def _ask_delete_job(form: Form) -> Question:
     return Question(f"Delete the scheduled message {job_id}?", facts, "Delete scheduled message")
 
 
-async def _start(form: Form) -> str:
+async def _start_network(form: Form) -> str:
     name = form.require("name")
     await network_connector_view(form.management, name).invoke("start")
     return f"The network connector {name} connects to its remote brokers."
 
 
-async def _stop(form: Form) -> str:
+async def _stop_network(form: Form) -> str:
     name = form.require("name")
     await network_connector_view(form.management, name).invoke("stop")
     return (
@@ -353,7 +314,7 @@ async def _stop(form: Form) -> str:
     )
 
 
-async def _networks_reset(form: Form) -> str:
+async def _reset_bridge(form: Form) -> str:
     view = bridge_view(form.management, form.require("view"))
     await view.invoke("resetStats")
     return f"The counters of the bridge to {view['RemoteBrokerName']} were reset."
@@ -363,15 +324,47 @@ ACTIONS: Final[dict[str, Action]] = {
     "create": Action(_create, "queues"),
     "delete": Action(_delete, "queues", _ask_delete),
     "purge": Action(_purge, "queues", _ask_purge),
-    "pause": Action(_pause, "queues"),
-    "resume": Action(_resume, "queues"),
-    "reset": Action(_reset, "queues"),
-    "delete-message": Action(
-        _delete_message, "queues", _ask_delete_message, ("kind", "name", "id")
+    "pause": Action(
+        _simple("pause", "{} is paused: it accepts messages, but does not dispatch them."), "queues"
     ),
-    "copy-message": Action(_copy_message, "queues"),
-    "move-message": Action(_move_message, "queues"),
-    "retry-message": Action(_retry_message, "dead-letters"),
+    "resume": Action(_simple("resume", "{} is resumed and dispatches messages again."), "queues"),
+    "reset": Action(_simple("resetStatistics", "The counters of {} were reset."), "queues"),
+    "delete-message": Action(
+        _message_action(
+            "removeMessage",
+            "was deleted",
+            "deleted: it is in flight to a consumer, or no longer in the queue",
+        ),
+        "queues",
+        _ask_delete_message,
+        ("kind", "name", "id"),
+    ),
+    "copy-message": Action(
+        _message_action(
+            "copyMessageTo",
+            "was copied to {}",
+            "copied: it is no longer in the queue",
+            has_target=True,
+        ),
+        "queues",
+    ),
+    "move-message": Action(
+        _message_action(
+            "moveMessageTo",
+            "was moved to {}",
+            "moved: a consumer has it, or it has left",
+            has_target=True,
+        ),
+        "queues",
+    ),
+    "retry-message": Action(
+        _message_action(
+            "retryMessage",
+            "is back in its original destination",
+            "moved: it is in flight to a consumer",
+        ),
+        "dead-letters",
+    ),
     "retry-all": Action(_retry_all, "dead-letters", _ask_retry_all),
     "move-all": Action(_move_all, "queues", _ask_move_all, ("kind", "name", "target", "selector")),
     "create-subscriber": Action(_create_subscriber, "subscribers"),
@@ -380,9 +373,9 @@ ACTIONS: Final[dict[str, Action]] = {
     ),
     "close-connection": Action(_close_connection, "connections", _ask_close_connection, ("view",)),
     "delete-job": Action(_delete_job, "scheduled", _ask_delete_job, ("id",)),
-    "start-network-connector": Action(_start, "connections"),
-    "stop-network-connector": Action(_stop, "connections"),
-    "reset-bridge": Action(_networks_reset, "network"),
+    "start-network-connector": Action(_start_network, "connections"),
+    "stop-network-connector": Action(_stop_network, "connections"),
+    "reset-bridge": Action(_reset_bridge, "network"),
 }
 """The actions by the last part of the path."""
 

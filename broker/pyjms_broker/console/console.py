@@ -91,11 +91,7 @@ _ASSETS: Final[dict[str, bytes]] = {
     if each.name.rpartition(".")[2] in _TYPES
 }
 _VERSION: Final = sha256(b"".join(_ASSETS[name] for name in sorted(_ASSETS))).hexdigest()[:12]
-
-
-def asset_version() -> str:
-    """Return the version in the files' URLs, which changes with the files, for browsers' caches."""
-    return _VERSION
+"""The version in the files' URLs, which changes with the files, for browsers' caches."""
 
 
 async def asset(request: Request) -> Response:
@@ -131,10 +127,6 @@ def _bytes_text(number: float) -> str:
     return f"{number:,.1f} TiB"
 
 
-def _number(value: float) -> str:
-    return f"{value:,}"
-
-
 def _titles(table: attributes.Table, names: Iterable[str], **own: str) -> list[str]:
     """Return the titles of columns; `own` has those of the page instead of the table's labels."""
     return [own.get(name) or table[name].label for name in names]
@@ -149,12 +141,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": _number,
+        "number": "{:,}".format,
         "bytes": _bytes_text,
         "rate": rate_text,
         "time": time_text,
     }
-    environment.globals |= {"link": link, "base": BASE, "asset_version": asset_version()}
+    environment.globals |= {"link": link, "base": BASE, "asset_version": _VERSION}
     environment.globals |= {"titles": _titles, "attributes": attributes}
     environment.globals["ui"] = environment.get_template("macros.html").module
     return environment

@@ -63,11 +63,7 @@ _LONGEST = 16_384
 
 
 def text(request: Request, name: str) -> str:
-    """Return a parameter; empty if it is missing.
-
-    Raises:
-        InvalidArgumentException: it is too long.
-    """
+    """Return a parameter; empty if it is missing, or raise InvalidArgumentException."""
     value = request.query_params.get(name, "")
     if len(value) > _LONGEST:
         raise InvalidArgumentException(
@@ -78,11 +74,7 @@ def text(request: Request, name: str) -> str:
 
 
 def require(request: Request, name: str) -> str:
-    """Return a parameter.
-
-    Raises:
-        InvalidArgumentException: it is missing, or too long.
-    """
+    """Return a parameter, or raise InvalidArgumentException."""
     value = text(request, name)
     if not value:
         raise InvalidArgumentException(
@@ -378,11 +370,7 @@ _MOST_FIELDS: Final = 100
 
 
 async def _fields(console: Console, request: Request) -> dict[str, str]:
-    """Return the fields of a form, after checking its token.
-
-    Raises:
-        WebError: the token is wrong (status 403).
-    """
+    """Return the fields of a form, after checking its token, or raise WebError."""
     async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
     console.web.check_form(request, fields.pop("token", None))

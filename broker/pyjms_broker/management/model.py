@@ -8,12 +8,12 @@ attribute is read from the object on access.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.management.attributes import (
@@ -38,6 +38,9 @@ from pyjms_broker.management.errors import (
 )
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.security.audit import audit_action
+
+if TYPE_CHECKING:
+    from pyjms_broker.management.host import ManagementContext
 
 
 def convert(value: object, java_type: str, where: str) -> object:
@@ -338,3 +341,15 @@ def _argument(operation: Operation[Any], parameter: Parameter, value: object) ->
 
 async def _wait_for(result: Awaitable[object]) -> object:
     return await result
+
+
+Entry: TypeAlias = tuple[ObjectName, ViewKind[Any], object]
+"""The name of a view, its kind and its object."""
+Part: TypeAlias = tuple[frozenset[str], Callable[["ManagementContext"], Iterator[Entry]]]
+"""A part of the tree of views: the keys of its names, and the function that iterates over it."""
+ROOT: Final = frozenset({"type", "brokerName"})
+
+
+def part(entries: Callable[[ManagementContext], Iterator[Entry]], *keys: str) -> Part:
+    """Return a part of the tree, whose names have these keys in addition to the broker's."""
+    return ROOT | set(keys), entries

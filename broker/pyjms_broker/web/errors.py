@@ -20,7 +20,7 @@ from pyjms.errors import (
 )
 from pyjms_broker.management.errors import InstanceNotFoundException, ManagementException
 
-__all__ = ["WebError", "error_response", "exception_handlers", "response_to"]
+__all__ = ["WebError", "exception_handlers", "response_to"]
 
 
 class WebError(Exception):
@@ -47,20 +47,6 @@ class WebError(Exception):
         self.headers = headers
 
 
-def error_response(
-    path: str,
-    status: int,
-    message: str,
-    hint: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """Return the JSON response for an error: status, error, path and, if given, hint."""
-    content: dict[str, object] = {"status": status, "error": message, "path": path[:200]}
-    if hint:
-        content["hint"] = hint
-    return JSONResponse(content, status, headers)
-
-
 _STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
     (JMSSecurityException, 403),
     (InstanceNotFoundException, 404),
@@ -75,17 +61,26 @@ _STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 
 def response_to(connection: HTTPConnection, error: Exception) -> Response:
-    """Return the response to an error; unexpected errors are only described in the log (`gate`)."""
-    path = str(connection.scope["path"])
+    """Return the JSON response to an error: status, error, path and, if known, hint.
+
+    Unexpected errors are described in the log only (`gate`).
+    """
+    hint: str | None = None
+    headers: Mapping[str, str] | None = None
     if isinstance(error, WebError):
-        return error_response(path, error.status, error.message, error.hint, error.headers)
-    if isinstance(error, HTTPException):
-        return error_response(path, error.status_code, error.detail, None, error.headers)
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            assert isinstance(error, JMSException)
-            return error_response(path, status, error.reason, error.hint)
-    return error_response(path, 500, "The request has failed", "the broker's log has the reason")
+        status, message, hint, headers = error.status, error.message, error.hint, error.headers
+    elif isinstance(error, HTTPException):
+        status, message, headers = error.status_code, error.detail, error.headers
+    elif isinstance(error, JMSException):
+        status = next(status for kind, status in _STATUS if isinstance(error, kind))
+        message, hint = error.reason, error.hint
+    else:
+        status, message, hint = 500, "The request has failed", "the broker's log has the reason"
+    path = str(connection.scope["path"])[:200]
+    content: dict[str, object] = {"status": status, "error": message, "path": path}
+    if hint:
+        content["hint"] = hint
+    return JSONResponse(content, status, headers)
 
 
 async def _answer(request: Request, error: Exception) -> Response:

@@ -61,11 +61,7 @@ class JolokiaRequest:
     options: Mapping[str, object] = field(default_factory=dict)
 
     def option(self, name: str, default: int) -> int:
-        """Return a numeric option, such as `maxDepth`.
-
-        Raises:
-            InvalidArgumentException: it is not a number.
-        """
+        """Return a numeric option, such as `maxDepth`, or raise InvalidArgumentException."""
         given = self.options.get(name, default)
         try:
             if isinstance(given, int | str):

@@ -105,11 +105,7 @@ def destination_of(path: str, given: Mapping[str, str]) -> Destination:
 
 
 def milliseconds(given: Mapping[str, str], name: str, default: int) -> int:
-    """Return a parameter in milliseconds.
-
-    Raises:
-        WebError: it is not a number in range.
-    """
+    """Return a parameter in milliseconds, or raise WebError."""
     return _number(given, name, default, 0, 2**53)
 
 
@@ -389,11 +385,7 @@ class RestClients:
         return found
 
     async def _evict_session(self) -> None:
-        """If there are too many clients, end the least recently used session.
-
-        Raises:
-            WebError: all clients have a clientId, or are in use.
-        """
+        """If there are too many clients, end the least recently used session, or raise WebError."""
         while len(self._named) >= _MAXIMUM:
             idle = [
                 (client.used, key)

@@ -28,6 +28,7 @@ from pyjms_broker.cli.management.client import (
     broker_of,
     brokers,
     management_command,
+    number,
     pattern,
 )
 from pyjms_broker.management.errors import MalformedObjectNameException
@@ -58,8 +59,8 @@ def status(client: JolokiaClient, json: Json = False) -> None:
             f"Broker {safe_text(values.get('BrokerName'))} {state}:"
             f" version {safe_text(values.get('BrokerVersion'))},"
             f" for {safe_text(values.get('Uptime'))},"
-            f" {plural(_count(values, 'CurrentConnectionsCount'), 'connection')},"
-            f" {plural(_count(values, 'TotalMessageCount'), 'message')};"
+            f" {plural(number(values, 'CurrentConnectionsCount'), 'connection')},"
+            f" {plural(number(values, 'TotalMessageCount'), 'message')};"
             f" memory {values.get('MemoryPercentUsage')} %, store {values.get('StorePercentUsage')}"
             f" %, temp {values.get('TempPercentUsage')} %"
         )
@@ -146,11 +147,6 @@ def _execute(client: JolokiaClient, name: str, operation: str, done: str, timeou
             hint="its log says why; use --timeout to wait longer",
         )
     typer.echo(f"Broker {broker_of(name)} has {done}")
-
-
-def _count(values: Attributes, name: str) -> int:
-    value = values.get(name)
-    return value if isinstance(value, int) else 0
 
 
 async def _wait_until_changed(

@@ -275,6 +275,12 @@ def brokers(client: JolokiaClient, *attributes: str) -> dict[str, Attributes]:
     return found
 
 
+def number(values: Attributes, name: str) -> int:
+    """Return a numeric attribute; 0 if the broker does not have it."""
+    found = values.get(name)
+    return found if isinstance(found, int) else 0
+
+
 def broker_of(name: str) -> str:
     """Return the broker's name from the name of a view."""
     return ObjectName(name).keys.get("brokerName", "")

@@ -25,6 +25,7 @@ from pyjms_broker.cli.management.client import (
     Yes,
     find_destinations,
     management_command,
+    number,
     pattern,
 )
 
@@ -169,7 +170,7 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
         )
     total = 0
     for values in queues.values():
-        size, taken = (_number(values.get(each)) for each in ("QueueSize", "InFlightCount"))
+        size, taken = number(values, "QueueSize"), number(values, "InFlightCount")
         total += size
         at_consumers = f", {taken} of them in flight to consumers" if taken else ""
         typer.echo(
@@ -179,10 +180,6 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
     if not typer.confirm(f"{what} {count} with {plural(total, 'message')}?", err=True):
         typer.echo("nothing was changed", err=True)
         raise typer.Exit(ExitCode.FAILED)
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 @management_command("retry")

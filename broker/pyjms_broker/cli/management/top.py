@@ -16,7 +16,7 @@ from pyjms.cli.terminal import safe_text
 from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
-from pyjms_broker.cli.management.client import Attributes, JolokiaClient, brokers, pattern
+from pyjms_broker.cli.management.client import Attributes, JolokiaClient, brokers, number, pattern
 from pyjms_broker.management.attributes import BOOLEAN, DESTINATION, STRING, SUBSCRIPTION, Table
 from pyjms_broker.management.object_name import ObjectName
 
@@ -120,12 +120,6 @@ class Sampler:
                     ENQUEUE_RATE: _rate(row, former, "EnqueueCount", seconds),
                     DEQUEUE_RATE: _rate(row, former, "DequeueCount", seconds),
                 }
-
-
-def number(values: Mapping[str, object], attribute: str) -> int:
-    """Return a numeric attribute; 0 if the broker does not have it."""
-    found = values.get(attribute)
-    return found if isinstance(found, int) else 0
 
 
 def _rate(row: Row, former: Row, counter: str, seconds: float | None) -> float | None:

@@ -63,11 +63,7 @@ def connectors(management: Management) -> list[ConnectorRow]:
 
 
 def connection_view(management: Management, name: str) -> View[Any]:
-    """Return the view of a connection.
-
-    Raises:
-        InstanceNotFoundException: the name is not that of an open connection.
-    """
+    """Return the view of a connection, or raise InstanceNotFoundException."""
     if "connectionViewType" not in ObjectName(name).keys:
         raise InstanceNotFoundException(
             f"{name[:200]} is not the name of a connection",
@@ -144,11 +140,7 @@ def names_of(view: View[Any], attribute: str) -> list[str]:
 
 
 def durable_subscription(management: Management, client_id: str, name: str) -> View[Any]:
-    """Return the view of a durable subscription.
-
-    Raises:
-        InstanceNotFoundException: there is none of that name.
-    """
+    """Return the view of a durable subscription, or raise InstanceNotFoundException."""
     for view in management.find(below(endpoint="Consumer") + ",*"):
         key = (view["Durable"], view["ClientId"], view["SubscriptionName"])
         if key == (True, client_id, name):
@@ -169,11 +161,7 @@ def network_connectors(management: Management) -> list[View[Any]]:
 
 
 def network_connector_view(management: Management, name: str) -> View[Any]:
-    """Return the view of a network connector.
-
-    Raises:
-        InstanceNotFoundException: there is none of that name.
-    """
+    """Return the view of a network connector, or raise InstanceNotFoundException."""
     try:
         return management.view(management.context.names.network_connector(name))
     except InstanceNotFoundException as error:
@@ -197,11 +185,7 @@ def bridges(management: Management) -> list[View[Any]]:
 
 
 def bridge_view(management: Management, name: str) -> View[Any]:
-    """Return the view of a bridge.
-
-    Raises:
-        InstanceNotFoundException: the name is not that of a current bridge.
-    """
+    """Return the view of a bridge, or raise InstanceNotFoundException."""
     try:
         if "networkBridge" in ObjectName(name).keys:
             return management.view(name)

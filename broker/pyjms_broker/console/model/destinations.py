@@ -184,11 +184,7 @@ def find_destination(context: ManagementContext, kind: str, name: str) -> Region
 
 
 def destination_view(management: Management, kind: str, name: str) -> DestinationView:
-    """Return the view of a queue or topic.
-
-    Raises:
-        InvalidDestinationException: there is none.
-    """
+    """Return the view of a queue or topic, or raise InvalidDestinationException."""
     found = find_destination(management.context, kind, name)
     if found is None:
         page = "topics" if kind == "topic" else "queues"

@@ -256,11 +256,7 @@ _PREVIEW: Final = 80
 
 
 def queue_named(context: ManagementContext, name: str) -> Queue:
-    """Return a queue.
-
-    Raises:
-        InvalidDestinationException: there is none of that name.
-    """
+    """Return a queue, or raise InvalidDestinationException."""
     found = find_destination(context, "queue", name)
     if not isinstance(found, Queue):
         raise InvalidDestinationException(

@@ -42,12 +42,14 @@ from pyjms_broker.management.host import (
 )
 from pyjms_broker.management.messages import browse
 from pyjms_broker.management.model import (
+    Entry,
     Operation,
     Readers,
     View,
     ViewKind,
     Writers,
     operation,
+    part,
     view_kind,
 )
 from pyjms_broker.management.object_name import ObjectName
@@ -591,4 +593,26 @@ HEALTH: Final[ViewKind[_Broker]] = view_kind(
         operation("List healthList()", "Return the warnings.", _check),
         operation("String healthStatus()", "Return CurrentStatus.", _status),
     ],
+)
+
+
+def _brokers(context: ManagementContext) -> Iterator[Entry]:
+    yield context.names.broker(), BROKER, context.host
+
+
+def _health(context: ManagementContext) -> Iterator[Entry]:
+    yield context.names.service("Health"), HEALTH, context.host
+
+
+def _runtime_configuration(context: ManagementContext) -> Iterator[Entry]:
+    configuration = context.host.updates
+    if configuration is not None:
+        name = context.names.service("RuntimeConfiguration", name="Plugin")
+        yield name, RUNTIME_CONFIGURATION, configuration
+
+
+PARTS: Final = (
+    part(_brokers),
+    part(_health, "service"),
+    part(_runtime_configuration, "service", "name"),
 )

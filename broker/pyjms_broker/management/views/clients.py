@@ -19,7 +19,7 @@ from pyjms_broker.connector.openwire.client_resources import ConnectionState, Se
 from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.management import attributes
 from pyjms_broker.management.host import Managed, ManagementContext
-from pyjms_broker.management.model import ViewKind, operation, view_kind
+from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.network import NetworkBridge, NetworkConnector
 
@@ -220,4 +220,58 @@ NETWORK_BRIDGE: Final[ViewKind[Managed[NetworkBridge]]] = view_kind(
         "RemoteBrokerId": lambda b: str(b.it.remote_id),
     },
     [operation("void resetStats()", "Reset the counters.", lambda b: b.it.reset_counts())],
+)
+
+
+def _connectors(context: ManagementContext) -> Iterator[Entry]:
+    for connector in context.host.connectors:
+        yield context.names.connector(connector.name), CONNECTOR, connector
+
+
+def _connections(context: ManagementContext) -> Iterator[Entry]:
+    for client in clients(context):
+        known = client.state.context
+        named = {"clientId": known.client_id, "remoteAddress": client.transport.remote_address}
+        for view_type, name in named.items():
+            keys = {"connectionViewType": view_type, "connectionName": name or "NOTSET"}
+            parent = known.connector_name or "NOTSET"
+            yield context.names.connector(parent, **keys), CONNECTION, client
+
+
+def _producers(*, dynamic: bool) -> Callable[[ManagementContext], Iterator[Entry]]:
+    def entries(context: ManagementContext) -> Iterator[Entry]:
+        for client in clients(context):
+            for exchange in producers(client):
+                name = producer_name(context, exchange)
+                if dynamic != ("destinationName" in name.keys):
+                    yield name, PRODUCER, exchange
+
+    return entries
+
+
+def _network_connectors(context: ManagementContext) -> Iterator[Entry]:
+    for connector in context.host.networks.connectors:
+        yield context.names.network_connector(connector.name), NETWORK_CONNECTOR, connector
+
+
+def _bridges(context: ManagementContext) -> Iterator[Entry]:
+    for bridge in context.host.networks.bridges:
+        name = context.names.network_connector(
+            bridge.connector_name, duplex=bridge.created_by_duplex, bridge=bridge.remote_address
+        )
+        yield name, NETWORK_BRIDGE, bridge
+
+
+_CLIENT: Final = ("endpoint", "clientId", "producerId")
+_NETWORK: Final = ("connector", "networkConnectorName")
+PARTS: Final = (
+    part(_producers(dynamic=False), "destinationType", "destinationName", *_CLIENT),
+    part(_producers(dynamic=True), *_CLIENT),
+    part(_connectors, "connector", "connectorName"),
+    part(_network_connectors, *_NETWORK),
+    part(_bridges, *_NETWORK, "networkBridge"),
+    part(
+        *(_connections, "connector", "connectorName"),
+        *("connectionViewType", "connectionName"),
+    ),
 )

@@ -16,7 +16,7 @@ from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.management import attributes
 from pyjms_broker.management.errors import InvalidArgumentException
-from pyjms_broker.management.host import Managed, minimum
+from pyjms_broker.management.host import Managed, ManagementContext, minimum
 from pyjms_broker.management.messages import (
     UNLIMITED,
     as_item,
@@ -31,11 +31,13 @@ from pyjms_broker.management.messages import (
     text_message,
 )
 from pyjms_broker.management.model import (
+    Entry,
     Operation,
     Readers,
     ViewKind,
     Writers,
     operation,
+    part,
     view_kind,
 )
 from pyjms_broker.policy.slow_consumers import AbortSlowConsumerAttributes
@@ -93,8 +95,8 @@ async def _send_properties(d: _Destination, text: str, delimiter: str = ",") -> 
     if not delimiter:
         raise InvalidArgumentException("The parameter delimiter is empty", hint="use a comma")
     properties: _Properties = {}
-    for part in text.split(delimiter):
-        name, equals, value = part.strip().partition("=")
+    for pair in text.split(delimiter):
+        name, equals, value = pair.strip().partition("=")
         if not equals:
             raise MessageFormatException(
                 "The parameter properties has an entry that is not name=value",
@@ -381,3 +383,12 @@ QUEUE: Final[ViewKind[Any]] = view_kind(
     [*OPERATIONS, *_QUEUE_OPERATIONS],
     _WRITERS,
 )
+
+
+def _destinations(context: ManagementContext) -> Iterator[Entry]:
+    for destination, entry_point in context.destinations().items():
+        kind = TOPIC if destination.is_topic else QUEUE
+        yield context.names.destination(destination), kind, entry_point.base
+
+
+PARTS: Final = (part(_destinations, "destinationType", "destinationName"),)

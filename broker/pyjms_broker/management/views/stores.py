@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -15,10 +15,10 @@ from pyjms.wire.openwire.commands import XATransactionId
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.management import attributes
 from pyjms_broker.management.errors import InvalidArgumentException
-from pyjms_broker.management.host import Managed
-from pyjms_broker.management.model import ViewKind, operation, view_kind
+from pyjms_broker.management.host import Managed, ManagementContext
+from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind
 from pyjms_broker.store.api import PersistenceAdapter
-from pyjms_broker.store.jobs.api import ScheduledJob
+from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, ScheduledJob
 from pyjms_broker.store.jobs.scheduler import JobScheduler
 
 _Store: TypeAlias = Managed[PersistenceAdapter]
@@ -187,4 +187,29 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
             _remove_at,
         ),
     ],
+)
+
+
+def _job_schedulers(context: ManagementContext) -> Iterator[Entry]:
+    jobs = context.host.job_store
+    if jobs is not None:
+        name = context.names.service("JobScheduler", name=DEFAULT_SCHEDULER)
+        yield name, JOB_SCHEDULER, jobs.scheduler()
+
+
+def _stores(context: ManagementContext) -> Iterator[Entry]:
+    store = context.region.store
+    name = context.names.service("PersistenceAdapter", instanceName=store_name(store))
+    yield name, PERSISTENCE_ADAPTER, store
+
+
+def _xa_transactions(context: ManagementContext) -> Iterator[Entry]:
+    for xid in context.host.broker.prepared_transactions(context.client):
+        yield context.names.xa_transaction(xid), XA_TRANSACTION, xid
+
+
+PARTS: Final = (
+    part(_job_schedulers, "service", "name"),
+    part(_stores, "service", "instanceName"),
+    part(_xa_transactions, "transactionType", "xid"),
 )

@@ -6,7 +6,7 @@ AbortSlowConsumerStrategyView, AbortSlowAckConsumerStrategyView; activemq-edges 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -19,12 +19,24 @@ from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.management import attributes
-from pyjms_broker.management.host import Managed
+from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.messages import as_item, browse_limit
-from pyjms_broker.management.model import Operation, Readers, ViewKind, operation, view_kind
+from pyjms_broker.management.model import (
+    Entry,
+    Operation,
+    Readers,
+    ViewKind,
+    operation,
+    part,
+    view_kind,
+)
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.management.views.destinations import cursor_readers
-from pyjms_broker.policy.slow_consumers import AbortSlowConsumerWatch
+from pyjms_broker.policy.slow_consumers import (
+    AbortSlowAckConsumerAttributes,
+    AbortSlowConsumerAttributes,
+    AbortSlowConsumerWatch,
+)
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.slow_consumers import WatchedStrategy
@@ -287,4 +299,29 @@ SLOW_ACK_CONSUMERS: Final[ViewKind[_Strategy]] = view_kind(
     attributes.SLOW_ACK_CONSUMERS,
     {**_SLOW_READERS, "MaxTimeSinceLastAck": _milliseconds("max_time_since_last_ack")},
     _SLOW_OPERATIONS,
+)
+
+
+def _subscriptions(context: ManagementContext) -> Iterator[Entry]:
+    for subscription in context.region.subscriptions.all():
+        kind = TOPIC_SUBSCRIPTION if subscription.requested.is_topic else SUBSCRIPTION
+        if isinstance(subscription, DurableTopicSubscription):
+            kind = DURABLE if subscription.is_active else INACTIVE_DURABLE
+        yield context.names.consumer(subscription), kind, subscription
+
+
+def _slow_consumer_strategies(context: ManagementContext) -> Iterator[Entry]:
+    for watched in context.region.slow_consumers.strategies():
+        by_ack = isinstance(watched.strategy, AbortSlowAckConsumerAttributes)
+        if isinstance(watched.strategy, AbortSlowConsumerAttributes):
+            kind = SLOW_ACK_CONSUMERS if by_ack else SLOW_CONSUMERS
+            yield context.names.slow_consumer_strategy(watched), kind, watched
+
+
+PARTS: Final = (
+    part(
+        *(_subscriptions, "destinationType", "destinationName"),
+        *("endpoint", "clientId", "consumerId"),
+    ),
+    part(_slow_consumer_strategies, "service", "instanceName"),
 )
