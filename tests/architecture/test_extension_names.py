@@ -44,7 +44,7 @@ SURFACES = {
     "pyjms_broker.connector": """
         BrokerHost ConnectionRegistry ServedConnection TcpConnector TransportConnector""",
     "pyjms_broker.management": """
-        ManagedPlugin Management ObjectName RuntimeUpdates StatisticsBrokerPlugin View""",
+        ManagedPlugin Management ObjectName StatisticsBrokerPlugin View""",
     "pyjms_broker.settings": """
         BrokerSettings ConnectorSettings PluginSettings PolicySettings RecoveryPolicySettings
         StoreSettings SystemUsageSettings broker_schema load_broker_settings""",

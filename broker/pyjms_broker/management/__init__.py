@@ -12,7 +12,6 @@ from pyjms.runtime.forwarding import lazily
 # fmt: off
 # isort: off
 if TYPE_CHECKING:
-    from pyjms_broker.management.host import RuntimeUpdates as RuntimeUpdates
     from pyjms_broker.management.management import (
         ManagedPlugin as ManagedPlugin,
         Management as Management,

@@ -118,32 +118,6 @@ class Names:
 T = TypeVar("T")
 
 
-class RuntimeUpdates(Protocol):
-    """Reloads the configuration of a running broker (plug-in `runtime_configuration`)."""
-
-    check_period: float
-    """Seconds between two checks of the file; 0: no checks."""
-
-    @property
-    def origin(self) -> str:
-        """The configuration file."""
-
-    @property
-    def modified(self) -> float | None:
-        """The time of the last applied changes in seconds since the epoch; None: never."""
-
-    @property
-    def status(self) -> str:
-        """The changes that the last update could not apply, or its error; empty: none."""
-
-    async def update(self, *, read_users: bool = False) -> object:
-        """Apply changes of the configuration; `read_users`: always reload the users' files.
-
-        Raises:
-            ConfigurationException: the configuration is invalid; nothing is changed.
-        """
-
-
 class ManagedBroker(NetworkHost, Protocol):
     """The part of the broker service that the views and the web server use."""
 
@@ -151,9 +125,6 @@ class ManagedBroker(NetworkHost, Protocol):
     persistent: bool
     restart_requested: bool
     """Whether the caller should restart the broker once it has stopped."""
-
-    updates: RuntimeUpdates | None
-    """The runtime updates; None without the plug-in `runtime_configuration`."""
 
     @property
     def management(self) -> Management:

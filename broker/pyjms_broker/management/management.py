@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
-from pyjms_broker.management.model import ROOT, View
+from pyjms_broker.management.model import ROOT, Part, View
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.management.views import broker, clients, destinations, stores, subscriptions
 
@@ -30,6 +30,11 @@ class Management:
     def __init__(self, host: ManagedBroker) -> None:
         self.context = ManagementContext(host)
         """The state shared by its views."""
+        self._parts = list(_PARTS)
+
+    def add_part(self, part: Part) -> None:
+        """Add views, such as those of a plug-in (`pyjms_broker.management.model.part`)."""
+        self._parts.append(part)
 
     def find(self, pattern: str | ObjectName) -> list[View[Any]]:
         """Return the views that a name or a pattern matches, in no particular order.
@@ -41,7 +46,7 @@ class Management:
         context = self.context
         return [
             View(name, kind, Managed(context, target))
-            for keys, entries in _PARTS
+            for keys, entries in self._parts
             if _may_match(wanted, keys) and (context.host.started or keys == ROOT)
             for name, kind, target in entries(context)
             if wanted.matches(name)

@@ -59,10 +59,11 @@ from pyjms_broker.service.uri import BrokerURI, keywords_from, read_broker_uri
 from pyjms_broker.service.usage_limits import check_disk, check_memory, system_usage_of
 
 if TYPE_CHECKING:
-    from pyjms_broker.management import Management, RuntimeUpdates
+    from pyjms_broker.management import Management
     from pyjms_broker.management.host import ManagedBroker
     from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
     from pyjms_broker.settings import BrokerSettings, ConnectorSettings
+    from pyjms_broker.settings.runtime import RuntimeConfiguration
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.web import WebConfiguration
     from pyjms_broker.web.server import WebServer
@@ -178,7 +179,7 @@ class BrokerService(BrokerConfiguration):
         self.configured_connectors: list[tuple[ConnectorSettings, TransportConnector]] = []
         self.plugin_filters: list[Broker] = []
         """The filters of `plugins`, once the broker has started."""
-        self.updates: RuntimeUpdates | None = None
+        self.updates: RuntimeConfiguration | None = None
         """Reloads the settings; None without the plug-in `runtime_configuration`."""
         self._started_at: float | None = None
         self._broker: Broker | None = None

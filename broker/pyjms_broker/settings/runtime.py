@@ -8,8 +8,9 @@ runtimeConfigurationPlugin.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -25,7 +26,9 @@ from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.management import Management, RuntimeUpdates
+from pyjms_broker.management import Management, attributes
+from pyjms_broker.management.host import Managed, ManagementContext
+from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service.filter_chain import intercept_destinations
 from pyjms_broker.service.usage_limits import change_limits
@@ -376,6 +379,28 @@ def _policy_entry(
     return replace(entry, **same)
 
 
+def _modified_time(c: Managed[RuntimeConfiguration]) -> str | None:
+    seconds = c.it.modified
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+async def _update(c: Managed[RuntimeConfiguration]) -> str:
+    await c.it.update(read_users=True)
+    return c.it.status
+
+
+_VIEW: Final[ViewKind[Any]] = view_kind(
+    "org.apache.activemq.plugin.jmx.RuntimeConfigurationView",
+    "The configuration file, which is reloaded while the broker is running.",
+    attributes.RUNTIME_CONFIGURATION,
+    {
+        "Modified": _modified_time,
+        "CheckPeriod": lambda c: round(c.it.check_period * 1000),
+    },
+    [operation("String updateNow()", "Reload the file; return Status.", _update)],
+)
+
+
 class RuntimeConfigurationBroker(BrokerFilter):
     """Applies changes of the file every `check_period` seconds; 0: only on request.
 
@@ -383,7 +408,7 @@ class RuntimeConfigurationBroker(BrokerFilter):
     """
 
     def __init__(
-        self, next_broker: Broker, configuration: RuntimeUpdates, check_period: float
+        self, next_broker: Broker, configuration: RuntimeConfiguration, check_period: float
     ) -> None:
         super().__init__(next_broker)
         self._configuration = configuration
@@ -427,6 +452,10 @@ class RuntimeConfigurationBroker(BrokerFilter):
                 logger.exception("Changes of the configuration could not be applied")
 
 
+def _view_of(configuration: RuntimeConfiguration, context: ManagementContext) -> Iterator[Entry]:
+    yield context.names.service("RuntimeConfiguration", name="Plugin"), _VIEW, configuration
+
+
 class RuntimeConfigurationSettings(PluginSettings):
     """Changes of this file take effect while the broker runs, where they can.
 
@@ -462,6 +491,7 @@ class RuntimeConfigurationSettings(PluginSettings):
         if current is None:
             current = RuntimeConfiguration(service, settings, settings.source)
             service.updates = current
+            management.add_part(part(partial(_view_of, current), "service", "name"))
         return RuntimeConfigurationBroker(broker, current, self.check_period)
 
     async def reconfigure(self, installed: Broker) -> Broker | None:

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -36,7 +35,6 @@ from pyjms_broker.management.host import (
     Managed,
     ManagedBroker,
     ManagementContext,
-    RuntimeUpdates,
     reset_statistics,
     totals,
 )
@@ -493,33 +491,6 @@ BROKER: Final[ViewKind[Any]] = view_kind(
 )
 
 
-# The view of the configuration file. (ActiveMQ RuntimeConfigurationView)
-
-_Updates: TypeAlias = Managed[RuntimeUpdates]
-
-
-def _modified_time(u: _Updates) -> str | None:
-    seconds = u.it.modified
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-async def _update(u: _Updates) -> str:
-    await u.it.update(read_users=True)
-    return u.it.status
-
-
-RUNTIME_CONFIGURATION: Final[ViewKind[_Updates]] = view_kind(
-    "org.apache.activemq.plugin.jmx.RuntimeConfigurationView",
-    "The configuration file, which is reloaded while the broker is running.",
-    attributes.RUNTIME_CONFIGURATION,
-    {
-        "Modified": _modified_time,
-        "CheckPeriod": lambda u: round(u.it.check_period * 1000),
-    },
-    [operation("String updateNow()", "Reload the file; return Status.", _update)],
-)
-
-
 # Warnings about the broker's health: the checks, their ids and texts are ActiveMQ's.
 # (ActiveMQ HealthView; activemq-edges 7)
 
@@ -604,15 +575,7 @@ def _health(context: ManagementContext) -> Iterator[Entry]:
     yield context.names.service("Health"), HEALTH, context.host
 
 
-def _runtime_configuration(context: ManagementContext) -> Iterator[Entry]:
-    configuration = context.host.updates
-    if configuration is not None:
-        name = context.names.service("RuntimeConfiguration", name="Plugin")
-        yield name, RUNTIME_CONFIGURATION, configuration
-
-
 PARTS: Final = (
     part(_brokers),
     part(_health, "service"),
-    part(_runtime_configuration, "service", "name"),
 )
