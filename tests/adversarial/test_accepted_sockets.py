@@ -29,6 +29,7 @@ from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.service import BrokerService
 from tests.kit.brokers.openwire_attacker import Connect
+from tests.kit.values import present
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing sends a reset."""
@@ -120,7 +121,8 @@ def resetting(monkeypatch: pytest.MonkeyPatch) -> list[ResettingListener]:
     numbers = (errno.ECONNABORTED, errno.ENOTCONN, errno.EINVAL, errno.EPROTO)
     failures = [*(OSError(n, "reset") for n in numbers), *map(broken, numbers)]
 
-    async def create_listener(**options: Any) -> MultiListener:
+    async def create_listener(**options: Any) -> MultiListener[SocketStream]:
+        listener: Any
         (listener,) = (await create(**options)).listeners
         made.append(ResettingListener(listener, failures, dead=3))
         return MultiListener(made)
@@ -140,7 +142,7 @@ async def test_errors_of_reset_sockets_do_not_delay_other_clients(
     async with VirtualClock():  # whose time stands still: a pause would last for ever
         uri = TransportURI.parse(service.connectors[0].connect_uri)
         for _ in range(3):
-            await (await anyio.connect_tcp(uri.host, uri.port)).aclose()
+            await (await anyio.connect_tcp(uri.host, present(uri.port))).aclose()
         await serves()
         await gone()
     assert resetting[0].failures == [] and resetting[0].dead == 0

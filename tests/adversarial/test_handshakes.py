@@ -7,6 +7,7 @@ import logging
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -187,7 +188,8 @@ async def test_renegotiation_is_refused(files: CertificateFiles) -> None:
     number = multi.extra(SocketAttribute.local_port)
 
     async def serve() -> None:
-        raw = await multi.listeners[0].accept()
+        listener: Any = multi.listeners[0]
+        raw = await listener.accept()
         stream = await accept_tls(raw, context, "ssl://attacker", 60)
         with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError, JMSException):
             await stream.receive()

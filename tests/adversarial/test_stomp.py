@@ -18,7 +18,7 @@ KIB = 1024
 def waiting_bytes(stomp: StompBroker) -> int:
     """What is queued in the broker for its only client."""
     writer = stomp.connection._transport._tcp._writer
-    return writer.queued
+    return int(writer.queued)
 
 
 async def serves(stomp: StompBroker) -> None:

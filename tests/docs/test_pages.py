@@ -57,7 +57,7 @@ def test_the_settings_of_amazon_mq_are_valid(tmp_path: Path) -> None:
 
 async def test_the_control_of_running_listeners(jms_app: JmsTestApp) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "running.md").read_text(), re.DOTALL)
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(compile(code, "running.py", "exec"), names)
 
     def handlers(listener_id: str) -> Callable[..., Any]:

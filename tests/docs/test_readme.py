@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -15,6 +17,7 @@ from pyjms import ConnectionFactory, JmsApplication, Queue
 from pyjms.spark import find_pipelines
 from pyjms.testing.app import JmsTestApp
 from pyjms.testing.clock import VirtualClock
+from tests.kit.clients.messages import text_of
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -25,11 +28,11 @@ YAML = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 
 def block(containing: str) -> str:
     (found,) = [b for b in BLOCKS if containing in b]
-    return found
+    return str(found)
 
 
 @pytest.fixture
-def orders() -> types.ModuleType:
+def orders() -> Iterator[types.ModuleType]:
     module = types.ModuleType("orders")
     sys.modules["orders"] = module
     exec(compile(block("class Order("), "orders.py", "exec"), vars(module))  # the README's own code
@@ -53,7 +56,7 @@ def test_the_listener_of_the_readme_goes_with_its_yaml(
 async def test_the_tests_of_the_readme_pass(
     jms_app: JmsTestApp, orders: types.ModuleType, name: str
 ) -> None:
-    scope: dict[str, object] = {"orders": orders}
+    scope: dict[str, Any] = {"orders": orders}
     exec(compile(block("async def test_order"), "test_orders.py", "exec"), scope)
     await scope[name](jms_app)
 
@@ -63,7 +66,7 @@ def test_the_template_of_the_readme_works() -> None:
 
 
 @pytest.fixture
-def shop() -> types.ModuleType:
+def shop() -> Iterator[types.ModuleType]:
     module = types.ModuleType("shop")
     sys.modules["shop"] = module
     exec(compile(block("class Services("), "shop.py", "exec"), vars(module))
@@ -99,19 +102,19 @@ def test_dead_letters_are_moved_back_as_in_the_readme() -> None:
         session.create_producer(Queue("ActiveMQ.DLQ")).send(session.create_text_message("dead"))
         exec(compile(block("ActiveMQ.DLQ"), "move_back.py", "exec"), {})
         consumer = session.create_consumer(Queue("orders.new"))
-        assert consumer.receive(timeout=5.0).text == "dead"
+        assert text_of(consumer.receive(timeout=5.0)) == "dead"
 
 
 async def test_the_virtual_clock_of_the_readme_works(
     jms_app: JmsTestApp, jms_clock: VirtualClock
 ) -> None:
-    scope: dict[str, object] = {"__name__": "reports"}
+    scope: dict[str, Any] = {"__name__": "reports"}
     exec(compile(block("jms_clock"), "test_reports.py", "exec"), scope)
     await scope["test_second_attempt"](jms_app, jms_clock)
 
 
 async def test_the_embedded_broker_of_the_readme_starts(capsys: pytest.CaptureFixture[str]) -> None:
-    scope: dict[str, object] = {}
+    scope: dict[str, Any] = {}
     exec(compile(block("BrokerService"), "serve.py", "exec"), scope)
     await scope["serve"]()
     assert capsys.readouterr().out == "vm://demo\n"

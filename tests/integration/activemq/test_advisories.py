@@ -19,6 +19,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from tests.kit.brokers.policies import activemq_with_policies, connect, policy_broker
 from tests.kit.clients.raw import RawClient
+from tests.kit.values import present
 
 __all__ = ["activemq_with_policies", "connect", "policy_broker"]
 
@@ -64,7 +65,7 @@ async def send(
 
 async def topics(client: RawClient, count: int) -> list[str]:
     """Return the topics of the next `count` advisories, after which none came."""
-    found = [(await client.message()).destination.physical_name for _ in range(count)]
+    found = [present((await client.message()).destination).physical_name for _ in range(count)]
     await client.nothing_dispatched()
     return [name.removeprefix(A) for name in found]
 

@@ -33,7 +33,7 @@ async def texts(client: RawClient, count: int) -> str:
     """Return the texts of the next `count` messages, after which none came."""
     messages = [await client.message() for _ in range(count)]
     await client.nothing_dispatched()
-    return "".join(decode_text(message.content or b"") for message in messages)
+    return "".join(str(decode_text(message.content or b"")) for message in messages)
 
 
 async def recovered(client: RawClient, topic: Destination, count: int, **fields: Any) -> str:

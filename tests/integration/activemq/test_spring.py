@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,7 +14,9 @@ import pyjms
 from pyjms import errors
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.enums import AcknowledgeMode, CacheLevel
+from pyjms.jms.api import Session
 from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import Message
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.simple_container import SimpleMessageListenerContainer
 from pyjms.runtime import clock as _clock
@@ -22,6 +25,10 @@ from pyjms.template.template import JmsTemplate
 pytestmark = pytest.mark.activemq
 
 SEVEN = [1, 2, 3, 4, 5, 6, 7]
+
+
+def text_message(text: str, session: Session) -> Message:
+    return session.create_text_message(text)
 
 
 @pytest.fixture
@@ -98,8 +105,10 @@ async def test_the_template_sends_receives_and_browses(template: JmsTemplate, na
     async def texts(_session: Any, browser: Any) -> list[str]:
         return [message.text async for message in browser]
 
-    assert await template.browse(name, texts) == ["0", "1"]
-    assert await template.browse_selected(name, "n = 1", texts) == ["1"]
+    found: list[str] = await template.browse(name, texts)
+    assert found == ["0", "1"]
+    found = await template.browse_selected(name, "n = 1", texts)
+    assert found == ["1"]
     assert await template.receive_selected_and_convert(name, "n = 1") == "1"
     assert await template.receive_and_convert(name) == "0"
 
@@ -251,9 +260,7 @@ async def test_request_and_reply(template: JmsTemplate, listening: Any, name: st
         concurrency="1-3",
     )
     for text in ("1", "2", "3"):
-        reply: Any = await template.send_and_receive(
-            name, lambda s, t=text: s.create_text_message(t)
-        )
+        reply: Any = await template.send_and_receive(name, partial(text_message, text))
         assert reply.text == f"re: {text}"
 
 

@@ -11,6 +11,7 @@ import pytest
 from pyjms.client import XAConnectionFactory
 from pyjms.errors import XAException
 from pyjms.jms import XAResource
+from pyjms.jms.message import TextMessage
 from pyjms.transactions import Xid
 from tests.kit.waiting import LONGEST_WAIT
 
@@ -51,11 +52,12 @@ async def test_branches_of_two_connections_at_activemq(real_broker: str) -> None
                 await resource.end(xid)
                 return xid
 
-            async def receive() -> tuple[Xid, str, int]:
+            async def receive() -> tuple[Xid, str | None, int]:
                 xid = new_xid()
                 await resource.start(xid)
                 message = await consumer.receive(10)
                 await resource.end(xid)
+                assert isinstance(message, TextMessage)
                 return xid, message.text, message.delivery_count
 
             committed = await send("committed by the other")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from dependency_injector import providers
@@ -28,7 +28,10 @@ from pyjms import (
     jms_listener,
 )
 from pyjms.aio import Session
+from pyjms.listener.properties import ErrorHandler
 from pyjms.testing.app import JmsTestApp
+from tests.kit.clients.messages import text_of
+from tests.kit.clients.queues import embedded
 
 
 class Order(BaseModel):
@@ -69,7 +72,7 @@ async def test_no_annotation_object_and_any_take_the_converted_payload(
 ) -> None:
     got: list[object] = []
 
-    async def handler(body) -> None:
+    async def handler(body) -> None:  # type: ignore[no-untyped-def]  # that is the point
         got.append(body)
 
     if hint is not None:
@@ -109,11 +112,11 @@ async def test_marks_as_defaults_are_marks(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
     def handler(
         who: str = "nobody",
-        region: str = Header("area"),
-        absent: str = Header("absent", default="d"),
-        number: int = Header,
-        everything: dict[str, object] = Headers(),  # noqa: B008
-        body: str | None = Payload(required=False),
+        region: str = Header("area"),  # type: ignore[assignment]
+        absent: str = Header("absent", default="d"),  # type: ignore[assignment]
+        number: int = Header,  # type: ignore[assignment]
+        everything: dict[str, object] = Headers(),  # type: ignore[assignment]  # noqa: B008
+        body: str | None = Payload(required=False),  # type: ignore[assignment]
     ) -> None:
         got.append((who, region, absent, number, everything["area"], body))
 
@@ -140,7 +143,7 @@ async def test_a_payload_becomes_what_the_parameter_says(
 ) -> None:
     got: list[object] = []
 
-    async def handler(body) -> None:
+    async def handler(body) -> None:  # type: ignore[no-untyped-def]  # that is the point
         got.append(body)
 
     handler.__annotations__["body"] = hint
@@ -174,6 +177,7 @@ async def test_a_payload_that_does_not_fit_ends_in_the_dead_letter_queue(
     assert all(isinstance(error, MessageConversionException) for error in errors)
     assert "unable to parse" in str(errors[0])
     (dead,) = await jms_app.dead_letters()
+    assert isinstance(dead, TextMessage)
     assert dead.text == "seventeen"
 
 
@@ -182,10 +186,10 @@ async def test_raw_messages_are_taken_without_converting(jms_app: JmsTestApp) ->
     got: list[object] = []
 
     class NeverRead:
-        def to_message(self, payload, session):
+        def to_message(self, payload: Any, session: Session) -> Message:
             return session.create_text_message(payload)
 
-        def from_message(self, message, target=None):
+        def from_message(self, message: Message, target: Any = None) -> Any:
             raise AssertionError("nobody asked for the payload")
 
     class Container(ApplicationContainer):
@@ -253,7 +257,7 @@ async def test_headers(jms_app: JmsTestApp) -> None:
         jms_app, handler, "x", correlation_id="c-1", region="eu", number="12", blank=""
     )
     assert errors == [None]
-    everything = got.pop("everything")
+    everything: Any = got.pop("everything")
     got.pop("got", None)
     assert got == {
         "text": "x", "correlation": "c-1", "reply_to": None, "region": "eu", "count": 12,
@@ -341,8 +345,8 @@ async def test_a_def_handler_gets_the_blocking_template_in_its_transaction(
     await handle(jms_app, handler, "bad", "good")
     assert set(kinds) == {pyjms.JmsTemplate}
     assert await jms_app.template.receive_and_convert("out") == "good"
-    assert jms_app.broker.queue_statistics("out").enqueues == 1
-    assert [m.text for m in await jms_app.dead_letters()] == ["bad"]
+    assert embedded(jms_app.broker).queue_statistics("out").enqueues == 1
+    assert [text_of(m) for m in await jms_app.dead_letters()] == ["bad"]
 
 
 async def test_what_an_async_handler_sends_is_in_its_transaction(jms_app: JmsTestApp) -> None:
@@ -354,7 +358,7 @@ async def test_what_an_async_handler_sends_is_in_its_transaction(jms_app: JmsTes
 
     await handle(jms_app, handler, "bad", "good")
     assert await jms_app.template.receive_and_convert("out") == "good"
-    assert jms_app.broker.queue_statistics("out").enqueues == 1
+    assert embedded(jms_app.broker).queue_statistics("out").enqueues == 1
 
 
 @pytest.mark.fact("spring-jms 6.1.8")
@@ -369,7 +373,7 @@ async def test_failures_are_named_after_what_failed(jms_app: JmsTestApp) -> None
         raise KeyError(number)
 
     application = await jms_app.start(handler, container=Catching)
-    application.registry["fails"].error_handler = seen.append
+    application.registry["fails"].error_handler = cast("ErrorHandler", seen.append)
     await jms_app.template.convert_and_send("in", "1")
     await jms_app.template.convert_and_send("in", "x")
     await jms_app.drained("in")
@@ -379,7 +383,7 @@ async def test_failures_are_named_after_what_failed(jms_app: JmsTestApp) -> None
     assert isinstance(threw[0].__cause__, KeyError)
     assert isinstance(refused[0].__cause__, MessageConversionException)
     assert {e.listener_id for e in seen} == {"fails"}
-    assert {e.message.text for e in threw} == {"1"}
+    assert {text_of(cast("Message", e.message)) for e in threw} == {"1"}
 
 
 @pytest.mark.fact("spring-jms 6.1.4")
@@ -406,7 +410,7 @@ async def test_what_a_type_demands_is_validated(jms_app: JmsTestApp) -> None:
         await jms_app.template.convert_and_send("numbers", text)
     await jms_app.drained("numbers")
     assert got == [6, 4]
-    texts = [d.properties["pyjms_failure_text"] for d in await jms_app.dead_letters()]
+    texts = [str(d.properties["pyjms_failure_text"]) for d in await jms_app.dead_letters()]
     for text, words in zip(
         texts,
         ("greater than 0", "less than or equal to 5", "greater than 3"),
@@ -420,7 +424,7 @@ async def test_a_generic_message_has_payload_and_headers(jms_app: JmsTestApp) ->
     got: list[GenericMessage[Any]] = []
 
     @jms_listener("in")
-    async def typed(message: GenericMessage[Order], plain: GenericMessage) -> None:
+    async def typed(message: GenericMessage[Order], plain: GenericMessage[Any]) -> None:
         got.extend([message, plain])
 
     errors = await handle(jms_app, typed, {"number": 7}, region="eu", correlation_id="c-1")
@@ -468,11 +472,11 @@ async def test_the_parameter_s_type_is_made_of_what_the_converter_returns(
     """A converter may ignore the type that is requested, as Spring's do."""
 
     class Plain:
-        def to_message(self, payload, session):
+        def to_message(self, payload: Any, session: Session) -> Message:
             return session.create_text_message(payload)
 
-        def from_message(self, message, target=None):
-            return {"number": len(message.text)}
+        def from_message(self, message: Message, target: Any = None) -> Any:
+            return {"number": len(text_of(message) or "")}
 
     class Container(ApplicationContainer):
         message_converter = providers.Singleton(Plain)

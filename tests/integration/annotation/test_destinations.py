@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import pytest
 
 from pyjms import ConfigurationException, Destination, Header, PyjmsSettings, Topic, jms_listener
 from pyjms.testing.app import JmsTestApp
+from tests.kit.clients.messages import text_of
 
 Origin = Annotated[Destination, Header("jms_destination")]
 
@@ -96,13 +98,13 @@ async def test_marks_repeat_and_are_resolved(jms_app: JmsTestApp) -> None:
     await jms_app.template.convert_and_send("first", "selected", properties={"region": "eu"})
     await jms_app.drained("second", raise_errors=True)
     await jms_app.recorder.until(lambda calls: len(calls) == 2)
-    assert {m.text for m in jms_app.recorder.messages(handler)} == {"to second", "selected"}
+    assert {text_of(m) for m in jms_app.recorder.messages(handler)} == {"to second", "selected"}
 
 
 async def test_a_mark_of_the_application_has_further_ones_in_it(jms_app: JmsTestApp) -> None:
     """Spring: meta-annotations; in Python a decorator that applies another one."""
 
-    def audited(name: str):
+    def audited(name: str) -> Callable[[Any], Any]:
         return jms_listener(name, f"audit.{name}", id=name, concurrency="1-1")
 
     @audited("orders")

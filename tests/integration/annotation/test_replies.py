@@ -13,7 +13,6 @@ from pyjms import (
     DeliveryMode,
     GenericMessage,
     JmsResponse,
-    JmsTemplate,
     ListenerExecutionFailedException,
     Message,
     Queue,
@@ -23,8 +22,11 @@ from pyjms import (
 )
 from pyjms.aio import DefaultJmsListenerContainerFactory, Session
 from pyjms.errors import ReplyFailureException
+from pyjms.jms.message import TextMessage
 from pyjms.support.qos import QosSettings
 from pyjms.testing.app import JmsTestApp
+from tests.kit.clients.messages import text_of
+from tests.kit.clients.queues import embedded
 from tests.kit.data import spring_oracle
 
 
@@ -95,9 +97,11 @@ async def test_answers_are_those_that_spring_gave(
     await jms_app.start(*HANDLERS)
     await jms_app.template.send(queue, create)
     answer = await jms_app.template.receive(wanted["JMSDestination"].removeprefix("queue://"))
+    assert answer is not None
     correlation = answer.correlation_id
     await jms_app.drained(queue, raise_errors=True)
     (asked,) = jms_app.recorder.messages({"echo": echo, "sendto": sendto}.get(queue, response))
+    assert isinstance(answer, TextMessage)
     assert {
         "text": answer.text,
         "JMSDestination": str(answer.destination),
@@ -131,7 +135,7 @@ async def test_none_is_not_a_reply_and_replies_are_in_the_transaction(jms_app: J
     await jms_app.drained("in")
     await jms_app.drained("silent", raise_errors=False)
     assert await jms_app.template.receive_and_convert("replies") == "done"
-    statistics = jms_app.broker.queue_statistics
+    statistics = embedded(jms_app.broker).queue_statistics
     assert (statistics("replies").enqueues, statistics("aside").enqueues) == (1, 1)
 
 
@@ -140,7 +144,7 @@ async def test_reply_to_wins_over_send_to(jms_app: JmsTestApp) -> None:
     await jms_app.start(sendto)
     await jms_app.template.send("sendto", request("five", reply_to=Queue("replies")))
     assert await jms_app.template.receive_and_convert("replies") == "to:five"
-    assert jms_app.broker.queue_statistics("sendto.out").enqueues == 0
+    assert embedded(jms_app.broker).queue_statistics("sendto.out").enqueues == 0
 
 
 @pytest.mark.fact("spring-jms 6.2.2")
@@ -191,7 +195,9 @@ async def test_the_correlation_id_is_the_request_s(jms_app: JmsTestApp) -> None:
     first = await jms_app.template.receive("raw.out")
     second = await jms_app.template.receive("raw.out")
     asked = jms_app.recorder.messages(raw)
+    assert isinstance(first, TextMessage)
     assert (first.text, first.correlation_id, first.type) == ("msg:a", "c-7", "kept")
+    assert isinstance(second, TextMessage)
     assert (second.text, second.correlation_id) == ("msg:b", asked[1].message_id)
 
 
@@ -215,6 +221,7 @@ async def test_answers_have_the_producer_s_defaults_or_the_container_s_settings(
     await jms_app.start(handler, container=Container)
     await jms_app.template.convert_and_send("a", "plain")
     plain = await jms_app.template.receive("out")
+    assert plain is not None
     assert (plain.delivery_mode, plain.priority, plain.expiration) == (
         DeliveryMode.PERSISTENT,
         4,
@@ -222,7 +229,9 @@ async def test_answers_have_the_producer_s_defaults_or_the_container_s_settings(
     )
     await jms_app.template.convert_and_send("b", "quick")
     quick = await jms_app.template.receive("out")
+    assert quick is not None
     assert (quick.delivery_mode, quick.priority) == (DeliveryMode.NON_PERSISTENT, 7)
+    assert quick is not None
     assert quick.expiration > quick.timestamp
 
 
@@ -245,7 +254,7 @@ async def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_listener(
     assert issubclass(ReplyFailureException, ListenerExecutionFailedException)
     assert "Failed to send reply with payload" in str(seen[0])
     assert "Cannot determine response destination" in str(seen[0].__cause__)
-    assert [m.text for m in await jms_app.dead_letters()] == ["nowhere"]
+    assert [text_of(m) for m in await jms_app.dead_letters()] == ["nowhere"]
 
 
 @pytest.mark.fact("spring-jms 6.2.8")
@@ -267,9 +276,8 @@ async def test_what_can_be_awaited_is_awaited(jms_app: JmsTestApp) -> None:
 
 async def test_send_and_receive_finds_the_answer(jms_app: JmsTestApp) -> None:
     await jms_app.start(echo)
-    template: JmsTemplate = jms_app.template
-    answer = await template.send_and_receive("echo", request("question"))
-    assert answer.text == "re:question"
+    answer = await jms_app.template.send_and_receive("echo", request("question"))
+    assert text_of(answer) == "re:question"
 
 
 @pytest.mark.fact("spring-jms 6.2.2", "spring-jms 1.1/replyPubSubDomain")
@@ -324,9 +332,13 @@ async def test_a_returned_message_of_payload_and_headers(jms_app: JmsTestApp) ->
     await jms_app.start(handler)
     await jms_app.template.send("in", request("x", correlation_id="c-1"))
     reply = await jms_app.template.receive("out")
+    assert reply is not None
     assert (reply.properties["n"], reply.type, reply.correlation_id) == (1, "t", "c-1")
+    assert isinstance(reply, TextMessage)
     assert reply.text == '{"got":"x"}'  # by the container's converter
+    assert reply is not None
     assert "timestamp" in reply.properties
     await jms_app.template.send("in", request("response"))
     reply = await jms_app.template.receive("out")
+    assert isinstance(reply, TextMessage)
     assert (reply.text, reply.properties["n"]) == ("response", 2)

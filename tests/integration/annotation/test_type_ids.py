@@ -9,6 +9,7 @@ import pytest
 
 from pyjms import ConfigurationException, JmsApplication, PyjmsSettings, jms_listener
 from pyjms.aio import JmsTemplate
+from pyjms.jms.message import TextMessage
 from pyjms.testing.app import JmsTestApp
 
 
@@ -89,7 +90,9 @@ async def test_messages_for_spring_boot_have_its_type_id(jms_app: JmsTestApp) ->
     await jms_app.start(settings=SPRING)
     await jms_app.template.convert_and_send("orders", Sent(number=1))
     message = await jms_app.template.receive("orders")
+    assert message is not None
     assert message.properties["_type"] == "com.acme.Sent"
+    assert isinstance(message, TextMessage)
     assert message.text == '{"number":1}'
 
 

@@ -32,6 +32,8 @@ from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.testing.app import JmsTestApp
+from tests.kit.clients.messages import text_of
+from tests.kit.clients.queues import embedded
 from tests.kit.waiting import until
 
 
@@ -163,7 +165,7 @@ async def test_endpoints_are_functions_of_messages_or_handlers(jms_app: JmsTestA
         await jms_app.template.convert_and_send(queue, queue)
         await jms_app.drained(queue, raise_errors=True)
     assert got == ["a"]
-    assert [m.text for m in jms_app.recorder.messages(handler)] == ["b"]
+    assert [text_of(m) for m in jms_app.recorder.messages(handler)] == ["b"]
 
 
 @pytest.mark.fact("spring-jms 6.2")
@@ -181,7 +183,7 @@ async def test_ids_and_the_registry(jms_app: JmsTestApp) -> None:
     assert registry.is_running
     await registry.stop()
     assert not registry.is_running
-    await registry.start()  # by hand: all
+    await registry.start()  # type: ignore[unreachable]  # by hand: all
     assert [c.is_running for c in registry] == [True, True]
     with pytest.raises(IllegalStateException, match="already registered with id 'named'"):
         registry.register(
@@ -319,7 +321,7 @@ async def test_stopping_gives_a_blocked_handler_its_deadline(
     await entered.wait()
     await application.stop(timeout=0.05)
     assert not application.is_running
-    assert jms_broker.queue_statistics("in").messages == 1  # it went back
+    assert embedded(jms_broker).queue_statistics("in").messages == 1  # it went back
 
 
 async def test_stopping_waits_for_work_in_progress(
@@ -343,7 +345,7 @@ async def test_stopping_waits_for_work_in_progress(
         tasks.start_soon(application.stop)
         await anyio.lowlevel.checkpoint()
         release.set()
-    assert jms_broker.queue_statistics("in").messages == 0
+    assert embedded(jms_broker).queue_statistics("in").messages == 0
 
 
 async def test_request_stop_ends_run(pyjms_broker_url: str) -> None:
@@ -390,7 +392,7 @@ async def test_providers_are_overridden(jms_app: JmsTestApp) -> None:
 
     application = await jms_app.start(container=Plain)
     await application.template.convert_and_send(None, "x")
-    assert jms_app.broker.queue_statistics("here").messages == 1
+    assert embedded(jms_app.broker).queue_statistics("here").messages == 1
 
 
 @pytest.mark.parametrize("domain", [False, True])
@@ -496,8 +498,8 @@ def test_an_application_runs_in_the_main_thread_only(run: str) -> None:
 async def test_an_error_handler_for_one_listener_or_for_all(
     jms_broker: EmbeddedBroker, pyjms_broker_url: str
 ) -> None:
-    of_all: list[object] = []
-    of_one: list[object] = []
+    of_all: list[Exception] = []
+    of_one: list[Exception] = []
 
     @jms_listener("a", id="a")
     @jms_listener("b", id="b")

@@ -28,7 +28,7 @@ async def audit_broker() -> Any:
 
 
 def settings_with(url: str, audit_url: str) -> PyjmsSettings:
-    settings = PyjmsSettings(brokers={"audit": {"broker_url": audit_url}})  # type: ignore[dict-item]
+    settings = PyjmsSettings(brokers={"audit": {"broker_url": audit_url}})
     return settings.with_broker_url(url)
 
 

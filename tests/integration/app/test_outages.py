@@ -22,6 +22,7 @@ from pyjms import (
 from pyjms.aio import ConnectionFactory as AioConnectionFactory
 from pyjms.listener.outages import leave_losses_to_recovery
 from pyjms_broker.service import BrokerService
+from tests.kit.values import present
 
 
 def free_port() -> int:
@@ -81,7 +82,7 @@ def warned() -> Iterator[anyio.Event]:
     """Yield an event that is set by the next warning about an outage."""
     event = anyio.Event()
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda _record: event.set()  # type: ignore[method-assign]
+    handler.emit = lambda _record: event.set()  # type: ignore[method-assign, assignment]
     logger = logging.getLogger("pyjms.listener.outages")
     logger.addHandler(handler)
     try:
@@ -142,9 +143,12 @@ async def test_what_a_broker_reports_of_a_connection_that_lasts_is_a_warning(
     caplog.set_level(logging.DEBUG, logger="pyjms.listener.outages")
     async with await AioConnectionFactory(pyjms_broker_url).create_connection() as connection:
         leave_losses_to_recovery(connection, "orders")
-        connection.exception_listener(ConnectionFailedException("the peer closed the connection"))
-        connection.exception_listener(InvalidSelectorException("too many steps"))
-        own = connection.exception_listener = [].append
+        present(connection.exception_listener)(
+            ConnectionFailedException("the peer closed the connection")
+        )
+        present(connection.exception_listener)(InvalidSelectorException("too many steps"))
+        heard_own: list[Exception] = []
+        own = connection.exception_listener = heard_own.append
         leave_losses_to_recovery(connection, "orders")
         assert connection.exception_listener is own
     levels = [record.levelname for record in caplog.records if record.name.endswith("outages")]
@@ -181,6 +185,7 @@ async def test_attempts_of_many_processes_are_spread(pyjms_broker_url: str) -> N
     heard = Heard()
     configured = PyjmsSettings().with_broker_url(pyjms_broker_url)
     async with JmsApplication(heard, settings=configured) as application:
-        waits = {application.registry["first"].back_off.start().next_back_off() for _ in range(20)}
+        container: Any = application.registry["first"]
+        waits = {container.back_off.start().next_back_off() for _ in range(20)}
         assert len(waits) > 1
         assert all(5 <= wait <= 6 for wait in waits)

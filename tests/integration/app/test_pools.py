@@ -61,7 +61,7 @@ async def test_an_application_with_a_pool(jms_broker: Any, pyjms_broker_url: str
     application = JmsApplication(
         on_order, on_done, settings=settings(pyjms_broker_url, pool={"enabled": True})
     )
-    pool = application.template.connection_factory
+    pool: Any = application.template.connection_factory
     for texts_expected in (["first"], ["first", "second"]):  # it starts again with its application
         async with application:
             assert pool.num_connections == 1

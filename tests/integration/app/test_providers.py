@@ -95,7 +95,7 @@ _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
         {},
     ),
     "settings": (
-        lambda: providers.Object(PyjmsSettings(jms={"pub_sub_domain": True})),  # type: ignore[arg-type]
+        lambda: providers.Object(PyjmsSettings(jms={"pub_sub_domain": True})),
         {
             "jms_template": lambda user, _: user.pub_sub_domain,
             "jms_listener_container_factory": lambda user, _: user.options["pub_sub_domain"],
@@ -159,7 +159,9 @@ _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
 def _subclass(
     name: str, base: type[ApplicationContainer] = ApplicationContainer
 ) -> type[ApplicationContainer]:
-    return type(base)("Own", (base,), {name: _CASES[name][0]()})
+    metaclass: Any = type(base)
+    made: type[ApplicationContainer] = metaclass("Own", (base,), {name: _CASES[name][0]()})
+    return made
 
 
 def test_every_provider_has_a_case() -> None:
@@ -180,7 +182,7 @@ def test_a_replaced_provider_is_used_by_the_others(name: str) -> None:
 @pytest.mark.parametrize("name", _CASES)
 def test_a_provider_that_a_base_class_replaced_stays_replaced(name: str) -> None:
     class Further(_subclass(name)):  # type: ignore[misc]
-        extra = providers.Singleton(list)
+        extra: providers.Singleton[list[Any]] = providers.Singleton(list)
 
     container = Further() if name == "settings" else Further(settings=PyjmsSettings())
     own = getattr(container, name)()
@@ -200,7 +202,7 @@ def test_two_containers_share_nothing() -> None:
 
 def test_services_of_a_base_class_use_what_its_subclass_replaced() -> None:
     class Base(ApplicationContainer):
-        names = providers.Singleton(list, ["base"])
+        names: providers.Singleton[list[str]] = providers.Singleton(list, ["base"])
         service = providers.Singleton(tuple, names)
 
     class Sub(Base):

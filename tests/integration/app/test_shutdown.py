@@ -53,7 +53,7 @@ class Pushing(ApplicationContainer):
     """Containers to which the provider pushes."""
 
     jms_listener_container_factory = providers.Singleton(
-        SimpleJmsListenerContainerFactory,
+        SimpleJmsListenerContainerFactory,  # type: ignore[arg-type]
         ApplicationContainer.native_connection_factory,
         session_transacted=True,
     )
@@ -93,7 +93,9 @@ async def test_a_line_for_each_handler_that_is_given_up(
             caplog.clear()
     finally:
         released.set()
-    given_up = [r for r in caplog.records if "does not wait any longer" in r.getMessage()]
+    given_up: list[Any] = [
+        r for r in caplog.records if "does not wait any longer" in r.getMessage()
+    ]
     assert {record.listener_id for record in given_up} == {"coroutine", "thread"}
     for record in given_up:
         assert record.levelno == logging.WARNING
@@ -172,6 +174,7 @@ async def test_a_back_off_keeps_its_jitter(
 
     settings = PyjmsSettings().with_broker_url(pyjms_broker_url)
     async with JmsApplication(on_order, settings=settings, container=Own) as application:
+        container: Any
         (container,) = application.registry
         assert container.back_off.jitter == added
         waits = [container.back_off.start().next_back_off() for _ in range(50)]

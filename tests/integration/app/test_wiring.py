@@ -43,6 +43,8 @@ from pyjms.listener import (
 from pyjms.support import DynamicDestinationResolver
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.testing.app import JmsTestApp
+from tests.kit.clients.messages import text_of
+from tests.kit.clients.queues import embedded
 
 
 def settings(**sections: Any) -> PyjmsSettings:
@@ -125,7 +127,8 @@ async def test_the_default_container_factory(jms_app: JmsTestApp) -> None:
 
     class Own(ApplicationContainer):
         jms_listener_container_factory = providers.Singleton(
-            SimpleJmsListenerContainerFactory, ApplicationContainer.native_connection_factory
+            SimpleJmsListenerContainerFactory,  # type: ignore[arg-type]
+            ApplicationContainer.native_connection_factory,
         )
 
     @jms_listener("a", id="a")
@@ -216,7 +219,7 @@ async def test_a_name_is_resolved_in_the_factory_s_domain(jms_app: JmsTestApp) -
     await jms_app.template.convert_and_send("topic://news", "to the topic")
     await jms_app.template.convert_and_send("news", "to the queue")
     await jms_app.recorder.until(lambda calls: len(calls) == 2)
-    texts = {str(m.destination): m.text for m in jms_app.recorder.messages(handler)}
+    texts = {str(m.destination): text_of(m) for m in jms_app.recorder.messages(handler)}
     assert texts == {"topic://news": "to the topic", "queue://news": "to the queue"}
 
 
@@ -267,7 +270,8 @@ async def test_a_factory_passes_on_what_is_set(kind: Any, options: dict[str, Any
     if kind is SimpleJmsListenerContainerFactory:
         for name in DEFAULT.keys() - {"task_executor"}:
             with pytest.raises(TypeError, match=f"no property '{name}'"):
-                kind(native, **{name: None}).create_listener_container(endpoint)
+                unknown: dict[str, Any] = {name: None}
+                kind(native, **unknown).create_listener_container(endpoint)
     else:
         manager = JmsTransactionManager(native)
         made = kind(native, transaction_manager=manager).create_listener_container(endpoint)
@@ -312,7 +316,7 @@ async def test_a_database_commits_before_the_message(jms_app: JmsTestApp, tmp_pa
         with sqlite3.connect(path) as rows:
             rows.execute("INSERT INTO orders VALUES (?)", [text])
         # committed here, while the message is still the broker's
-        pending.append(jms_app.broker.queue_statistics("orders").messages)
+        pending.append(embedded(jms_app.broker).queue_statistics("orders").messages)
         if len(pending) == 1:
             raise ConnectionError("between the commits")
 

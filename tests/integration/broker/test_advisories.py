@@ -29,9 +29,16 @@ from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.eviction import ConstantPendingMessageLimitStrategy
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.raw import BrokerWith, Connect
+from tests.kit.values import present
 
 A = "ActiveMQ.Advisory."
 TEMPORARIES = Topic(f"{A}TempQueue,{A}TempTopic")
+
+
+def destination_info(advisory: ActiveMQMessage) -> DestinationInfo:
+    carried = advisory.data_structure
+    assert isinstance(carried, DestinationInfo)
+    return carried
 
 
 def properties(message: ActiveMQMessage) -> dict[str, object]:
@@ -83,14 +90,14 @@ async def test_every_client_gets_advisories_of_all_temporary_destinations_also_e
         )
     )
     replayed = [await second.message(), await second.message()]
-    assert {m.data_structure.destination for m in replayed} == {queue, topic}
+    assert {destination_info(m).destination for m in replayed} == {queue, topic}
     assert {m.target_consumer_id for m in replayed} == {watcher}
     await first.destination(queue, operation=1)
     removal = (await second.message()).data_structure
     assert isinstance(removal, DestinationInfo)
     assert (removal.destination, removal.operation_type) == (queue, 1)
     await first.close()
-    removal = (await second.message()).data_structure
+    removal = destination_info(await second.message())
     assert (removal.destination, removal.operation_type) == (topic, 1)
 
 
@@ -159,7 +166,7 @@ async def test_only_a_new_subscriber_gets_the_current_state(connect: Connect) ->
     for topic in topics:
         await bystander.consumer(Topic(topic))
         first_heard = await bystander.dispatched()
-        while first_heard.message.data_structure is None:
+        while present(first_heard.message).data_structure is None:
             first_heard = await bystander.dispatched()
     while bystander._dispatches:
         bystander._dispatches.clear()
@@ -264,7 +271,7 @@ async def test_advisories_of_dead_and_expired_messages_have_no_bodies(connect: C
     assert message.destination == Topic(f"{A}MessageDLQd.Queue.q")
     assert isinstance(message.data_structure, ActiveMQMessage)
     assert message.data_structure.content is None
-    assert message.data_structure.message_id == bad.message.message_id
+    assert message.data_structure.message_id == present(bad.message).message_id
 
     producer = await client.producer()
     stale = client.text(producer, Queue("q"), "old")
@@ -287,7 +294,7 @@ async def test_a_removed_destination_takes_its_advisory_topics_along(
     await client.consumer(Topic(f"{A}Queue"))
     watcher = await client.consumer(Topic(f"{A}Consumer.Queue.q"))
     await client.destination(Queue("q"))
-    assert (await client.message()).data_structure.operation_type == 0
+    assert destination_info(await client.message()).operation_type == 0
     await client.remove(watcher)
     there = service.region_broker.destinations()
     assert Topic(f"{A}Consumer.Queue.q") in there
@@ -373,13 +380,18 @@ async def test_each_dispatch_is_reported_redeliveries_included(broker_with: Brok
             seen = [await client.dispatched() for _ in range(2)]
             (message,) = [each.message for each in seen if each.consumer_id == consumer]
             (advisory,) = [each.message for each in seen if each.consumer_id != consumer]
+            assert advisory is not None
             assert advisory.destination == Topic(f"{A}MessageDispatched.Queue.q")
+            assert message is not None
             assert {
                 "orignalMessageId": str(message.message_id),
                 "orignalDestination": "queue://q",
                 "consumerId": str(consumer),
             }.items() <= properties(advisory).items()
-            assert advisory.data_structure.content is None
+            assert advisory is not None
+            carried = advisory.data_structure
+            assert isinstance(carried, ActiveMQMessage)
+            assert carried.content is None
             await client.remove(consumer)
         await client.nothing_dispatched()
 

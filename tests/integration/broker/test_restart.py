@@ -58,8 +58,8 @@ STORES: dict[str, PersistenceFactory] = {
         }
     ),
     "jdbc": JDBCPersistenceSettings(type="jdbc"),
-    "journaled_jdbc": JournaledJDBCPersistenceSettings(
-        type="journaled_jdbc", journal_log_file_size=256 * 1024
+    "journaled_jdbc": JournaledJDBCPersistenceSettings.model_validate(
+        {"type": "journaled_jdbc", "journal_log_file_size": 256 * 1024}
     ),
 }
 

@@ -21,6 +21,7 @@ from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.recovery import FixedCountSubscriptionRecoveryPolicy
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.raw import BrokerWith, Connect
+from tests.kit.values import present
 
 T = Topic("VirtualTopic.t")
 A, B = Queue("Consumer.A.VirtualTopic.t"), Queue("Consumer.B.VirtualTopic.t")
@@ -313,7 +314,9 @@ async def test_queues_that_are_fed_are_reported_when_they_are_created(
                 for _ in range(2 if wanted else 0):
                     message = await client.message()
                     kind = type(message.data_structure).__name__
-                    found[kind, message.destination.physical_name.removeprefix(prefix)] = message
+                    found[kind, present(message.destination).physical_name.removeprefix(prefix)] = (
+                        message
+                    )
             await client.nothing_dispatched()
             assert sorted(found) == (
                 [
@@ -327,7 +330,7 @@ async def test_queues_that_are_fed_are_reported_when_they_are_created(
             )
 
 
-async def texts(client: Any, count: int) -> list[str]:
+async def texts(client: Any, count: int) -> list[str | None]:
     return [decode_text((await client.message()).content) for _ in range(count)]
 
 

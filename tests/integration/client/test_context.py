@@ -35,6 +35,7 @@ from pyjms.aio import (
 from pyjms.errors import MessageNotWriteableException
 from pyjms.jms.message import Message
 from tests.kit.clients.embedded import Client
+from tests.kit.values import present
 
 Q = Queue("q")
 
@@ -135,7 +136,7 @@ async def test_credentials_and_modes_of_a_context(client: Client) -> None:
         assert context.session_mode is AcknowledgeMode.CLIENT
         assert "secret" not in repr(context)
     with pytest.raises(TypeError, match=r"create_context\(session_mode=...\)"):
-        await factory.create_context(AcknowledgeMode.CLIENT)
+        await factory.create_context(AcknowledgeMode.CLIENT)  # type: ignore[arg-type]
     with pytest.raises(JMSException, match="invalid session mode: 7"):
         await factory.create_context(session_mode=7)
     async with CachingConnectionFactory(factory) as caching:
@@ -185,10 +186,15 @@ async def test_settings_of_a_producer_are_chained_and_apply_to_every_message(
         own.properties["other"] = 3
         await producer.send(Q, own)
         got = await consumer.receive(5.0)
+        assert got is not None
         assert (got.delivery_mode, got.priority) == (1, 7)
+        assert got is not None
         assert got.delivery_time == own.delivery_time == own.timestamp + 2000
+        assert got is not None
         assert got.expiration >= own.expiration + 2000  # the scheduler shifts it by the delay
+        assert got is not None
         assert (got.correlation_id, got.reply_to, got.type) == ("c", Queue("replies"), "t")
+        assert got is not None
         assert (got.properties["n"], got.properties["other"], got.group_id) == (1, 3, "g")
         assert (producer.delivery_mode, producer.priority, producer.time_to_live) == (1, 7, 60)
         assert (producer.delivery_delay, producer.correlation_id, producer.type) == (2, "c", "t")
@@ -200,11 +206,15 @@ async def test_settings_of_a_producer_are_chained_and_apply_to_every_message(
         assert not producer.property_exists("n")
         await producer.send(Q, "y")
         got = await consumer.receive(1.0)
+        assert got is not None
         assert (got.timestamp, got.correlation_id, got.group_id, got.type) == (0, None, None, "t")
+        assert got is not None
         assert "n" not in got.properties
         await context.create_producer().send(Q, "z")  # the settings are not the other one's
         got = await consumer.receive(1.0)
+        assert got is not None
         assert got.timestamp > 0
+        assert got is not None
         assert (got.priority, got.delivery_mode, got.type) == (4, 2, None)
 
 
@@ -227,15 +237,16 @@ async def test_what_a_producer_refuses(client: Client) -> None:
         with pytest.raises(MessageFormatException, match="message_converter"):
             await producer.send(Q, Order(id=1))
         with pytest.raises(InvalidDestinationException):
-            await producer.send("q", "x")
+            await producer.send("q", "x")  # type: ignore[arg-type]
         await producer.send(Q, "x")
         consumer = await context.create_consumer(Q)
         received = await consumer.receive(1.0)
         with pytest.raises(MessageNotWriteableException):
             await producer.set_property("n", 1).send(Q, received)
+        assert received is not None
         received.clear_properties()
         await producer.send(Q, received)
-        assert (await consumer.receive(1.0)).properties["n"] == 1
+        assert present(await consumer.receive(1.0)).properties["n"] == 1
 
 
 async def test_a_converter_takes_other_bodies(client: Client) -> None:
@@ -365,7 +376,7 @@ async def test_a_listener_of_a_context(client: Client) -> None:
         await done.wait()
         await consumer.set_message_listener(None)
         assert consumer.message_listener is None
-    assert (got, await client.left("q")) == (["x", "y"], [])
+    assert (got, await client.left("q")) == (["x", "y"], [])  # type: ignore[unreachable]
 
 
 async def test_browsers_temporary_destinations_and_sessions_of_a_context(client: Client) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -19,6 +19,7 @@ from pyjms.aio import (
     Topic,
     UserCredentialsConnectionFactoryAdapter,
 )
+from pyjms.client.connection import ActiveMQConnection
 from pyjms.connection import DelegatingConnectionFactory, TransactionAwareConnectionFactoryProxy
 from pyjms.jms import (
     QueueConnection,
@@ -111,7 +112,7 @@ async def test_topics_by_every_factory(client: Client, factory: Any) -> None:
 
 async def test_a_subscriber_without_local_messages_has_those_of_others(client: Client) -> None:
     connection = await client.factory().create_topic_connection()
-    client.opened.append(connection)
+    client.opened.append(cast("ActiveMQConnection", connection))
     await connection.start()
     session = await connection.create_topic_session()
     subscriber = await session.create_subscriber(T, no_local=True)

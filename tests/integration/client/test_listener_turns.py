@@ -10,9 +10,9 @@ import pytest
 
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import TextMessage
 from pyjms.jms.xa import Xid
 from tests.kit.clients.embedded import Client
+from tests.kit.clients.messages import text_of
 from tests.kit.waiting import until
 
 TURNS = "jms.alwaysSessionAsync=false"
@@ -32,7 +32,7 @@ async def test_listeners_of_a_connection_that_run_at_once(
     handled: list[str | None] = []
     tasks: set[str | None] = set()
 
-    async def listener(message: TextMessage) -> None:
+    async def listener(message: Any) -> None:
         nonlocal running, most
         tasks.add(anyio.get_current_task().name)
         running += 1
@@ -62,16 +62,14 @@ async def test_a_listener_may_wait_for_a_response_of_the_broker(client: Client) 
         session = await connection.create_session()
         producer = await session.create_producer(Queue(target))
 
-        async def listener(
-            message: TextMessage, session: Any = session, producer: Any = producer
-        ) -> None:
+        async def listener(message: Any, session: Any = session, producer: Any = producer) -> None:
             await producer.send(session.create_text_message(f"{message.text}!"))
 
         consumer = await session.create_consumer(Queue(name))
         await consumer.set_message_listener(listener)
     await client.send("a", "x")
     last = await (await connection.create_session()).create_consumer(Queue("c"))
-    assert (await last.receive(5)).text == "x!!"
+    assert text_of(await last.receive(5)) == "x!!"
 
 
 Call = Callable[[Any, Any, Any], Awaitable[object]]
@@ -96,13 +94,14 @@ async def test_what_waits_for_its_turn_can_be_closed(client: Client, call: str, 
         await client.send("b", "waits")
         await client.settle()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(CALLS[call], connection, session, consumer)
+            call_it: Any = CALLS[call]
+            tasks.start_soon(call_it, connection, session, consumer)
             if by == "another task" and call.startswith("connection"):
                 await client.settle()
                 release.set()  # it also waits for the listener that runs
         closed.set()
 
-    async def first(message: TextMessage) -> None:
+    async def first(message: Any) -> None:
         begun.set()
         if by == "the listener":
             await client.send("b", "waits")
@@ -112,7 +111,7 @@ async def test_what_waits_for_its_turn_can_be_closed(client: Client, call: str, 
         else:
             await release.wait()
 
-    async def second(message: TextMessage) -> None:
+    async def second(message: Any) -> None:
         called.append(message.text)
 
     await consumer.set_message_listener(second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.kit.clients.embedded_urls import broker, url
 
 __all__ = ["broker", "url"]
 
-FACTORIES = {
+FACTORIES: dict[str, Callable[[ConnectionFactory], Any]] = {
     "plain": lambda factory: factory,
     "single": SingleConnectionFactory,
     "caching": CachingConnectionFactory,

@@ -201,7 +201,7 @@ async def test_a_queue_for_each_request_stays_selectable(url: str, make: Any) ->
         for number in range(3):
             assert await template.request("ask", str(number)) == f"re: {number}"
     assert len({request.reply_to for request in requests}) == 3
-    if factory is not plain:
+    if isinstance(factory, CachingConnectionFactory):
         await factory.destroy()
 
 

@@ -347,7 +347,7 @@ async def test_before_commit_may_request_a_rollback(
     assert database.log == rolled_back
     assert await texts(template) == []
     database.log.clear()
-    async with database.manager.transaction() as status:
+    async with database.manager.transaction() as status:  # type: ignore[assignment]
         register_synchronization(Undoing(database.log))
     assert database.log == ["begin", rolled_back[0], "rollback", rolled_back[1]]
 

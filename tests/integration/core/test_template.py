@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -42,7 +44,7 @@ async def test_payloads_of_every_kind(template: JmsTemplate) -> None:
     payloads = ["text", "", b"\0bytes", {"a": 1, "b": [True, {"c": 2.5}]}, Order(1, ["x"]), [1, 2]]
     for payload in payloads:
         await template.convert_and_send("q", payload)
-    kinds = [str, str, bytes, dict, Order, list[int]]
+    kinds: list[Any] = [str, str, bytes, dict, Order, list[int]]
     assert [await template.receive_and_convert("q", kind) for kind in kinds] == payloads
     assert await template.receive_and_convert("q") is None
 
@@ -83,7 +85,7 @@ async def test_qos_as_spring_has_it(template: JmsTemplate, oracle: dict[str, Any
     await template.receive("q")
     for text in ("a", "b"):
         await template.convert_and_send(
-            "q", text, post_processor=lambda m, text=text: _with_property(m, text)
+            "q", text, post_processor=partial(_with_property, text=text)
         )
     chosen = await template.receive_selected_and_convert("q", "name = 'b'")
     assert chosen == recorded["receiveSelectedAndConvert"] == "b"
@@ -234,6 +236,7 @@ async def test_header_fields(factory: ConnectionFactory) -> None:
             assert (first.redelivered, first.delivery_count) == expected
             first.type = "receivers may set any header"
             await session.rollback()
+        assert second is not None
         assert "JMSDeliveryTime" not in second.properties
 
 
@@ -255,7 +258,11 @@ async def test_the_sender_may_change_its_message_after_the_send(factory: Connect
         got = await consumer.receive(1.0)
         assert isinstance(got, TextMessage)
         assert (got.text, got.properties["p"]) == ("sent", "sent")
-        for write in (lambda: setattr(got, "text", "x"), lambda: got.properties.set_int("p", 1)):
+        writes: tuple[Callable[[], object], ...] = (
+            lambda: setattr(got, "text", "x"),
+            lambda: got.properties.set_int("p", 1),
+        )
+        for write in writes:
             with pytest.raises(Exception, match="read-only"):
                 write()
         got.clear_properties()
@@ -273,17 +280,18 @@ async def test_the_sender_may_change_its_message_after_the_send(factory: Connect
 
 
 async def test_bodies_of_every_kind(factory: ConnectionFactory) -> None:
-    for url_options in ({}, {"use_compression": True}):
-        sender = JmsTemplate(ConnectionFactory(f"{factory.uri}", **url_options))
+    for compressed in (False, True):
+        sender = JmsTemplate(ConnectionFactory(f"{factory.uri}", use_compression=compressed))
         receiver = JmsTemplate(factory, receive_timeout=1.0)
-        for message, read in (
+        bodies: tuple[tuple[Message, Callable[[Any], object]], ...] = (
             (TextMessage("é\0\U0001f600" * 100), lambda m: m.text),
             (BytesMessage(bytes(range(256)) * 8), lambda m: m.data),
             (MapMessage({"a": 1, "b": b"x"}), dict),
             (StreamMessage([1, "a", b"x", None]), lambda m: m.values),
             (ObjectMessage(b"\xac\xed\0\5t\0\1x"), lambda m: m.data),
             (Message(), lambda m: m.get_body(object)),
-        ):
+        )
+        for message, read in bodies:
             message.properties.update({"i": 1, "s": "é", "list": [1, {"a": True}]})
             await sender.convert_and_send("q", message)
             got = await receiver.receive("q")

@@ -14,6 +14,8 @@ from examples.board.records import departures, with_broken
 from examples.messages import connected, make_queues, send_texts
 from examples.processes import running_broker
 from pyjms import Queue, Topic
+from pyjms.jms.message import TextMessage
+from tests.kit.clients.messages import text_of
 
 pytestmark = pytest.mark.timeout(120)
 DAY = date(2013, 1, 1)
@@ -32,12 +34,14 @@ def test_the_journal_explains_every_message(spark: SparkSession, tmp_path: Path)
         copies = session.create_consumer(Queue(COPIES[0]))
         one = copies.receive(5)
         # as a pipeline's dead letter names the message that it was
+        assert isinstance(one, TextMessage)
         letter = session.create_text_message(one.text)
+        assert one is not None
         letter.properties["PyJMSOriginalMessageID"] = one.message_id
         letter.properties["PyJMSOriginalDestination"] = f"queue://{COPIES[0]}"
         session.create_producer(Queue("invalid")).send(letter)
         session.commit()
-        assert copies.receive(5).text == "two"
+        assert text_of(copies.receive(5)) == "two"
         session.create_producer(Queue(QUEUE)).send(session.create_text_message("never sent"))
         session.rollback()
     rows = [tuple(row) for row in balance(spark, tmp_path).collect()]

@@ -18,7 +18,9 @@ from pyjms.aio import (
 )
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConnectionFailedException, JMSException, TransactionRolledBackException
+from pyjms.jms.message import TextMessage
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.messages import text_of
 from tests.kit.failures.cut_transfers import FAST, check, cut_while_transferring, factory_of, texts
 from tests.kit.failures.cutting_proxy import TO_CLIENT, CuttingProxy
 from tests.kit.waiting import LONGEST_WAIT, until
@@ -55,19 +57,19 @@ async def test_the_listeners_of_a_connection_are_notified_of_a_cut_and_its_sessi
             consumer = await session.create_consumer(queue)
             producer = await session.create_producer(queue)
             await producer.send(session.create_text_message("before"))
-            assert (await consumer.receive()).text == "before"
+            assert text_of(await consumer.receive()) == "before"
             await proxy.cut_now()
             await producer.send(session.create_text_message("after"))
-            assert (await consumer.receive()).text == "after"
+            assert text_of(await consumer.receive()) == "after"
             assert listener.heard == ["interrupted", "resumed"]
             temporary = await session.create_temporary_queue()
             await proxy.cut_now()
             reader = await session.create_consumer(temporary)
             await producer.send(session.create_text_message("more"))
-            assert (await consumer.receive()).text == "more"
+            assert text_of(await consumer.receive()) == "more"
             replier = await session.create_producer(temporary)
             await replier.send(session.create_text_message("reply"))
-            assert (await reader.receive()).text == "reply"
+            assert text_of(await reader.receive()) == "reply"
             assert failures == []
     assert proxy.connections == 3
 
@@ -161,12 +163,13 @@ async def test_a_transaction_continues_if_its_messages_are_redelivered(
                 await sender.send(other.create_text_message(f"m{number}"))
             for _ in range(2):
                 message = await consumer.receive()
+                assert isinstance(message, TextMessage)
                 await producer.send(session.create_text_message(f"of {message.text}"))
             resumed = listener.resumed
             await proxy.cut_now()
             await resumed.wait()
             await session.commit()
-            assert (await consumer.receive()).text == "m2"
+            assert text_of(await consumer.receive()) == "m2"
             await session.commit()
     direct = ConnectionFactory(await broker.tcp_url())
     assert await texts(direct, "out") == ["of m0", "of m1"]
@@ -190,6 +193,7 @@ async def test_a_browser_shows_each_message_once(
             queue = session.create_queue(f"in?consumer.prefetchSize={prefetch}")
             shown = []
             async for message in await session.create_browser(queue):
+                assert isinstance(message, TextMessage)
                 shown.append(message.text)
                 if len(shown) in {30, 60}:
                     resumed = listener.resumed

@@ -19,6 +19,7 @@ from pyjms.errors import (
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.messages import text_of
 from tests.kit.failures.cut_transfers import FAST, texts
 from tests.kit.failures.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.kit.waiting import LONGEST_WAIT
@@ -115,7 +116,7 @@ async def test_messages_are_received_from_one_broker(brokers: Brokers) -> None:
             session = await made.create_session()
             consumer = await session.create_consumer(Q)
             await send(session, Q, "a", "b")
-            received = [(await consumer.receive(10)).text for _ in range(2)]
+            received = [text_of(await consumer.receive(10)) for _ in range(2)]
             await consumer.close()
         assert received == ["a", "b"]
         assert await brokers.stored() == [["a", "b"], []]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import anyio
 import pytest
 
@@ -54,7 +56,7 @@ async def test_an_interrupted_call_is_settled_by_its_end(
                     connections = proxy.connections
                     await proxy.cut_now()
                     if copy == "during the call":
-                        await until(lambda: consumer.ledger._copy is not None)
+                        await until(lambda: cast("Any", consumer).ledger._copy is not None)
                     else:
                         await until(lambda: proxy.connections > connections or not proxy.links)
                     if end == "raises":

@@ -19,6 +19,7 @@ from tests.kit.brokers.networks import Network, network
 from tests.kit.processes.children import accepted_url, started
 from tests.kit.servers.java_programs import JavaProgram
 from tests.kit.stores.shared_store import free_ports, sharing_commands
+from tests.kit.values import present
 from tests.kit.waiting import until
 
 __all__ = ["network"]
@@ -84,7 +85,7 @@ async def test_java_clients_spread_over_a_network_and_outlive_its_brokers(
         await first.stop()
         await until(lambda: clients_of(second) == CLIENTS)
         await exchange(java, "at the broker that is left")
-        java.stdin.close()
+        present(java.stdin).close()
         assert await anyio.to_thread.run_sync(java.wait) == 0, log.read_text(encoding="utf-8")
 
 
@@ -124,7 +125,7 @@ def test_java_clients_live_through_kills_of_two_brokers_with_one_store(
             accepted_url(*slave)  # before the other one is there again and may be the faster one
             master, slave = slave, start(serving)
             serving = 1 - serving
-        found = json.loads(java.stdout.read().splitlines()[-1])
+        found = json.loads(present(java.stdout).read().splitlines()[-1])
         assert java.wait() == 0, log.read_text(encoding="utf-8")
     everything = list(range(1, COUNT + 1))
     found["batches"] += found["in doubt"]
@@ -185,16 +186,18 @@ def test_java_clients_of_a_network_lose_nothing_when_its_brokers_are_killed(
         brokers = [start(0), start(1)]
         command = [*java_program(PROGRAM), "Cluster", url, str(CLIENTS)]
         java = stack.enter_context(started(command, log))
-        assert java.stdout.readline().strip() == "connected", log.read_text(encoding="utf-8")
+        assert present(java.stdout).readline().strip() == "connected", log.read_text(
+            encoding="utf-8"
+        )
         for number in range(ROUNDS):
             killed = number % 2
-            java.stdin.write(f"round {number}\n")
-            java.stdin.flush()
+            present(java.stdin).write(f"round {number}\n")
+            present(java.stdin).flush()
             brokers[killed].kill()
             brokers[killed].wait()
             brokers[killed] = start(killed)
-            assert java.stdout.readline().strip() == f"got round {number}", log.read_text(
+            assert present(java.stdout).readline().strip() == f"got round {number}", log.read_text(
                 encoding="utf-8"
             )
-        java.stdin.close()
+        present(java.stdin).close()
         assert java.wait() == 0, log.read_text(encoding="utf-8")

@@ -146,7 +146,7 @@ async def test_what_is_sent_is_handled_through_rolling_restarts(
 ) -> None:
     work = Work()
     settings = PyjmsSettings(
-        jms={"listener": {"session": {"transacted": transacted}}}  # type: ignore[arg-type]
+        jms={"listener": {"session": {"transacted": transacted}}}
     ).with_broker_url(pair.url)
     with anyio.fail_after(2 * LONGEST_WAIT):
         async with JmsApplication(work, settings=settings) as application:

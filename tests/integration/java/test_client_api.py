@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ async def test_we_read_the_body_of_a_blob_message_of_java(
         assert message.url == f"file:{stored}"
         assert message.deleted_by_broker
         assert message.properties["kind"] == "blob"
-        async with await message.get_input_stream_async() as stream:
+        stream: Any = await message.get_input_stream_async()
+        async with stream:
             assert (await stream.read()).decode() == TEXT
 
 
@@ -107,14 +108,15 @@ async def _domains(url: str, name: str) -> list[str | None]:
         found.append(text(await subscriber.receive(5.0)))
         found.append(text(await others.receive(0.3)))
         found.append(str(others.no_local).lower())
-        for call in (
+        of_queues: tuple[Callable[[], Any], ...] = (
             lambda: other.create_queue(name),
             other.create_temporary_queue,
             lambda: other.create_browser(queue),
             lambda: other.create_producer(queue),
             lambda: other.create_consumer(queue),
-        ):
-            found.append(await _outcome(call))
+        )
+        for of_queue in of_queues:
+            found.append(await _outcome(of_queue))
     return found
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -40,7 +42,8 @@ class Client:
 
     def __init__(self, region: RegionBroker, name: str) -> None:
         self.region = region
-        self.context = ConnectionContext(self)
+        client: Any = self
+        self.context = ConnectionContext(client)
         self.context.client_id = name
         self.context.connection_id = ConnectionId(name)
         self.dispatches: list[MessageDispatch] = []
@@ -52,7 +55,11 @@ class Client:
         self.dispatches.append(dispatch)
 
     async def send(
-        self, destination: Destination, first: int, last: int, priority: int = 4
+        self,
+        destination: Destination,
+        first: int,
+        last: int,
+        priority: int | Callable[[int], int] = 4,
     ) -> None:
         for number in range(first, last + 1):
             self._sent += 1
@@ -69,7 +76,7 @@ class Client:
             answer = self.region.send(self._exchange, message)
             if answer is not None:
                 done = anyio.Event()
-                answer.then(lambda _, done=done: done.set())
+                answer.then(partial(lambda done, _: done.set(), done))
                 await done.wait()
 
     def consume(self, destination: Destination, name: str | None = None) -> Subscription:
@@ -82,11 +89,13 @@ class Client:
         )
         return self.region.add_consumer(self.context, info)
 
-    def take(self, consumer: Subscription, count: int) -> list[str]:
-        taken: list[str] = []
+    def take(self, consumer: Subscription, count: int) -> list[str | None]:
+        taken: list[str | None] = []
         while len(taken) < min(count, len(self.dispatches)):
             message = self.dispatches[len(taken)].message
+            assert message is not None
             taken.append(message.type)
+            assert message is not None
             ack = MessageAck(
                 destination=message.destination,
                 consumer_id=consumer.consumer_id,
@@ -100,9 +109,9 @@ class Client:
 
 
 @pytest.fixture
-def region(tmp_path: Path) -> Callable[..., object]:
+def region(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[RegionBroker]]:
     @asynccontextmanager
-    async def running(**policy: object) -> AsyncIterator[RegionBroker]:
+    async def running(**policy: Any) -> AsyncIterator[RegionBroker]:
         store = KahaDBPersistenceAdapter(tmp_path / "kahadb", KahaDBSettings())
         temp_store = TempStore(tmp_path / "tmp_storage")
         await store.start()
@@ -124,7 +133,9 @@ def numbers(first: int, last: int) -> list[str]:
     return [str(number) for number in range(first, last + 1)]
 
 
-async def test_a_queue_over_a_restart(region: Callable[..., object]) -> None:
+async def test_a_queue_over_a_restart(
+    region: Callable[..., AbstractAsyncContextManager[RegionBroker]],
+) -> None:
     async with region() as broker:
         client = Client(broker, "first")
         await client.send(Q, 1, COUNT)
@@ -145,14 +156,16 @@ async def test_a_queue_over_a_restart(region: Callable[..., object]) -> None:
         assert broker.destinations()[Q].statistics.messages == 0
 
 
-async def test_priorities_over_a_restart(region: Callable[..., object]) -> None:
+async def test_priorities_over_a_restart(
+    region: Callable[..., AbstractAsyncContextManager[RegionBroker]],
+) -> None:
     async with region(prioritized_messages=True) as broker:
         client = Client(broker, "first")
         await client.send(Q, 1, 600, priority=lambda number: number % 10)
     async with region(prioritized_messages=True) as broker:
         client = Client(broker, "second")
         await client.send(Q, 601, 700, priority=9)
-        got = [int(text) for text in client.take(client.consume(Q), 1000)]
+        got = [int(str(text)) for text in client.take(client.consume(Q), 1000)]
         urgent = [n for n in range(1, 601) if n % 10 == 9] + list(range(601, 701))
         assert got[: len(urgent)] == urgent
         assert got[len(urgent) :] == sorted(
@@ -160,7 +173,9 @@ async def test_priorities_over_a_restart(region: Callable[..., object]) -> None:
         )
 
 
-async def test_a_durable_subscription_over_a_restart(region: Callable[..., object]) -> None:
+async def test_a_durable_subscription_over_a_restart(
+    region: Callable[..., AbstractAsyncContextManager[RegionBroker]],
+) -> None:
     async with region() as broker:
         client = Client(broker, "me")
         consumer = client.consume(T, "s")

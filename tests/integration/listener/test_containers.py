@@ -14,7 +14,9 @@ from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.transaction import JmsTransactionManager, ResourceTransactionManager
 from pyjms.errors import InvalidClientIDException
+from pyjms.jms.api import Session
 from pyjms.jms.destination import Topic
+from pyjms.jms.message import Message, TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
@@ -23,7 +25,7 @@ from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.listeners.embedded import Diary
 
 
-async def send(template, destination, *texts):
+async def send(template: JmsTemplate, destination: str | Topic, *texts: str) -> None:
     for text in texts:
         await template.convert_and_send(destination, text)
 
@@ -58,13 +60,13 @@ async def test_a_durable_topic(
     build: Callable[..., Any],
 ) -> None:
     expected = oracle["durable-topic"]
-    heard = []
+    heard: list[Any] = []
 
     class Listener:
-        async def on_message(self, message):
+        async def on_message(self, message: Message) -> None:
             await diary(message)
 
-    def subscriber(**options):
+    def subscriber(**options: Any) -> Any:
         return build(Listener(), destination_name="news", subscription_durable=True,
                      client_id="client-1", exception_listener=heard.append, **options)  # fmt: skip
 
@@ -104,9 +106,10 @@ async def test_scaling_up_with_real_prefetch(
     expected = oracle["scale-up"][variant]
     prefetch = {0: 1000, 2: 0}.get(variant, 1)
     factory = ConnectionFactory(broker.url + f"&jms.prefetchPolicy.queuePrefetch={prefetch}")
-    per_session, scheduled = Counter(), []
+    per_session: Counter[int] = Counter()
+    scheduled: list[Any] = []
 
-    async def listener(message, session):
+    async def listener(message: Message, session: Session) -> None:
         scheduled.append(container.scheduled_consumer_count)
         await _clock.sleep(0.02)
         per_session[id(session)] += 1
@@ -145,7 +148,7 @@ async def test_a_template_inside_the_listener(
     factory.redelivery_policy = RedeliveryPolicy(initial_redelivery_delay=0.02)
     diary.failing["go"] = 1
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         await inner.convert_and_send("out", f"copy {message.delivery_count}")
         await diary(message)
 
@@ -206,7 +209,7 @@ async def test_a_failed_block_inside_the_listener_rolls_the_delivery_back(
     inner = JmsTemplate(factory)
     factory.redelivery_policy = RedeliveryPolicy(initial_redelivery_delay=0.02)
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         await diary(message)
         if not message.redelivered:
             with pytest.raises(RuntimeError, match="inside"):
@@ -240,7 +243,7 @@ async def test_a_failed_block_inside_the_listener_and_an_external_transaction(
     factory.redelivery_policy = RedeliveryPolicy(initial_redelivery_delay=0.02)
     lost: list[Exception] = []
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         await diary(message)
         if not message.redelivered:
             with pytest.raises(RuntimeError, match="inside"):
@@ -268,8 +271,9 @@ async def test_def_listeners_on_real_sessions(
 ) -> None:
     threads, texts = set(), []
 
-    def listener(message, session):
+    def listener(message: Message, session: Session) -> None:
         threads.add(threading.current_thread().name)
+        assert isinstance(message, TextMessage)
         texts.append(message.text)
         if session.acknowledge_mode == 2:
             message.acknowledge()

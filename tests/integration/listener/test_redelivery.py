@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -12,13 +12,15 @@ from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.destination import Topic
+from pyjms.jms.message import Message, TextMessage
 from pyjms.template.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.listeners.embedded import Diary
+from tests.kit.values import present
 
 ALWAYS = 10**9
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "AUTO_ACKNOWLEDGE": {},
     "CLIENT_ACKNOWLEDGE": {"session_acknowledge_mode": 2},
     "DUPS_OK_ACKNOWLEDGE": {"session_acknowledge_mode": 3},
@@ -27,26 +29,26 @@ MODES = {
 }
 
 
-async def send(template, destination, *texts):
+async def send(template: JmsTemplate, destination: str | Topic, *texts: str) -> None:
     for text in texts:
         await template.convert_and_send(destination, text)
 
 
-def without_stamp(properties):
+def without_stamp(properties: Mapping[str, object]) -> dict[str, object]:
     """Without the broker's stamp, which Java's client hides, and our own. (jms-api 10.6)"""
     ours = ("originalExpiration", "pyjms_failure_type", "pyjms_failure_text")
     return {name: value for name, value in properties.items() if name not in ours}
 
 
-def with_reason(properties, text):
+def with_reason(properties: Mapping[str, object], text: str) -> dict[str, object]:
     """What Spring's polling container leaves out: the client is told of the listener's error."""
     name = "dlqDeliveryFailureCause"
-    bare = properties[name].removesuffix("cause:null")
+    bare = str(properties[name]).removesuffix("cause:null")
     assert bare != properties[name]
     return {**properties, name: f"{bare}cause:RuntimeError: {text}"}
 
 
-def short(delay, **options):
+def short(delay: float, **options: Any) -> Any:
     return RedeliveryPolicy(initial_redelivery_delay=delay, redelivery_delay=delay, **options)
 
 
@@ -113,7 +115,8 @@ async def test_a_dead_letter_has_the_handlers_reason(
 ) -> None:
     factory.redelivery_policy = short(0.1, maximum_redeliveries=1)
 
-    async def handler(message):
+    async def handler(message: Message) -> None:
+        assert isinstance(message, TextMessage)
         reason = f"{message.text} failed at delivery {message.delivery_count}"
         try:
             await diary(message)
@@ -269,11 +272,12 @@ async def test_a_virtual_topic(
     destinations = set()
     seen_by_b = []
 
-    async def a(message):
-        destinations.add(message.destination.qualified_name)
+    async def a(message: Message) -> None:
+        destinations.add(present(message.destination).qualified_name)
         await diary(message)
 
-    async def b(message):
+    async def b(message: Message) -> None:
+        assert isinstance(message, TextMessage)
         seen_by_b.append(f"{message.text}#{message.delivery_count}")
 
     options = {**MODES[expected["mode"]], "error_handler": diary.on_error}

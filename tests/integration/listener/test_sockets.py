@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
+from pyjms.jms.message import Message, TextMessage
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.template import JmsTemplate
 from pyjms_broker.service import BrokerService
+from tests.kit.values import present
 
 
-async def started(url):
+async def started(url: str) -> Any:
     service = BrokerService("sockets", persistent=False)
     service.add_connector(url, name="openwire")
     await service.start()
@@ -21,8 +25,9 @@ async def started(url):
 async def test_recovery_over_tcp(caplog: pytest.LogCaptureFixture) -> None:
     heard = {text: anyio.Event() for text in ("before", "after")}
 
-    async def listener(message):
-        heard[message.text].set()
+    async def listener(message: Message) -> None:
+        assert isinstance(message, TextMessage)
+        heard[present(message.text)].set()
 
     service = await started("tcp://127.0.0.1:0")
     url = service.connect_uri
@@ -52,7 +57,7 @@ async def test_a_dead_letter_has_the_handlers_reason_over_tcp() -> None:
     class TooMuch(Exception):
         pass
 
-    def listener(message):
+    def listener(message: Message) -> None:
         raise TooMuch("\N{EURO SIGN} " + "x" * 100_000)
 
     service = await started("tcp://127.0.0.1:0")
@@ -66,7 +71,8 @@ async def test_a_dead_letter_has_the_handlers_reason_over_tcp() -> None:
         await container.start()
         await template.convert_and_send("q", "x")
         dead = await template.receive("ActiveMQ.DLQ")
-        _, _, cause = dead.properties["dlqDeliveryFailureCause"].partition("}, cause:")
+        assert dead is not None
+        _, _, cause = str(dead.properties["dlqDeliveryFailureCause"]).partition("}, cause:")
         assert cause.startswith(f"{__name__}.test_a_dead_letter_has_the_handlers_reason_over_tcp.")
         assert "TooMuch: \N{EURO SIGN} xxx" in cause
         assert cause.endswith("x...")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class Held:
 
 
 @pytest.fixture
-def held() -> Iterator[Held]:
+def held() -> Held:
     return Held()
 
 
@@ -297,7 +297,7 @@ async def test_a_broker_that_is_lost_and_returns() -> None:
 
 async def test_the_asgi_application(jms_app: JmsTestApp, held: Held, jms_clock: Any) -> None:
     application = await jms_app.start(held)
-    transport = httpx.ASGITransport(application.health_app())  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(application.health_app())
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
         ready = await client.get("/health/ready")
         assert (ready.status_code, ready.json()["status"]) == (200, "ready")

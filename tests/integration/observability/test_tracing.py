@@ -92,7 +92,7 @@ def parent_of(span: ReadableSpan) -> int | None:
 
 def id_of(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.span_id
+    return int(span.context.span_id)
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -135,7 +135,7 @@ async def test_a_trace_goes_from_the_sender_through_handler_commit_and_reply(
         id_of(send),
         id_of(process),
     ]
-    assert {each.context.trace_id for each in spans if each.context} == {root.context.trace_id}  # type: ignore[union-attr]
+    assert {each.context.trace_id for each in spans if each.context} == {root.context.trace_id}
     assert current == [id_of(process)]
     assert dict(process.attributes or {}) == {
         "messaging.system": "activemq",

@@ -17,6 +17,7 @@ import pytest
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
+from pyjms.jms.message import TextMessage
 from pyjms.jms.xa import Xid
 from pyjms.transport.uri import TransportURI
 from tests.kit.failures.cut_transfers import FAST, texts
@@ -69,6 +70,7 @@ class Work:
             await self._send(other)
             while (message := await consumer.receive(1)) is not None:
                 with suppress(TransactionRolledBackException):
+                    assert isinstance(message, TextMessage)
                     await producer.send(session.create_text_message(message.text))
                     await session.commit()
                     return
@@ -88,6 +90,7 @@ class Work:
                 await resource.start(xid)
                 try:
                     message = await consumer.receive(10)
+                    assert isinstance(message, TextMessage)
                     await producer.send(session.create_text_message(message.text))
                     await resource.end(xid)
                     await resource.prepare(xid)

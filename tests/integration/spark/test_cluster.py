@@ -99,7 +99,8 @@ def run_in(
         assert run_driver(broker.url, master=master, **how) == 0
         assert broker.killer.point is None, (broker.killer.point, broker.killer.seen)
         assert broker.count("IN") == 0
-        return kills.lost_and_doubled(broker.texts("OUT"))
+        found: tuple[int, int] = kills.lost_and_doubled(broker.texts("OUT"))
+        return found
 
     return run
 

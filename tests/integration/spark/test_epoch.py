@@ -87,6 +87,7 @@ def test_orders_to_a_broker_wait_for_the_publication(
     with broker.connected() as connection:
         session = connection.create_session()
         message = session.create_consumer(session.create_queue("OUT")).receive(5)
+    assert message is not None
     assert dict(message.properties) == {
         "_AMQ_DUPL_ID": "one", "k": "v", "AMQ_SCHEDULED_DELAY": 2500,
     }  # fmt: skip

@@ -11,6 +11,7 @@ from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.options import JmsOptions
 from pyjms.spark.sink import row_converter, send_rows
 from tests.kit.spark.brokers import SparkBroker
+from tests.kit.values import present
 
 TEXTS = [f"m{number}" for number in range(100)]
 
@@ -21,13 +22,13 @@ def _connections() -> Iterator[None]:
     run_blocking(close_connections)
 
 
-def send(broker, texts: Sequence[str], id_column: str | None) -> None:
+def send(broker: SparkBroker, texts: Sequence[str], id_column: str | None) -> None:
     """Send rows as the task of one partition of one batch does."""
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
     send_rows(options, [Row(text=text, id=text) for text in texts], row_converter(options, "q:0:0"))
 
 
-def restart(broker) -> None:
+def restart(broker: SparkBroker) -> None:
     run_blocking(close_connections)
     broker.stop()
     broker.start()
@@ -61,7 +62,7 @@ def test_a_partition_that_broke_off_is_sent_whole(broker: SparkBroker) -> None:
     class BrokenOff(Exception):
         pass
 
-    def rows():
+    def rows() -> Iterator[Row]:
         yield from (Row(text=text, id=text) for text in TEXTS[:50])
         raise BrokenOff
 
@@ -91,5 +92,5 @@ def test_a_delay_is_kept_by_the_broker(broker: SparkBroker) -> None:
     for _ in range(2):
         send_rows(options, rows, row_converter(options, "q:0:0"))
     assert broker.texts("OUT") == ["now"]
-    [job] = broker.service.stores.job_store.scheduler().jobs()
+    [job] = present(broker.service.stores.job_store).scheduler().jobs()
     assert job.delay == 3_600_000

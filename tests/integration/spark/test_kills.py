@@ -113,11 +113,15 @@ def test_python_workers_killed_in_batches(
 class Outage:
     """A broker that is killed at a point while a query runs, and restarted."""
 
-    def __init__(self, spark, child, tmp_path, driver, kills) -> None:
+    def __init__(
+        self, spark: SparkSession, child: Any, tmp_path: Path, driver: Any, kills: Any
+    ) -> None:
         self.spark, self.child, self.tmp_path, self.driver = spark, child, tmp_path, driver
         self.kills = kills
 
-    def run(self, send, take, point: str, number: int, away: float = 0.0, **how: str):
+    def run(
+        self, send: Any, take: Any, point: str, number: int, away: float = 0.0, **how: str
+    ) -> Any:
         child = self.child
         child.start()
         send(child.url, "IN", self.kills.TEXTS)
@@ -151,7 +155,7 @@ def test_a_broker_killed_after_a_partitions_commit(
     outage: Outage, send_texts: Any, take_texts: Any
 ) -> None:
     how = {"mode": "ranges", "sink": "key", "rows": "100"}
-    assert outage.run(send_texts, take_texts, "after partition", 3, **how) == (0, 0)
+    assert outage.run(send_texts, take_texts, "after partition", 3, 0.0, **how) == (0, 0)
 
 
 @pytest.mark.nightly

@@ -52,7 +52,7 @@ def flight(origin: str, delay: object = 1, **more: object) -> str:
     return json.dumps({"origin": origin, "delay": delay, **more})
 
 
-def messages(broker, queue: str) -> list[Any]:
+def messages(broker: SparkBroker, queue: str) -> list[Any]:
     with broker.connected() as connection:
         session = connection.create_session(True)
         consumer = session.create_consumer(session.create_queue(queue))

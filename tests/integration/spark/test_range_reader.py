@@ -33,7 +33,7 @@ def make(broker: SparkBroker) -> Iterator[Callable[..., Any]]:
     """Makes readers of queue IN with these options, which release their messages at the end."""
     made = []
 
-    def reader(kind=RangeStreamReader, **options):
+    def reader(kind: Any = RangeStreamReader, **options: Any) -> Any:
         made.append(
             kind(read_options({"url": broker.url, "destination": "IN", **options}, "source"))
         )
@@ -44,7 +44,7 @@ def make(broker: SparkBroker) -> Iterator[Callable[..., Any]]:
         each.stop()
 
 
-def rows_between(reader, start, end):
+def rows_between(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> Any:
     return [
         row
         for partition in reader.partitions(start, end)
@@ -53,12 +53,12 @@ def rows_between(reader, start, end):
     ]
 
 
-def reader_copy(reader):
+def reader_copy(reader: Any) -> Any:
     """A reader as executors have it: of the same options, and nothing of the driver's."""
     return type(reader)(reader._options)
 
 
-def texts_between(reader, start, end):
+def texts_between(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> Any:
     return [row["text"] for row in rows_between(reader, start, end)]
 
 
@@ -91,8 +91,9 @@ def test_the_planned_end_is_held_before_and_when_the_batch_is_read(
     start = reader.initialOffset()
 
     def held() -> int:
-        queue = broker.service.region_broker.destinations()[Queue("IN")]
-        return queue.reader.progress.held
+        queue: Any = broker.service.region_broker.destinations()[Queue("IN")]
+        held: int = queue.reader.progress.held
+        return held
 
     end = reader.latestOffset(start, ReadMaxRows(2))
     assert held() == end["seq"]
@@ -184,7 +185,7 @@ def test_a_purged_queue_is_another_one(broker: SparkBroker, make: Callable[..., 
     reader = make()
     start = reader.initialOffset()
     reader.stop()
-    queue = broker.service.region_broker.destinations()[Queue("IN")]
+    queue: Any = broker.service.region_broker.destinations()[Queue("IN")]
     queue.base.purge(ConnectionContext())
     broker.send("IN", ["b"])
     again = make()
@@ -312,7 +313,7 @@ def test_a_queue_is_looked_at_a_page_at_a_time(broker: SparkBroker) -> None:
     reader = BrowseReader(read_options({"url": broker.url, "destination": "IN"}, "source"))
     (partition,) = reader.partitions()
     assert [batch.num_rows for batch in reader.read(partition)] == [2000, 500]
-    half = reader.read(partition)
+    half: Any = reader.read(partition)
     assert next(half).num_rows == 2000
     half.close()
     assert broker.count("IN") == 2500

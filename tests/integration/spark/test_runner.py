@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from pyjms.jms.message import TextMessage
 from pyjms.settings import PyjmsSettings
 from pyjms.spark import Pipeline, jms_pipeline
 from pyjms.spark.checkpoint import find_open_batch
@@ -34,8 +35,10 @@ from pyjms.spark.events import (
 from pyjms.spark.reports import STATUS_FILE, read_status
 from pyjms.spark.run import PipelineRunner
 from pyjms.testing.spark import PipelineRun
+from tests.kit.clients.messages import text_of
 from tests.kit.runs.parallel import SPARK_DRIVERS
 from tests.kit.spark.brokers import SparkBroker
+from tests.kit.values import present
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -123,7 +126,9 @@ def test_sigterm_rounds(
 
 
 @contextlib.contextmanager
-def in_a_batch(broker, folder: Path, trigger: str = "0") -> Iterator[subprocess.Popen[bytes]]:
+def in_a_batch(
+    broker: SparkBroker, folder: Path, trigger: str = "0"
+) -> Iterator[subprocess.Popen[bytes]]:
     """`pyjms pipeline run` with a batch in progress; 200 messages are there, 40 in a batch.
 
     While it runs, the broker accepts the login of its settings only.
@@ -173,7 +178,9 @@ def test_the_end_of_spark_is_the_end_of_the_run(broker: SparkBroker, tmp_path: P
     assert "Pipeline copy failed for good: Spark has ended" in say(tmp_path)
 
 
-def drain_round(spark, broker, settings, tmp_path: Path, trigger: str) -> None:
+def drain_round(
+    spark: SparkSession, broker: SparkBroker, settings: Any, tmp_path: Path, trigger: str
+) -> None:
     texts = [f"m{number}" for number in range(200)]
     folder = tmp_path / "checkpoints" / "copy"
     with in_a_batch(broker, tmp_path, trigger) as child:
@@ -243,7 +250,11 @@ class Recorder:
             self._changed.notify_all()
 
     def of(self, kind: type[PipelineEvent], pipeline: str) -> list[Any]:
-        return [e for e in self.events if isinstance(e, kind) and e.pipeline == pipeline]
+        return [
+            e
+            for e in self.events
+            if isinstance(e, kind) and getattr(e, "pipeline", None) == pipeline
+        ]
 
     def wait(self, kind: type[PipelineEvent], pipeline: str) -> Any:
         with self._changed:
@@ -254,7 +265,7 @@ class Recorder:
 def careful() -> Any:
     """Fails at a text; inside a function, so that Spark's workers get it by value."""
 
-    def check(text):
+    def check(text: str) -> Any:
         if text == "bad":
             raise ValueError("the body of bad")
         return text
@@ -265,7 +276,7 @@ def careful() -> Any:
 def blinking() -> Any:
     """Fails for each file in a folder: a task is tried four times before its query fails."""
 
-    def check(text):
+    def check(text: str) -> Any:
         left = sorted(Path(text).glob("*")) if text.startswith("/") else []
         if left:
             left[0].unlink()
@@ -389,11 +400,14 @@ def late(flights: DataFrame) -> DataFrame:
 
 def test_the_fixture_runs_a_pipeline_on_messages(run_pipeline: PipelineRun) -> None:
     sent = run_pipeline(late, [{"origin": "JFK", "delay": 11}, Flight(origin="EWR", delay=5), "x"])
-    assert [json.loads(message.text) for message in sent] == [{"origin": "JFK", "delay": 11.0}]
+    assert [json.loads(present(text_of(message))) for message in sent] == [
+        {"origin": "JFK", "delay": 11.0}
+    ]
     (bad,) = run_pipeline.dead_letters("flights.invalid")
+    assert isinstance(bad, TextMessage)
     assert bad.text == "x"
     sent = run_pipeline(late, {"messages": ['{"origin": "LGA", "delay": 60}']})
-    assert [json.loads(message.text)["origin"] for message in sent] == ["LGA"]
+    assert [json.loads(present(text_of(message)))["origin"] for message in sent] == ["LGA"]
     assert run_pipeline.take("late") == []
 
 

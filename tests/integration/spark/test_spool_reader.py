@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.options import read_options
 from pyjms.spark.spool import LateIds, Spool, SpoolLock, SpoolStreamReader
 from tests.kit.spark.brokers import SparkBroker
+from tests.kit.values import present
 
 TEXTS = [f"m{number}" for number in range(50)]
 HOLDER = """
@@ -87,7 +89,7 @@ def test_a_spool_that_cannot_be_written_for_long_costs_no_message(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the other process locks as POSIX does")
 def test_one_process_has_a_spool(
-    process: Callable[..., object], folder: Path, tmp_path: Path
+    process: Callable[..., AbstractContextManager[Any]], folder: Path, tmp_path: Path
 ) -> None:
     folder.mkdir()
     command = [sys.executable, "-c", HOLDER, str(folder / "lock")]
@@ -196,7 +198,7 @@ def test_late_redeliveries_are_recognized_after_their_rows_were_removed(
         reader.stop()
         reader = make()
     else:
-        reader._puller._session = reader._puller._consumer = None
+        present(reader._puller)._session = present(reader._puller)._consumer = None
     end = reader.latestOffset(start, ReadMaxRows(5))
     assert texts_between(reader, start, end) == TEXTS[:5]
     found: list[str] = []
@@ -209,7 +211,7 @@ def test_late_redeliveries_are_recognized_after_their_rows_were_removed(
     for number in range(10):  # batches go on, until the rows are gone
         broker.send("IN", [f"other {number}"])
         batch()
-    assert reader._spool.first >= 5
+    assert present(reader._spool).first >= 5
     for connection in held.values():
         run_blocking(connection.close)  # now the broker delivers the five again
     broker.send("IN", ["new"])

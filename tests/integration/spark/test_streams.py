@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from pyjms.enums import DeliveryMode
 from tests.kit.spark.brokers import SparkBroker
 
 pytestmark = pytest.mark.timeout(300)
 TEXTS = [f"m{number}" for number in range(120)]
 
 
-def finished(query) -> None:
+def finished(query: StreamingQuery) -> None:
     query.awaitTermination(60)
     assert query.exception() is None
     assert not query.isActive
 
 
-def rows_of(spark, broker, tmp_path: Path, name: str, **options: str):
+def rows_of(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path, name: str, **options: str
+) -> Any:
     reader = spark.readStream.format("jms").option("url", broker.url)
     for option, value in options.items():
         reader = reader.option(option, value)
@@ -47,7 +52,7 @@ def test_both_sources_give_the_same_columns_and_leave_nothing(
         producer.send(session.create_bytes_message(b"\x00\x01"))
         body = session.create_map_message()
         body["a"] = 1
-        producer.send(body, delivery_mode=1)
+        producer.send(body, delivery_mode=DeliveryMode.NON_PERSISTENT)
     options = {"mode": mode, "spool": str(tmp_path / "spool")}
     query = rows_of(spark, broker, tmp_path, f"columns_{mode}", **options)
     finished(query.trigger(availableNow=True).start())

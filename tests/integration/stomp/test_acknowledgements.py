@@ -183,7 +183,7 @@ async def test_a_durable_subscription(stomp: StompBroker, version: str) -> None:
 @pytest.mark.fact("activemq-edges ST7")
 async def test_headers_of_subscribe_that_cannot_be_meant(stomp: StompBroker) -> None:
     client = await stomp.client()
-    durable = {"activemq.subscriptionName": "x"}
+    durable: dict[str, object] = {"activemq.subscriptionName": "x"}
     cases: list[tuple[dict[str, object], str]] = [
         (durable, "Invalid Subscription: cannot durably subscribe to a Queue destination!"),
         ({"ack": "later"}, "Unknown ack mode"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -26,7 +27,7 @@ def auto() -> Start:
 
     @asynccontextmanager
     async def start(
-        options: str = "", scheme: str = "auto", **settings: object
+        options: str = "", scheme: str = "auto", **settings: Any
     ) -> AsyncIterator[TransportConnector]:
         service = BrokerService("auto", persistent=False, **settings)
         async with EmbeddedTestBroker(service):

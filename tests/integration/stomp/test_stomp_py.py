@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import stomp
+import stomp  # type: ignore[import-untyped]
 from anyio import to_thread
 
 from tests.kit.brokers.security import simple, user

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import pytest
 from websockets.asyncio.client import ClientConnection
@@ -27,7 +28,7 @@ def ws() -> Start:
     """Starts a broker with one connector `ws`; yields its URL."""
 
     @asynccontextmanager
-    async def start(options: str = "", **settings: object) -> AsyncIterator[str]:
+    async def start(options: str = "", **settings: Any) -> AsyncIterator[str]:
         service = BrokerService("websocket", persistent=False, **settings)
         async with EmbeddedTestBroker(service):
             connector = service.add_connector(f"ws://127.0.0.1:0{options}")
@@ -43,7 +44,9 @@ def client_of(url: str, subprotocol: str = "v12.stomp") -> websocket_client:
 
 async def frames_of(socket: ClientConnection, count: int) -> tuple[list[Frame], list[type]]:
     """Return so many frames, and the types of the messages in which they came."""
-    codec, frames, kinds = StompFormat(version="1.2"), [], []
+    codec = StompFormat(version="1.2")
+    frames: list[Frame] = []
+    kinds: list[type] = []
     async with asyncio.timeout(20):
         while len(frames) < count:
             data = await socket.recv()

@@ -21,6 +21,7 @@ from pyjms import (
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.service import BrokerService
+from tests.kit.clients.messages import text_of
 from tests.kit.waiting import LONGEST_WAIT
 
 Q = Queue("q")
@@ -81,10 +82,10 @@ def test_a_factorys_transformer_is_that_of_all_it_creates() -> None:
             assert blocking.transformer is transformer
         producer.send(session.create_text_message("x"))
         connection.start()
-        assert consumer.receive(5.0).text == "SENT X received"
+        assert text_of(consumer.receive(5.0)) == "SENT X received"
         consumer.transformer = None
         producer.send(session.create_text_message("y"))
-        assert consumer.receive(5.0).text == "SENT Y"
+        assert text_of(consumer.receive(5.0)) == "SENT Y"
         consumer.close()
         with factory.create_context() as context:
             simplified = context.create_consumer(Q)
@@ -124,7 +125,7 @@ def test_available_messages_are_announced_in_a_thread_that_may_receive(simplifie
         (name,) = threads
         assert name != threading.current_thread().name
         assert consumer.message_available_listener is None
-        handled = threading.Event()
+        handled = threading.Event()  # type: ignore[unreachable]
         consumer.set_message_listener(lambda _: handled.set())
         consumer.set_message_available_listener(None)
         context.create_producer().send(Q, "c")

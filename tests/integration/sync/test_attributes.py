@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ from pyjms import (
 from pyjms.jms import api
 from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.sync import DelegatingConnectionFactory, TransactionAwareConnectionFactoryProxy
+from tests.kit.clients.messages import text_of
 
 _numbers = itertools.count(1)
 
@@ -162,7 +163,9 @@ def test_settings_of_a_template_take_effect() -> None:
     template.default_destination = Queue("q")
     template.convert_and_send(None, "x")
     message = template.receive()
+    assert message is not None
     assert (message.priority, message.delivery_mode) == (8, DeliveryMode.NON_PERSISTENT)
+    assert message is not None
     assert message.expiration > message.timestamp
     factory.destroy()
 
@@ -195,10 +198,10 @@ def test_the_redelivery_policy_of_a_factory() -> None:
         session.create_producer(Queue("poison")).send(session.create_text_message("x"))
         session.commit()
         consumer = session.create_consumer(Queue("poison"))
-        assert consumer.receive(10).text == "x"
+        assert text_of(consumer.receive(10)) == "x"
         session.rollback()
         dead = session.create_consumer(Queue("ActiveMQ.DLQ"))
-        assert dead.receive(10).text == "x"
+        assert text_of(dead.receive(10)) == "x"
 
 
 def test_properties_of_a_container_take_effect_while_it_runs() -> None:
@@ -212,10 +215,10 @@ def test_properties_of_a_container_take_effect_while_it_runs() -> None:
         container.max_concurrent_consumers = 4
         container.concurrent_consumers = 3
         assert container.concurrency == "3-4"
-    container.transaction_manager = manager
-    assert container.transaction_manager is manager
+    container.transaction_manager = manager  # type: ignore[assignment]  # a blocking one
+    assert cast("object", container.transaction_manager) is manager
     assert container.core.transaction_manager is manager.core
     with pytest.raises(AttributeError, match="is_running"):
-        container.is_running = True
+        container.is_running = True  # type: ignore[misc]
     with pytest.raises(ValueError, match="concurrent_consumers"):
         container.concurrent_consumers = 0

@@ -27,8 +27,11 @@ from pyjms import (
     UnsupportedOperationException,
     aio,
 )
+from pyjms.jms.message import Message, TextMessage
 from pyjms.sync.portal import call_on_loop, shared_loop
 from pyjms.transactions import LocalTransactionEventListener, Synchronization
+from tests.kit.clients.messages import text_of
+from tests.kit.values import present
 
 _numbers = itertools.count(1)
 
@@ -67,9 +70,11 @@ def test_a_producer_sends_to_a_destination_given_first(
         with pytest.raises(UnsupportedOperationException):
             session.create_producer(Queue("own")).send(Queue("first"), message)
         with pytest.raises(TypeError, match="The destination comes first"):
-            session.create_producer(None).send(message, Queue("first"))
+            session.create_producer(None).send(message, Queue("first"))  # type: ignore[call-overload]
         received = session.create_consumer(Queue("first")).receive(5.0)
+        assert isinstance(received, TextMessage)
         assert received.text == "x"
+        assert received is not None
         assert received.expiration - received.timestamp == 60_000
 
 
@@ -93,7 +98,7 @@ def test_messages_of_all_kinds_go_round(connection: Connection) -> None:
         with session.create_consumer(target) as consumer:
             got = [consumer.receive(5) for _ in sent]
             assert [type(m) for m in got] == [type(m) for m in sent]
-            assert {m.priority for m in got} == {7}
+            assert {present(m).priority for m in got} == {7}
             assert consumer.receive_no_wait() is None
             assert consumer.destination == target
 
@@ -123,7 +128,7 @@ def test_a_transaction_commits_and_rolls_back(connection: Connection) -> None:
         producer.send(session.create_text_message("kept"))
         session.commit()
         consumer = session.create_consumer(target)
-        assert consumer.receive(5).text == "kept"
+        assert text_of(consumer.receive(5)) == "kept"
         session.commit()
         assert consumer.receive_no_wait() is None
 
@@ -150,7 +155,7 @@ def test_synchronizations_block_in_threads_and_may_use_the_session(connection: C
     assert calls == ["begin", "committed"]
     connection.start()
     consumer = session.create_consumer(queue)
-    assert consumer.receive(5).text == "last"
+    assert text_of(consumer.receive(5)) == "last"
     session.commit()
     with pytest.raises(IllegalStateException, match="Not a transacted session"):
         connection.create_session().add_synchronization(Last())
@@ -161,6 +166,7 @@ def test_acknowledge_works_from_any_thread(connection: Connection) -> None:
     target = session.create_queue("ack")
     session.create_producer(target).send(session.create_text_message("x"))
     message = session.create_consumer(target).receive(5)
+    assert message is not None
     thread = threading.Thread(target=call_on_loop, args=(connection.loop, message.acknowledge))
     thread.start()
     thread.join(10)
@@ -176,18 +182,20 @@ def test_a_browser_is_a_plain_iterable(connection: Connection) -> None:
     for text in "abc":
         producer.send(session.create_text_message(text))
     with session.create_browser(target) as browser:
-        assert [m.text for m in browser] == ["a", "b", "c"]
+        assert [text_of(m) for m in browser] == ["a", "b", "c"]
         assert browser.queue == target
 
 
 def test_a_listener_runs_in_a_thread_that_ends_with_its_consumer(connection: Connection) -> None:
     before = threads()
-    got: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    got: queue.SimpleQueue[tuple[str | None, str]] = queue.SimpleQueue()
 
-    def listener(message) -> None:
+    def listener(message: Message) -> None:
         # it may block: it is not on the loop
         with connection.create_session() as own:
+            assert isinstance(message, TextMessage)
             own.create_producer(Queue("heard")).send(own.create_text_message(message.text))
+        assert isinstance(message, TextMessage)
         got.put((message.text, threading.current_thread().name))
 
     session = connection.create_session()
@@ -198,7 +206,7 @@ def test_a_listener_runs_in_a_thread_that_ends_with_its_consumer(connection: Con
     text, name = got.get(timeout=10)
     assert text == "x"
     assert name in threads() - before
-    assert sender.create_consumer(Queue("heard")).receive(5).text == "x"
+    assert text_of(sender.create_consumer(Queue("heard")).receive(5)) == "x"
     consumer.close()
     end_of(name)
     assert threads() == before
@@ -219,7 +227,7 @@ def test_threads_end_with_what_is_closed(factory: ConnectionFactory, close: str)
     if close == "replace":
         consumer.set_message_listener(None)
     else:
-        {"session": session, "connection": connection}[close].close()
+        (session if close == "session" else connection).close()
     end_of(name)
     assert threads() == before
     connection.close()
@@ -233,7 +241,7 @@ def test_the_template_and_its_callbacks(factory: ConnectionFactory) -> None:
     names = template.browse("there", lambda _session, browser: [type(m).__name__ for m in browser])
     assert len(names) == 2
     assert template.receive_and_convert() == {"n": 1}
-    assert template.receive().text == "made"
+    assert text_of(template.receive()) == "made"
     assert template.execute(lambda session: session.transacted) is False
     template.execute_producer(
         "there", lambda session, producer: producer.send(session.create_text_message("by hand"))
@@ -300,7 +308,7 @@ def interrupt() -> Iterator[Callable[[], None]]:
 
     def send() -> None:
         while not handled.is_set():
-            signal.pthread_kill(main.ident, signal.SIGINT)
+            signal.pthread_kill(present(main.ident), signal.SIGINT)
             handled.wait(0.05)
 
     def start() -> None:
@@ -326,7 +334,7 @@ def test_an_interrupted_receive_loses_no_message(
         consumer.receive(30)
     sender = connection.create_session()
     sender.create_producer(target).send(sender.create_text_message("x"))
-    assert consumer.receive(5).text == "x"
+    assert text_of(consumer.receive(5)) == "x"
 
 
 class InterruptedLoop:
@@ -347,7 +355,9 @@ class InterruptedLoop:
 
 
 def test_the_result_of_a_call_that_is_interrupted_when_it_has_one_is_kept() -> None:
-    done, kept = threading.Event(), queue.SimpleQueue()
+    done = threading.Event()
+    kept: queue.SimpleQueue[str] = queue.SimpleQueue()
+    loop: Any = InterruptedLoop(done)
 
     async def receive() -> str:
         # after this turn of the loop, in which the result is set
@@ -355,7 +365,7 @@ def test_the_result_of_a_call_that_is_interrupted_when_it_has_one_is_kept() -> N
         return "x"
 
     with pytest.raises(KeyboardInterrupt):
-        call_on_loop(InterruptedLoop(done), receive, keep=kept.put)
+        call_on_loop(loop, receive, keep=kept.put)
     assert kept.get(timeout=10) == "x"
 
 

@@ -15,8 +15,10 @@ from pyjms import (
     JMSException,
     JmsPoolConnectionFactory,
     Queue,
+    Session,
     SingleConnectionFactory,
 )
+from pyjms.jms.message import Message, TextMessage
 
 Q = Queue("q")
 _numbers = itertools.count(1)
@@ -25,18 +27,19 @@ _numbers = itertools.count(1)
 class Listener:
     """A completion listener that makes blocking calls."""
 
-    def __init__(self, session, call: str) -> None:
+    def __init__(self, session: Session | None, call: str) -> None:
         self.session, self.call = session, call
         self.threads: set[str] = set()
         self.refused: list[str] = []
 
-    def on_completion(self, message) -> None:
+    def on_completion(self, message: Message) -> None:
         self.threads.add(threading.current_thread().name)
         with pytest.raises(IllegalStateException, match="completion listener") as error:
             getattr(self.session, self.call)()
+        assert isinstance(message, TextMessage)
         self.refused.append(f"{message.text}: {error.value}")
 
-    def on_exception(self, message, error) -> None:
+    def on_exception(self, message: Message, error: Exception) -> None:
         raise AssertionError(error)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -21,6 +22,8 @@ from pyjms import (
     SingleConnectionFactory,
     UserCredentialsConnectionFactoryAdapter,
 )
+from pyjms.jms.message import Message, TextMessage
+from tests.kit.values import present
 
 Q = Queue("q")
 
@@ -51,11 +54,13 @@ def test_a_context_sends_and_receives(context: JMSContext) -> None:
     with pytest.raises(MessageFormatException):
         consumer.receive_body(dict, 5.0)
     message = consumer.receive(5.0)
+    assert isinstance(message, TextMessage)
     assert (message.text, message.priority, message.type) == ("text", 7, "t")
+    assert message is not None
     assert (message.properties["n"], message.correlation_id) == (1, "c")
     assert consumer.receive_body(dict, 5.0) == {"a": 1}
     assert consumer.receive_body_no_wait(dict) is None
-    assert (producer.priority, producer.type, producer.properties["n"]) == (7, "t", 1)
+    assert (producer.priority, cast("Any", producer).type, producer.properties["n"]) == (7, "t", 1)
     producer.delivery_delay = 0.0
     assert producer.property_exists("n")
     assert not producer.clear_properties().property_exists("n")
@@ -66,12 +71,13 @@ def test_a_context_sends_and_receives(context: JMSContext) -> None:
 def test_a_listener_of_a_context_runs_in_a_thread_and_outlives_the_first_context() -> None:
     factory = ConnectionFactory("vm://contexts-two?broker.persistent=false")
     first = factory.create_context()
-    got: list[tuple[str, str]] = []
+    got: list[tuple[str | None, str]] = []
     arrived = threading.Event()
     with first.create_context(AcknowledgeMode.CLIENT) as second:
 
-        def listen(message) -> None:
+        def listen(message: Message) -> None:
             second.acknowledge()
+            assert isinstance(message, TextMessage)
             got.append((message.text, threading.current_thread().name))
             arrived.set()
 
@@ -89,26 +95,27 @@ def test_a_listener_of_a_context_runs_in_a_thread_and_outlives_the_first_context
 @pytest.mark.fact("jms-api 3.11")
 def test_a_producer_of_a_context_sends_asynchronously() -> None:
     factory = ConnectionFactory("vm://contexts-async?broker.persistent=false")
-    sent: list[str] = []
+    sent: list[str | None] = []
 
     class Listener:
-        def on_completion(self, message) -> None:
+        def on_completion(self, message: Message) -> None:
             with pytest.raises(IllegalStateException, match="completion listener"):
-                context.close()
+                made.close()
+            assert isinstance(message, TextMessage)
             sent.append(message.text)
 
-        def on_exception(self, message, error) -> None:
+        def on_exception(self, message: Message, error: Exception) -> None:
             raise AssertionError(error)
 
     listener = Listener()
-    context = factory.create_context(session_mode=AcknowledgeMode.TRANSACTED)
-    producer = context.create_producer().set_async(listener)
+    made = factory.create_context(session_mode=AcknowledgeMode.TRANSACTED)
+    producer = made.create_producer().set_async(listener)
     assert producer.async_ is listener
     producer.send(Q, "x")
-    context.commit()
+    made.commit()
     assert sent == ["x"]
     producer.set_async(None).send(Q, "y")
-    context.close()
+    made.close()
     assert sent == ["x"]
 
 
@@ -118,4 +125,4 @@ def test_the_consumer_of_a_context_has_statistics() -> None:
         consumer = context.create_consumer(Q)
         context.create_producer().send(Q, "a")
         assert consumer.receive_body(str, 5.0) == "a"
-        assert consumer.stats.message_count.count == 1
+        assert present(consumer.stats).message_count.count == 1

@@ -21,6 +21,7 @@ from pyjms import (
 )
 from pyjms.errors import TransactionInProgressException
 from pyjms.sync import DelegatingConnectionFactory, TransactionAwareConnectionFactoryProxy
+from tests.kit.clients.messages import text_of
 
 _numbers = itertools.count(1)
 
@@ -82,7 +83,7 @@ def test_a_temporary_queue_ends_with_its_handle(factory: ConnectionFactory) -> N
                 queue = session.create_temporary_queue()
                 consumer = session.create_consumer(queue)
                 session.create_producer(queue).send(session.create_text_message("reply"))
-                assert consumer.receive(5).text == "reply"
+                assert text_of(consumer.receive(5)) == "reply"
         with pool.create_connection() as connection, connection.create_session() as session:
             producer, late = session.create_producer(queue), session.create_text_message("late")
             with pytest.raises(InvalidDestinationException):

@@ -20,10 +20,10 @@ SCRIPTS = Path(__file__).parent / "scripts"
 PROGRAMS = sorted(path.stem for path in SCRIPTS.glob("*.py"))
 
 
-def run(version: str, name: str, installed: Path, *arguments: str, **more: str) -> None:
+def run(version: str, name: str, installed: Path, *arguments: str, **environment: str) -> None:
     """Run a script, which must say that it is done, and nothing else, and end with status 0."""
     script = SCRIPTS / f"{name}.py"
-    done = run_program(interpreter(version), installed, script, *arguments, **more)
+    done = run_program(interpreter(version), installed, script, *arguments, cwd=None, **environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

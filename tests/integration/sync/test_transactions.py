@@ -33,6 +33,7 @@ from pyjms.transactions import (
     is_synchronization_active,
     register_synchronization,
 )
+from tests.kit.values import present
 
 _numbers = itertools.count(1)
 
@@ -363,7 +364,7 @@ def test_a_container_calls_the_resource_in_the_thread_of_its_handler(
         end = "after_completion True" if recordings else "after_completion False"
         recordings.append(Recording(end, lambda: ended.put(None)))
         register_synchronization(recordings[-1])
-        current().add(message.get_body(str))
+        current().add(present(message.get_body(str)))
         if len(recordings) == 1:
             raise ValueError("once")
 

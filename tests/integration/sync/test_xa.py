@@ -8,6 +8,7 @@ import pyjms
 from pyjms.errors import TransactionInProgressException, XAException
 from pyjms.sync import XAConnection, XAConnectionFactory, XAResource, XASession
 from pyjms.transactions import Synchronization, Xid
+from tests.kit.clients.messages import text_of
 
 
 def test_two_phases_with_blocking_calls() -> None:
@@ -45,7 +46,7 @@ def test_two_phases_with_blocking_calls() -> None:
         assert other.recover() == [xid]
         other.commit(xid)
         assert calls == ["before", "committed"]
-        assert consumer.receive(5).text == "a"
+        assert text_of(consumer.receive(5)) == "a"
         with pytest.raises(XAException) as caught:
             resource.rollback(xid)
         assert caught.value.xa_error_code == XAException.XAER_NOTA

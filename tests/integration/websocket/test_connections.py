@@ -13,6 +13,7 @@ import anyio
 import pytest
 from websockets.asyncio.client import connect as websocket_client
 from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin, Subprotocol
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.errors import ConfigurationException, ConnectionFailedException
@@ -36,7 +37,7 @@ def ws_broker() -> Start:
     """Starts a broker with one connector; yields `ws://127.0.0.1:port`."""
 
     @asynccontextmanager
-    async def start(options: str = "", scheme: str = "ws", **limits: int) -> AsyncIterator[str]:
+    async def start(options: str = "", scheme: str = "ws", **limits: Any) -> AsyncIterator[str]:
         service = BrokerService("websocket", persistent=False, **limits)
         async with EmbeddedTestBroker(service):
             connector = service.add_connector(f"{scheme}://127.0.0.1:0{options}")
@@ -147,12 +148,14 @@ async def test_requests_that_are_none_are_refused(ws_broker: Start, request_text
     ],
 )
 async def test_pages_connect_only_from_where_it_is_allowed(
-    ws_broker: Start, options: str, origin: str | None, accepted: bool
+    ws_broker: Start, options: str, origin: Origin | None, accepted: bool
 ) -> None:
     async with ws_broker(options) as url:
         if origin is not None:
-            origin = origin.format(host=url.removeprefix("ws://"))
-        connecting = websocket_client(url, origin=origin, subprotocols=["openwire"], proxy=None)
+            origin = Origin(origin.format(host=url.removeprefix("ws://")))
+        connecting = websocket_client(
+            url, origin=origin, subprotocols=[Subprotocol("openwire")], proxy=None
+        )
         if accepted:
             async with connecting as page:
                 assert page.subprotocol == "openwire"
@@ -193,7 +196,7 @@ async def test_messages_that_arrive_in_part_count_as_unfinished_frames(ws_broker
     async with ws_broker("", unfinished_frames_limit=3 * 512 * 1024) as url:
 
         def connecting() -> websocket_client:
-            return websocket_client(url, subprotocols=["openwire"], proxy=None)
+            return websocket_client(url, subprotocols=[Subprotocol("openwire")], proxy=None)
 
         async with connecting() as first, connecting() as second:
             first.transport.write(begun)
@@ -212,7 +215,9 @@ async def test_messages_that_arrive_in_part_count_as_unfinished_frames(ws_broker
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("asked", [None, ["mqtt", "amqp"]])
-async def test_another_subprotocol_is_refused(ws_broker: Start, asked: list[str] | None) -> None:
+async def test_another_subprotocol_is_refused(
+    ws_broker: Start, asked: list[Subprotocol] | None
+) -> None:
     async with ws_broker() as url:
         with pytest.raises(InvalidStatus) as refused:
             await websocket_client(url, subprotocols=asked, proxy=None)

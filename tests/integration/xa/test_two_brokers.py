@@ -15,6 +15,7 @@ import pytest
 
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import XAException
+from pyjms.jms.message import TextMessage
 from pyjms.jms.xa import Xid
 from tests.kit.clients.messages import send_texts, take_texts
 from tests.kit.processes.children import BrokerProcess, OurBroker, environment
@@ -133,9 +134,11 @@ async def test_prepared_branches_survive_killed_brokers_and_reconnections(
             for session, xid in zip(sessions, xids, strict=True):
                 await session.xa_resource.start(xid)
             message = await consumer.receive(30)
+            assert isinstance(message, TextMessage)
             await producer.send(sending.create_text_message(message.text))
             for session, xid in zip(sessions, xids, strict=True):
                 await session.xa_resource.end(xid)
+            assert isinstance(message, TextMessage)
             return message.text
 
         async def kill_and_restart(*killed: BrokerProcess) -> None:

@@ -42,6 +42,7 @@ from pyjms_broker.api.message import (
     SubscriptionKey,
 )
 from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.filters.transactions import LocalTransaction
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.region.queue import Queue as BrokerQueue
@@ -49,7 +50,7 @@ from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.selector_meter import SelectorMeter
 from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.region.topic import Topic as BrokerTopic
-from pyjms_broker.store.api import Positions, StoreState
+from pyjms_broker.store.api import PersistenceAdapter, Positions, StoreState
 from pyjms_broker.store.memory import (
     MemoryMessageStore,
     MemoryPersistenceAdapter,
@@ -111,7 +112,7 @@ class Client:
         self.dispatches: list[MessageDispatch] = []
         self.errors: list[Exception] = []
         self.controls: list[ConsumerControl] = []
-        self.on_dispatch: Callable[[MessageDispatch], None] | None = None
+        self.on_dispatch: Callable[[MessageDispatch], object] | None = None
         self._consumers = 0
         self._transactions = 0
         self._messages = 0
@@ -172,13 +173,13 @@ class Client:
         destination: Destination,
         text: str,
         *,
-        tx: LocalTransaction | None = None,
+        tx: Transaction | None = None,
         message: ActiveMQMessage | None = None,
-        **options: object,
+        **options: Any,
     ) -> Completion:
         return self.broker.send(
             self.exchange if tx is None else self.exchange.within(tx),
-            message or self.message(destination, text, **options),  # type: ignore[arg-type]
+            message or self.message(destination, text, **options),
         )
 
     def begin(self) -> LocalTransaction:
@@ -188,7 +189,7 @@ class Client:
 
     # consuming
     def consume(
-        self, destination: Destination, prefetch: int = 1000, **options: object
+        self, destination: Destination, prefetch: int = 1000, **options: Any
     ) -> Subscription:
         self._consumers += 1
         info = ConsumerInfo(
@@ -196,7 +197,7 @@ class Client:
             destination=destination,
             prefetch_size=prefetch,
             client_id=self.name,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
         assert info.consumer_id is not None
         self._infos[info.consumer_id] = info
@@ -225,7 +226,7 @@ class Client:
         first: int | None = None,
         count: int = 1,
         kind: int = AckType.STANDARD,
-        tx: LocalTransaction | None = None,
+        tx: Transaction | None = None,
         cause: Throwable | None = None,
     ) -> Completion:
         """Acknowledge by index into the consumer's dispatches; `first` None: only `last`."""
@@ -250,7 +251,7 @@ class Client:
         )
         return self.acknowledge(ack, tx)
 
-    def acknowledge(self, ack: MessageAck, tx: LocalTransaction | None = None) -> Completion:
+    def acknowledge(self, ack: MessageAck, tx: Transaction | None = None) -> Completion:
         return self.broker.acknowledge(ConsumerExchange(self.context, None, tx), ack)
 
     def pull(self, consumer: Subscription, timeout_ms: int) -> None:
@@ -385,11 +386,11 @@ class Broker:
         self,
         *policies: PolicyEntry,
         usage: SystemUsage | None = None,
-        store: MemoryPersistenceAdapter | None = None,
+        store: PersistenceAdapter | None = None,
         temp_store: TempStore | None = None,
         selector_meter: SelectorMeter | None = None,
     ) -> None:
-        self.store = store or MemoryPersistenceAdapter()
+        self.store: Any = store or MemoryPersistenceAdapter()  # with what the given one adds
         self.region = RegionBroker(
             self.store,
             PolicyMap(policies),

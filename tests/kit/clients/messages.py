@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pyjms import ConnectionFactory, TextMessage
+from pyjms import ConnectionFactory, Message, TextMessage
+
+
+def text_of(message: Message | None) -> str | None:
+    """Return the text of a message that was received; fail if there is none, or no text message."""
+    assert isinstance(message, TextMessage), message
+    return message.text
 
 
 def send_texts(url: str, queue: str, texts: Sequence[str]) -> None:

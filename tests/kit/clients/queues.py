@@ -6,6 +6,7 @@ from typing import Any
 
 from pyjms.aio import JmsTemplate
 from pyjms.jms.message import Message, TextMessage
+from pyjms_broker.testing import EmbeddedTestBroker
 
 __all__ = ["messages_in", "texts_in"]
 
@@ -23,3 +24,9 @@ async def texts_in(template: JmsTemplate, queue: str) -> list[str | None]:
     """Return the texts of the text messages of `queue`, oldest first."""
     found = await messages_in(template, queue)
     return [message.text for message in found if isinstance(message, TextMessage)]
+
+
+def embedded(broker: object) -> EmbeddedTestBroker:
+    """Return a test's broker, which runs in this process and has statistics."""
+    assert isinstance(broker, EmbeddedTestBroker)
+    return broker

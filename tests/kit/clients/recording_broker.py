@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ class RecordingBroker(ErrorBroker):
     """
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[object, ...]]] = []
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, object] = {
             **dict.fromkeys(_COMPLETED_CALLS, COMPLETED),
             "add_consumer": SimpleNamespace(saved=COMPLETED),
@@ -109,7 +110,7 @@ class RecordingBroker(ErrorBroker):
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
 
-    def args(self, name: str) -> tuple[object, ...]:
+    def args(self, name: str) -> tuple[Any, ...]:
         """Return the arguments of the last call of that name."""
         return next(args for called, args in reversed(self.calls) if called == name)
 

@@ -39,7 +39,7 @@ class Recorder(Waker):
         self.exceptions.append(error)
         self.wake()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], object]) -> None:
         """Wait until `condition()` holds; it is checked after each delivery and error."""
         while not condition():
             await self.changed.wait()

@@ -156,9 +156,11 @@ async def test_an_announcement_before_the_response_to_a_reconnection_is_used(
     network: FakeBrokers, field: str
 ) -> None:
     async with connected("tcp://a"):
+        announced = ConnectionControl(rebalance_connection=True)
+        setattr(announced, field, "tcp://z:1")
         network.announced["a"] = [
             *(ConnectionControl(connected_brokers=f"tcp://y:{i}") for i in range(20)),
-            ConnectionControl(**{field: "tcp://z:1"}, rebalance_connection=True),
+            announced,
         ]
         network.lose()
         await _clock.sleep(1)

@@ -31,6 +31,7 @@ from pyjms.wire.openwire.commands import (
     ConnectionInfo,
     ConsumerInfo,
     MessageAck,
+    ProducerId,
     ProducerInfo,
     RemoveInfo,
     Response,
@@ -183,8 +184,7 @@ class Scenario:
         for number, other in enumerate(others):
             assert other.message is not None
             assert other.message.message_id is not None
-            producer = other.message.message_id.producer_id
-            other.message.message_id.producer_id = type(producer)(f"ID:p{number}", 1, 1)
+            other.message.message_id.producer_id = ProducerId(f"ID:p{number}", 1, 1)
         for dispatch in (low, high, old, *others, low, others[0]):
             peer.mock.deliver(dispatch)
         await peer.settle()

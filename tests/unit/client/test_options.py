@@ -125,7 +125,7 @@ def test_options_come_from_the_url_and_keywords_win() -> None:
     assert (factory.user_name, factory.password) == ("ann", "s3cret")
     assert "s3cret" not in repr(factory)
     with pytest.raises(TypeError, match="client_ID"):
-        ConnectionFactory("mock://x", client_ID="x")
+        ConnectionFactory("mock://x", client_ID="x")  # type: ignore[call-arg]
 
 
 @pytest.mark.fact("activemq-edges N1")

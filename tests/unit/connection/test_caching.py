@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -56,14 +56,16 @@ async def test_idle_sessions_per_mode(provider: JmsProvider) -> None:
              (False, AcknowledgeMode.DUPS_OK), (True, AcknowledgeMode.AUTO)]  # fmt: skip
     for transacted, mode in modes:
         opened = [await connection.create_session(transacted, mode) for _ in range(3)]
-        targets = [session._target() for session in opened]
+        targets = [cast("Any", session)._target() for session in opened]
         assert len(set(map(id, targets))) == 3
         provider.counts.clear()
         for session in opened:
             await session.close()
         assert provider.counts["Session.close"] == 1  # the third: the limit is on idle ones
         again = [await connection.create_session(transacted, mode) for _ in range(2)]
-        assert [session._target() for session in again] == targets[:2]  # first in, first out
+        assert [cast("Any", session)._target() for session in again] == targets[
+            :2
+        ]  # first in, first out
         for session in again:
             await session.close()
     assert sum(len(idle) for idle in factory._idle.values()) == 2 * 4
@@ -184,7 +186,7 @@ async def test_handles(provider: JmsProvider, oracle: dict[str, Any]) -> None:
 async def test_listeners_go_with_their_handles(provider: JmsProvider) -> None:
     connection = await CachingConnectionFactory(provider).create_connection()
     session = await connection.create_session()
-    target = session._target()
+    target = cast("Any", session)._target()
     consumer = await session.create_consumer(Queue("q"))
     await consumer.set_message_listener(print)
     assert consumer.message_listener is print
@@ -228,7 +230,7 @@ async def test_ending(provider: JmsProvider, end: str, oracle: dict[str, Any]) -
     fresh = await (await factory.create_connection()).create_session()
     created = facts["createConnection after destroy makes a new physical connection"]
     assert provider.counts["ConnectionFactory.createConnection"] == created == 2
-    assert fresh._target() not in (idle, used)
+    assert cast("Any", fresh)._target() not in (idle, used)
     await factory.destroy()
 
 

@@ -76,7 +76,7 @@ async def test_sessions_within_a_transaction_are_those_of_the_transaction(
         await send(factory, "two")
         status.set_rollback_only()
     assert provider.texts("q") == ["one"]
-    assert provider.open_sessions == provider.open_connections == []
+    assert (provider.open_sessions, provider.open_connections) == ([], [])
 
 
 async def test_sessions_outside_a_transaction_are_the_targets_own(provider: JmsProvider) -> None:
@@ -117,4 +117,4 @@ async def test_a_session_joins_the_transaction_of_another_factory_if_allowed(
     assert other.texts("q") == ["at once", *([] if fails else ["joined", "joined too"])]
     assert provider.texts("q") == ([] if fails else ["main"])
     assert other.counts["Session.commit"] == int(not fails)
-    assert other.open_sessions == other.open_connections == []
+    assert (other.open_sessions, other.open_connections) == ([], [])

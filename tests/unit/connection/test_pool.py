@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -85,7 +85,7 @@ async def test_connections_are_opened_up_to_the_limit_and_then_shared_in_turn(
     ) as pool:
         handles = [await pool.create_connection() for _ in range(5)]
         assert opened(provider) == pool.num_connections == 2
-        physical = [handle._physical for handle in handles]
+        physical = [cast("Any", handle)._physical for handle in handles]
         assert physical[0] is not physical[1]
         assert physical[2:4] in ([physical[0], physical[1]], [physical[1], physical[0]])
         assert physical[4] is physical[2]
@@ -549,7 +549,7 @@ async def test_a_closed_session_is_clean_and_back_in_the_pool(provider: JmsProvi
         await session.set_message_listener(lambda message: None)
         producer = await session.create_producer(Queue("q"))
         await producer.send(session.create_text_message("not committed"))
-        target = session._target()
+        target = cast("Any", session)._target()
         provider.calls.clear()
         await session.close()
         await session.close()
@@ -560,7 +560,7 @@ async def test_a_closed_session_is_clean_and_back_in_the_pool(provider: JmsProvi
         }  # fmt: skip
         assert provider.texts("q") == []
         again = await handle.create_session(transacted=True)
-        assert again._target() is target
+        assert cast("Any", again)._target() is target
         assert pool.stats.active_sessions.count == 1
 
 
@@ -569,12 +569,12 @@ async def test_a_session_that_cannot_be_cleaned_up_is_discarded(provider: JmsPro
     async with PooledConnectionFactory(provider, max_sessions_per_connection=1) as pool:
         handle = await pool.create_connection()
         session = await handle.create_session(transacted=True)
-        target = session._target()
+        target = cast("Any", session)._target()
         provider.fail_next["Session.rollback"] = JMSException("failed")
         await session.close()
         assert target.closed
         again = await handle.create_session(transacted=True)
-        assert again._target() is not target
+        assert cast("Any", again)._target() is not target
         assert (pool.stats.discarded_sessions.count, pool.stats.sessions.count) == (1, 1)
 
 

@@ -17,6 +17,7 @@ from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSEx
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
 from pyjms.template.template import JmsTemplate
 from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.values import present
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",
@@ -118,7 +119,7 @@ async def test_starts_are_counted_and_closing_closes_nothing(provider: JmsProvid
     assert physical.started
     await two.close()
     assert not physical.started
-    assert provider.counts["Connection.stop"] == 1
+    assert provider.counts["Connection.stop"] == 1  # type: ignore[unreachable]
     await one.start()
     heard: list[JMSException] = []
     one.exception_listener = heard.append
@@ -126,7 +127,7 @@ async def test_starts_are_counted_and_closing_closes_nothing(provider: JmsProvid
     await one.close()
     assert not physical.started
     assert provider.counts["Connection.close"] == 0
-    physical.exception_listener(JMSException("x"))
+    present(physical.exception_listener)(JMSException("x"))
     assert heard == []
     with pytest.raises(ConnectionClosedException):
         await one.create_session()
@@ -160,7 +161,7 @@ async def test_exception_listeners(provider: JmsProvider, oracle: dict[str, Any]
         user = await factory.create_connection()
         user.exception_listener = lambda e, name=name: heard.append(name)
         assert user.exception_listener is not None
-    provider.connections[1].exception_listener(JMSException("x"))
+    present(provider.connections[1].exception_listener)(JMSException("x"))
     assert heard == ["factory", "one", "two"]
     await factory.destroy()
 
@@ -178,8 +179,8 @@ async def test_reconnect_on_exception(
     await connection.start()
     first = provider.connections[0]
     with caplog.at_level(logging.INFO, "pyjms.connection.caching"):
-        first.exception_listener(JMSException("gone"))
-        first.exception_listener(JMSException("gone again"))
+        present(first.exception_listener)(JMSException("gone"))
+        present(first.exception_listener)(JMSException("gone again"))
     assert [r.levelname for r in caplog.records] == ["INFO"]
     assert not factory.is_running
     assert [e.reason for e in heard] == ["gone", "gone again"]
@@ -195,7 +196,7 @@ async def test_without_reconnect_the_connection_stays(provider: JmsProvider) -> 
     heard: list[JMSException] = []
     factory = SingleConnectionFactory(provider, exception_listener=heard.append)
     await factory.create_connection()
-    provider.connections[0].exception_listener(JMSException("x"))
+    present(provider.connections[0].exception_listener)(JMSException("x"))
     assert factory.is_running
     assert len(heard) == 1
 
@@ -207,7 +208,7 @@ async def test_ending(provider: JmsProvider, end: str) -> None:
     assert not factory.is_running
     await factory.start()
     assert factory.is_running
-    connection = await factory.create_connection()
+    connection = await factory.create_connection()  # type: ignore[unreachable]
     await connection.start()
     await getattr(factory, end)()
     assert not factory.is_running

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from pyjms.connection.transaction import JmsTransactionManager, Propagation
+from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,
     JMSException,
@@ -19,6 +20,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.template import JmsTemplate
 from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.values import present
 
 CALLS = {
     "ConnectionFactory.createConnection": 1, "Connection.createSession": 1,
@@ -52,8 +54,10 @@ async def test_two_sends_in_one_transaction(
         await template.convert_and_send("q", "one")
         await template.convert_and_send("q", "two")
         assert len(provider.texts("q")) == recorded["depthInsideTransaction"] == 0
-        session = bound_resource(provider).session
-        mode = await JmsTemplate(provider, session_acknowledge_mode=2).execute(lambda s: s)
+        session = present(bound_resource(provider)).session
+        mode = await JmsTemplate(provider, session_acknowledge_mode=AcknowledgeMode.CLIENT).execute(
+            lambda s: s
+        )
         assert mode is session
         assert session.transacted
     assert status.completed
@@ -216,7 +220,7 @@ async def test_time_limits(provider: JmsProvider) -> None:
         template = JmsTemplate(provider, receive_timeout=0)
         with pytest.raises(TransactionRolledBackException, match="marked as rollback-only"):
             async with manager.transaction():
-                assert bound_resource(provider).remaining() == 10.0
+                assert present(bound_resource(provider)).remaining() == 10.0
                 await template.receive("q")
                 clock.time += 11.0
                 await template.convert_and_send("q", "JMS itself is not interrupted")
@@ -224,11 +228,11 @@ async def test_time_limits(provider: JmsProvider) -> None:
                     await template.receive("q")
         assert provider.texts("q") == []
         async with manager.transaction(timeout=5.0):
-            assert bound_resource(provider).remaining() == 5.0
+            assert present(bound_resource(provider)).remaining() == 5.0
             for own, used in ((60.0, 5.0), (3.0, 3.0), (0, 0), (None, None)):
                 assert await _timeout_used(provider, own) == used
         async with JmsTransactionManager(provider).transaction():
-            assert bound_resource(provider).remaining() is None
+            assert present(bound_resource(provider)).remaining() is None
             assert await _timeout_used(provider, 60.0) == 60.0
     finally:
         _clock.install(previous)
@@ -237,11 +241,11 @@ async def test_time_limits(provider: JmsProvider) -> None:
 async def _timeout_used(provider: JmsProvider, receive_timeout: float | None) -> float | None:
     """The timeout that a template with this setting gives to its consumer."""
     used: list[float | None] = []
-    session = bound_resource(provider).session
+    session: Any = present(bound_resource(provider)).session
     original = session.create_consumer
 
     async def create(*args: Any, **options: Any) -> Any:
-        consumer = await original(*args, **options)
+        consumer: Any = await original(*args, **options)
 
         async def receive(timeout: float | None = None) -> None:
             used.append(timeout)
@@ -304,4 +308,4 @@ async def test_a_listeners_session_is_joined_if_it_is_transacted(
                 assert status.is_new_transaction is not transacted
             async with manager.transaction(propagation=Propagation.SUPPORTS) as status:
                 assert status.has_transaction is transacted
-                assert bound_resource(provider).session is session
+                assert present(bound_resource(provider)).session is session

@@ -18,7 +18,7 @@ from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.connector.vm.connector import VmConnector
 
 
-class Turning(MockTransport):
+class Turning(MockTransport[Command]):
     """A transport with a turn, as a socket's is."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Turning(MockTransport):
 class Rig:
     """A connection that records the commands that it handles."""
 
-    def __init__(self, connector: VmConnector, transport: MockTransport) -> None:
+    def __init__(self, connector: VmConnector, transport: MockTransport[Command]) -> None:
         self.handled: list[Command] = []
         kinds = (*MESSAGES, MessageAck.TYPE, RemoveInfo.TYPE)
         self.connection = BrokerConnection(connector, transport, dict.fromkeys(kinds, self.handle))

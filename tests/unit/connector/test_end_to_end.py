@@ -47,6 +47,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_text, encode_text
 from pyjms_broker.service import BrokerService
+from tests.kit.values import present
 
 Q = Queue("test.q")
 
@@ -93,7 +94,7 @@ class Client:
     async def receive(self) -> tuple[str | None, MessageDispatch]:
         dispatch = await self.heard.next(MessageDispatch)
         assert dispatch.message is not None
-        return decode_text(dispatch.message.content), dispatch
+        return decode_text(present(dispatch.message.content)), dispatch
 
     def ack(self, dispatch: MessageDispatch, **fields: Any) -> MessageAck:
         assert dispatch.message is not None
@@ -189,7 +190,7 @@ async def test_client_ids_are_unique_and_needed(connect: Connect, service: Broke
     assert caught.value.reason == "No clientID specified for connection request"
 
 
-def service_vm_door() -> object:
+def service_vm_door() -> Any:
     from pyjms_broker.connector.vm import registry as vm_registry
 
     registration = vm_registry.find("e2e")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -104,7 +104,7 @@ async def send_and_wait(client: Client, number: int, heard: list[str]) -> None:
 
 
 async def test_a_repeated_send_is_answered_when_the_first_one_is_safe(
-    connect: Callable[[], Client], host: Host
+    connect: Callable[[], Awaitable[Client]], host: Host
 ) -> None:
     first, second = await connect(), await connect()
     await come_back(first, reconnect=False)
@@ -142,7 +142,9 @@ async def test_the_answers_of_a_client_that_does_not_fail_over_are_not_kept(
     assert heard == ["lost"]
 
 
-async def test_the_last_connection_of_an_id_wins(connect: Callable[[], Client], host: Host) -> None:
+async def test_the_last_connection_of_an_id_wins(
+    connect: Callable[[], Awaitable[Client]], host: Host
+) -> None:
     old = await connect()
     await old.connect()
     new = await connect()
@@ -165,7 +167,7 @@ async def test_an_acknowledgement_that_requires_a_response_is_synced(
         seen.append(ack.response_required)
         return COMPLETED
 
-    host.recording.acknowledge = acknowledge
+    host.recording.acknowledge = acknowledge  # type: ignore[method-assign]  # a recorder
     if response_required:
         await client.ask(MessageAck(consumer_id=consumer))
     else:
@@ -191,7 +193,7 @@ async def test_a_late_vote_is_the_response_to_prepare(client: Client, host: Host
         vote.complete()
     assert isinstance(answers[0], IntegerResponse)
     assert answers[0].result == 0
-    again = await client.ask(TransactionInfo(CONNECTION, XA, TransactionType.PREPARE))
+    again: Any = await client.ask(TransactionInfo(CONNECTION, XA, TransactionType.PREPARE))
     assert again.result == 0
     assert host.recording.names.count("prepare_transaction") == 1
 

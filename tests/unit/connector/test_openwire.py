@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -51,6 +52,7 @@ async def test_a_client_connects_and_leaves(connector: OpenWireConnector, host: 
     assert isinstance(client.listener, RecordingListener)
     assert (await client.listener.next(BrokerInfo)).broker_url == connector.connect_uri
     await client.request(ConnectionInfo(ConnectionId("c1"), "me"))
+    connection: Any
     (connection,) = connector.connections
     assert connection.remote_address.startswith("tcp://127.0.0.1:")
     assert host.recording.args("add_connection")[0].connector_name == "openwire"
@@ -66,6 +68,7 @@ async def test_the_log_names_a_client_that_leaves_once(
     caplog.set_level("INFO", logger="pyjms_broker.connector")
     client = await client_of(connector)
     await client.request(ConnectionInfo(ConnectionId("c1"), "me"))
+    connection: Any
     (connection,) = connector.connections
     await client.stop()
     await connection.wait_stopped()
@@ -123,6 +126,7 @@ async def test_a_silent_socket_is_closed_after_30_seconds(
         silent = await anyio.connect_tcp("127.0.0.1", port)
         assert (await silent.receive())[4:13] == b"\x01ActiveMQ"
         await anyio.wait_all_tasks_blocked()
+        connection: Any
         (connection,) = connector.connections
         await clock.advance(29.9)
         assert connector.connections == {connection}

@@ -64,7 +64,7 @@ async def test_prepare_answers_the_vote(client: Client, host: Host, answer: int)
         with pytest.raises(IllegalStateException, match="previously returned XA_RDONLY"):
             await client.ask(step(TransactionType.PREPARE, XA))
     else:
-        again = await client.ask(step(TransactionType.PREPARE, XA))
+        again: Any = await client.ask(step(TransactionType.PREPARE, XA))
         assert again.result == answer
     assert host.recording.names.count("prepare_transaction") == 1
 

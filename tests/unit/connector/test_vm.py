@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import anyio
 import pytest
@@ -151,7 +151,9 @@ async def test_vm_options(host: Host, factory: Factory) -> None:
         vm_registry.register("late", host)
         await clock.advance(1.1)
     late = next(r for r in results if isinstance(r, RequestTransport))
-    assert "Broker named 'never' does not exist." in "".join(r for r in results if r is not late)
+    assert "Broker named 'never' does not exist." in "".join(
+        str(r) for r in results if r is not late
+    )
     await late.stop()
     await vm_registry.unregister("late", host)
 
@@ -295,7 +297,7 @@ async def test_a_broker_whose_loop_has_ended_does_not_exist(host: Host) -> None:
 
 
 async def test_the_number_of_connections_is_limited(
-    connector: VmConnector, connect: Callable[[], Client]
+    connector: VmConnector, connect: Callable[[], Awaitable[Client]]
 ) -> None:
     connector.maximum_connections = 1
     client = await connect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -47,7 +47,7 @@ async def test_a_stopping_connector_waits_for_no_commit_without_room(
     answers: list[Any] = []
     client.transport.request_soon(step(1, TransactionType.COMMIT_ONE_PHASE), answers.append)
     await anyio.wait_all_tasks_blocked()
-    client.context().waiting_ends[End(is_waiting=True)] = commit
+    cast("Any", client.context()).waiting_ends[End(is_waiting=True)] = commit
     with anyio.fail_after(1):
         await connector.stop()
     assert not connector.connections
@@ -73,8 +73,10 @@ async def test_a_stopping_connector_waits_for_a_commit_that_has_space_by_now(
     client.transport.request_soon(step(1, TransactionType.COMMIT_ONE_PHASE), answers.append)
     await anyio.wait_all_tasks_blocked()
     context = client.context()
-    context.blocked_sends["another's"] = None  # no answer is due to a send with a window
-    context.waiting_ends[End(is_waiting=False)] = commit
+    cast("Any", context).blocked_sends["another's"] = (
+        None  # no answer is due to a send with a window
+    )
+    cast("Any", context).waiting_ends[End(is_waiting=False)] = commit
     async with anyio.create_task_group() as group:
         group.start_soon(connector.stop)
         await anyio.wait_all_tasks_blocked()
@@ -89,7 +91,7 @@ async def test_transactions_whose_end_is_pending_count_towards_the_limit(
     connector.maximum_transactions_per_connection = 2
     await client.connect()
     await client.ask(step(1, TransactionType.BEGIN))
-    client.context().waiting_ends["another"] = Completion()
+    cast("Any", client.context()).waiting_ends["another"] = Completion()
     with pytest.raises(IllegalStateException, match="at maximum limit: 2"):
         await client.ask(step(2, TransactionType.BEGIN))
     client.context().waiting_ends.clear()

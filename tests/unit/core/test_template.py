@@ -17,12 +17,14 @@ from pyjms.errors import (
     JMSException,
     MessageConversionException,
 )
+from pyjms.jms.api import MessageProducer, Session
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import Message, TextMessage
 from pyjms.support.converter import DefaultMessageConverter, SimpleMessageConverter
 from pyjms.support.qos import QosSettings
 from pyjms.template import resources
 from pyjms.template.template import JmsTemplate, TemplateOptions
+from tests.kit.clients.jms_provider import ProviderSession
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",
@@ -90,7 +92,7 @@ async def test_setting_qos_and_delivery_delay(provider: Any) -> None:
     assert (implicit.delivery_mode, implicit.priority, implicit.expiration) == (2, 4, 0)
     template.set_qos_settings(QosSettings(DeliveryMode.NON_PERSISTENT, 7, 1.0))
     assert template.explicit_qos_enabled
-    await template.convert_and_send("q", "b")
+    await template.convert_and_send("q", "b")  # type: ignore[unreachable]
     explicit = provider.messages("q")[1]
     assert (explicit.delivery_mode, explicit.priority, explicit.expiration) == (1, 7, 2000)
     template.delivery_persistent = True
@@ -167,20 +169,26 @@ async def test_all_operations(provider: Any) -> None:
     mode = await template.execute(lambda session: session.acknowledge_mode)
     assert mode is AcknowledgeMode.AUTO
 
-    async def started(session: Any) -> bool:
-        return bool(session.connection.started)
+    async def is_started(session: Session) -> bool:
+        assert isinstance(session, ProviderSession)
+        return session.connection.started
 
-    assert not await template.execute(started)
-    assert await template.execute(started, start_connection=True)
+    started: bool = await template.execute(is_started)
+    assert not started
+    started = await template.execute(is_started, start_connection=True)
+    assert started
 
-    async def produce(session: Any, producer: Any) -> None:
+    async def produce(session: Session, producer: MessageProducer) -> bool:
         await producer.send(session.create_text_message("produced"))
+        return True
 
-    await template.execute_producer("q", produce)
+    produced: bool = await template.execute_producer("q", produce)
+    assert produced
     await template.send("q", text("sent"))
 
     async def create(session: Any) -> Message:
-        return text("created")(session)
+        message: Message = text("created")(session)
+        return message
 
     await template.send(Queue("q"), create)
     await template.convert_and_send("q", "converted")
@@ -195,10 +203,10 @@ async def test_all_operations(provider: Any) -> None:
     async def names(session: Any, browser: Any) -> list[str | None]:
         return [content(message) async for message in browser]
 
-    assert await template.browse("q", names) == [
-        "produced", "sent", "created", "converted", "processed",
-    ]  # fmt: skip
-    assert await template.browse_selected("q", "n = '1'", names) == ["processed"]
+    found: list[str | None] = await template.browse("q", names)
+    assert found == ["produced", "sent", "created", "converted", "processed"]
+    found = await template.browse_selected("q", "n = '1'", names)
+    assert found == ["processed"]
     assert content(await template.receive_selected("q", "n = '1'")) == "processed"
     assert content(await template.receive("q")) == "produced"
     assert await template.receive_and_convert("q") == "sent"
@@ -245,7 +253,7 @@ async def test_what_must_return_a_message(provider: Any, bad: object) -> None:
 
 
 @pytest.mark.parametrize("payload", ["text", TextMessage("text")])
-async def test_a_payload_is_not_a_creator(provider: Any, payload: object) -> None:
+async def test_a_payload_is_not_a_creator(provider: Any, payload: Any) -> None:
     template = JmsTemplate(provider)
     kind = type(payload).__name__
     with pytest.raises(TypeError, match=rf"not {kind}; convert_and_send takes a payload"):

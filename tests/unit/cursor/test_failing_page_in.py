@@ -13,6 +13,7 @@ from pyjms_broker.cursor.spilling import (
     PrioritizedStoreSource,
     StoreSource,
 )
+from pyjms_broker.store.api import StoredMessage
 
 
 class Store:
@@ -74,6 +75,10 @@ class Pending:
         self.position = Position(9 - priority, number)
 
 
+def paged_in(stored: StoredMessage) -> Any:
+    return stored.message
+
+
 class UnreadableForAWhile:
     """A prioritized source over `waiting`, which cannot be read while `fails`."""
 
@@ -81,7 +86,7 @@ class UnreadableForAWhile:
         self.fails = True
         self.reads = 0
         self.waiting: list[Any] = []
-        self.source = PrioritizedStoreSource(self.next_messages, lambda s: s.message, set())
+        self.source = PrioritizedStoreSource(self.next_messages, paged_in, set())
 
     def next_messages(self, after: Any, limit: int, skip: Any) -> Any:
         self.reads += 1

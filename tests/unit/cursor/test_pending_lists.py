@@ -16,6 +16,10 @@ class Waiting:
         self.broker_sequence_id = broker_sequence_id
 
 
+def waiting(name: str, priority: int = 4, broker_sequence_id: int = 0) -> Any:
+    return Waiting(name, priority, broker_sequence_id)
+
+
 def names(cursor: Any) -> Any:
     return "".join(reference.name for reference in cursor)
 
@@ -28,7 +32,7 @@ def test_order_and_removal(prioritized: bool, kind: Any, order: str) -> None:
     cursor = pending_list(prioritized)
     assert isinstance(cursor, kind)
     assert not cursor
-    made = {n: Waiting(n, p) for n, p in (("a", 4), ("b", 9), ("c", 0), ("d", 12), ("z", 4))}
+    made = {n: waiting(n, p) for n, p in (("a", 4), ("b", 9), ("c", 0), ("d", 12), ("z", 4))}
     for name in "abcd":
         cursor.append(made[name])
     cursor.append_front(made["z"])
@@ -58,7 +62,7 @@ def test_order_and_removal(prioritized: bool, kind: Any, order: str) -> None:
 def test_what_comes_back_has_its_old_place(prioritized: bool, orders: Any) -> None:
     cursor = pending_list(prioritized)
     urgent = "acf" if prioritized else ""
-    made = {n: Waiting(n, 9 if n in urgent else 4, i) for i, n in enumerate("abcdefghi")}
+    made = {n: waiting(n, 9 if n in urgent else 4, i) for i, n in enumerate("abcdefghi")}
     for name in "ghi":
         cursor.append(made[name])
     seen = []
@@ -72,6 +76,6 @@ def test_what_comes_back_has_its_old_place(prioritized: bool, orders: Any) -> No
 def test_what_came_late_stays_behind_what_came_back() -> None:
     cursor = pending_list(prioritized=False)
     for name, number in (("d", 4), ("a", 1)):  # a transaction sent the second, and ended later
-        cursor.append(Waiting(name, broker_sequence_id=number))
-    cursor.requeue([Waiting("c", broker_sequence_id=3), Waiting("b", broker_sequence_id=2)])
+        cursor.append(waiting(name, broker_sequence_id=number))
+    cursor.requeue([waiting("c", broker_sequence_id=3), waiting("b", broker_sequence_id=2)])
     assert names(cursor) == "bcda"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def test_map_values_are_read_as_activemq_does(written: str, oracle: dict[str, An
     recorded = oracle["jms-bodies"]["MapMessage"][written]
     seen = {
         column: as_recorded(
-            column, outcome(lambda column=column: getattr(message, f"get_{column.lower()}")("x"))
+            column, outcome(partial(getattr(message, f"get_{column.lower()}"), "x"))
         )
         for column in recorded
     }
@@ -116,7 +117,7 @@ def test_map_names_and_values(oracle: dict[str, Any]) -> None:
     message.set_object("list", [1, "a"])
     message.set_object("map", {"k": b"v"})
     message.set_object("char", Char("c"))
-    data = bytearray(b"abc")
+    data: Any = bytearray(b"abc")
     message.set_bytes("bytes", data)
     data[0] = 0
     assert message["bytes"] == b"abc"
@@ -333,7 +334,7 @@ def test_get_body() -> None:
 
 @pytest.mark.fact("jms-api 7.6")
 def test_the_object_of_an_object_message_is_its_serialized_form() -> None:
-    serialized = bytearray.fromhex("aced0005740001") + b"a"
+    serialized: Any = bytearray.fromhex("aced0005740001") + b"a"
     message = ObjectMessage(bytes(serialized))
     message.data = serialized
     serialized[-1:] = b"b"  # a later change does not show
@@ -363,7 +364,7 @@ async def test_acknowledge_without_a_session_does_nothing() -> None:
 
 
 async def test_acknowledge_calls_the_session_at_once() -> None:
-    acknowledged = []
+    acknowledged: list[Message] = []
     message = Message()
     message.acknowledger = acknowledged.append
     message.acknowledge()

@@ -125,12 +125,15 @@ def test_undecoded_content_is_forwarded_unchanged() -> None:
     assert onward.compressed
     assert onward.marshalled_properties is command.marshalled_properties
     opened = from_command(command)
+    assert isinstance(opened, MapMessage)
     assert opened["a"] == 1
     assert opened.properties["p"] == 1
     again = sent(opened)
     assert not again.compressed
-    assert from_command(again)["a"] == 1
-    assert from_command(again).properties["p"] == 1
+    onward_again = from_command(again)
+    assert isinstance(onward_again, MapMessage)
+    assert onward_again["a"] == 1
+    assert onward_again.properties["p"] == 1
     opened.clear_properties()
     assert sent(opened).marshalled_properties is None
 
@@ -363,5 +366,6 @@ def _bytes(field: dict[str, str] | None) -> bytes | None:
 
 def _frames(line: dict[str, Any]) -> list[dict[str, Any]]:
     if "frames" in line:
-        return line["frames"]
+        frames: list[dict[str, Any]] = line["frames"]
+        return frames
     return [line] if line.get("fields") else []

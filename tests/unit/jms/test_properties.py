@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,7 +29,7 @@ def test_what_is_written_is_read_as_activemq_does(written: str, oracle: dict[str
     WRITTEN[written](properties)
     recorded = oracle["jms-property-conversion"][written]
     assert recorded
-    seen = {read: outcome(lambda read=read: READ[read](properties)) for read in recorded}
+    seen = {read: outcome(partial(READ[read], properties)) for read in recorded}
     assert seen == recorded
     assert {read: type(value) for read, value in seen.items()} == {
         read: type(value) if read != "Object" else type(seen["Object"])
@@ -54,7 +56,7 @@ def test_any_name_but_none_and_empty_is_accepted(oracle: dict[str, Any]) -> None
     assert len(names) > 10
     for shown, recorded in names.items():
         properties = Message().properties
-        name = None if shown == "(null name)" else shown
+        name: Any = None if shown == "(null name)" else shown
         if recorded == "accepted":
             properties[name] = "1"
             assert properties.get_string(name) == "1"
@@ -173,12 +175,13 @@ def test_received_properties_are_read_only_until_cleared() -> None:
     message = Message()
     message.properties["a"] = 1
     received(message)
-    for write in (
+    writes: tuple[Callable[[], object], ...] = (
         lambda: message.properties.set_int("a", 2),
         lambda: message.properties.set_string("JMSXGroupID", "g"),
         lambda: message.properties.pop("a"),
         message.properties.clear,
-    ):
+    )
+    for write in writes:
         with pytest.raises(MessageNotWriteableException):
             write()
     message.correlation_id = "headers can be set"

@@ -12,6 +12,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms.jms.api import Session
+from pyjms.jms.message import Message
 from pyjms.listener.message_listener import ListenerCall, listener_name
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
 from pyjms.runtime.event_loop import LoopHandle
@@ -41,7 +43,7 @@ async def test_results_errors_and_context_variables_cross() -> None:
     assert await worker.run(lambda a, b: (a + b, variable.get()), 1, 2) == (3, "seen")
     for error in (ValueError("no"), SystemExit(3)):
 
-        def fail(error=error):
+        def fail(error: BaseException = error) -> None:
             raise error
 
         with pytest.raises(type(error)) as caught:
@@ -63,7 +65,7 @@ async def test_a_cancelled_call_is_abandoned() -> None:
     worker = Worker("mine")
     go, entered, loop = threading.Event(), anyio.Event(), LoopHandle()
 
-    def block():
+    def block() -> None:
         loop.call_soon(entered.set)
         go.wait()
 
@@ -93,7 +95,7 @@ async def test_call_in_worker_inside_a_container(
 ) -> None:
     names = []
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         names.append(await call_in_worker(lambda: threading.current_thread().name))
         recorder.note(message)
 
@@ -107,10 +109,10 @@ async def test_tasks_do_not_inherit_context_variables() -> None:
     variable.set("of the caller")
     seen = []
 
-    async def work():
+    async def work() -> None:
         seen.append(variable.get())
 
-    async def after():
+    async def after() -> None:
         seen.append("ended")
 
     await SimpleAsyncTaskExecutor().execute(work, "task", after).wait()
@@ -122,7 +124,7 @@ async def test_a_bounded_executor_refuses_and_frees_places() -> None:
     go = anyio.Event()
     again = []
 
-    async def ended():
+    async def ended() -> None:
         again.append(executor.execute(checkpoint, "next"))
 
     first = executor.execute(go.wait, "first", ended)
@@ -137,32 +139,29 @@ async def test_a_bounded_executor_refuses_and_frees_places() -> None:
 
 
 def test_what_a_listener_is_called_with() -> None:
-    def plain(message):
+    def plain(message: Message) -> None:
         """One."""
 
-    def with_session(message, session):
+    def with_session(message: Message, session: Session) -> None:
         """Two."""
 
-    def optional_session(message, session=None):
+    def optional_session(message: Message, session: Session | None = None) -> None:
         """Both kinds."""
 
-    def optional_other(message, retries=3):
+    def optional_other(message: Message, retries: int = 3) -> None:
         """One, and something of its own."""
 
-    async def coroutine(message):
+    async def coroutine(message: Message) -> None:
         """One."""
 
     class Callable:
-        async def __call__(self, message, session):
+        async def __call__(self, message: Message, session: Session) -> None:
             """Two."""
 
-    found = [
-        (call.is_async, call.wants_session)
-        for call in map(
-            ListenerCall,
-            (plain, with_session, optional_session, optional_other, coroutine, Callable(), print),
-        )
-    ]
+    listeners: tuple[Any, ...] = (
+        plain, with_session, optional_session, optional_other, coroutine, Callable(), print
+    )  # fmt: skip
+    found = [(call.is_async, call.wants_session) for call in map(ListenerCall, listeners)]
     assert found == [(False, False), (False, True), (False, True), (False, False), (True, False),
                      (True, True), (False, False)]  # fmt: skip
 
@@ -171,7 +170,7 @@ def test_names_of_listeners() -> None:
     class Named:
         subscription_name = "shop.Orders.on_order"
 
-        def on_message(self, message):
+        def on_message(self, message: Message) -> None:
             """Takes it."""
 
     assert listener_name(Named()) == "shop.Orders.on_order"
@@ -182,7 +181,7 @@ async def test_a_thread_may_call_what_belongs_to_the_loop() -> None:
     worker = Worker("mine")
     here = threading.get_ident()
 
-    def touch(argument):
+    def touch(argument: Any) -> Any:
         assert threading.get_ident() == here
         if argument is None:
             raise IllegalStateException("closed")
@@ -211,7 +210,7 @@ async def test_what_a_thread_has_registered_is_called_in_it_while_it_is_free(sta
             if state == "busy":
                 handle = LoopHandle()
 
-                def hold():
+                def hold() -> None:
                     handle.call_soon(entered.set)
                     released.wait(20)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from pyjms.errors import InvalidClientIDException
 from pyjms.wire.openwire.commands import Command, MessageDispatch
-from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.context import ClientConnection, ConnectionContext
 from pyjms_broker.region.region_broker import ClientIds
 
 
@@ -38,7 +40,10 @@ class Connection:
 def test_a_client_id_belongs_to_one_connection_unless_links_may_be_stolen() -> None:
     clients = ClientIds("b")
     connection = Connection()
-    first, second = ConnectionContext(connection), ConnectionContext(Connection())
+    first, second = (
+        ConnectionContext(cast("ClientConnection", connection)),
+        ConnectionContext(cast("ClientConnection", Connection())),
+    )
     with pytest.raises(
         InvalidClientIDException, match=r"^No clientID specified for connection request$"
     ):
@@ -70,7 +75,7 @@ def test_a_client_id_belongs_to_one_connection_unless_links_may_be_stolen() -> N
 def test_the_client_id_of_the_broker_cannot_be_stolen() -> None:
     clients = ClientIds("b")
     clients.claim("c", ConnectionContext())
-    thief = ConnectionContext(Connection())
+    thief = ConnectionContext(cast("ClientConnection", Connection()))
     thief.allow_link_stealing = True
     with pytest.raises(InvalidClientIDException, match="already connected from the broker"):
         clients.claim("c", thief)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import XATransactionId
-from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.filters.transactions import XATransaction
 from pyjms_broker.region.transaction_work import recovered_work
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from tests.kit.brokers.region import Broker
+from tests.kit.values import present
 
 Q, R, T = Queue("Q"), Queue("R"), Topic("T")
 XA = XATransactionId(7, b"g", b"b")
@@ -63,8 +64,8 @@ class Stage:
         assert exists or not texts
         if exists:
             queue = self.broker.queue(destination)
-            assert sorted(self.broker.texts(destination)) == sorted(texts)
-            assert queue.statistics.messages == queue.store.message_count == len(texts)
+            assert sorted(map(str, self.broker.texts(destination))) == sorted(texts)
+            assert queue.statistics.messages == present(queue.store).message_count == len(texts)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ async def test_a_commit_is_rolled_back_if_the_destination_cannot_be_recreated(st
     def refuse(_destination: Any) -> None:
         raise JMSException("no")
 
-    stage.broker.region.destination_interceptor = refuse
+    stage.broker.region.destination_interceptor = cast("Any", refuse)
     with pytest.raises(TransactionRolledBackException):
         tx.commit(True)
     stage.broker.region.destination_interceptor = None
@@ -179,7 +180,7 @@ async def test_a_destination_of_a_prepared_transaction_cannot_be_removed(
 ) -> None:
     tx = stage.xa()
     stage.client.send(Q, "q", tx=tx, persistent=True)
-    await wait_for(tx.prepare())
+    await wait_for(cast("Completion", tx.prepare()))
     if restarted:
         await stage.restart()
         tx = stage.recovered()
@@ -203,7 +204,7 @@ async def test_the_broker_removes_a_destination_with_prepared_work(
     consumer = client.consume(R)
     client.ack(consumer, tx=tx)
     client.send(Q, "q", tx=tx, persistent=True)
-    await wait_for(tx.prepare())
+    await wait_for(cast("Completion", tx.prepare()))
     if restarted:
         await stage.restart()
         tx = stage.recovered()
@@ -223,7 +224,7 @@ async def test_a_duplicate_of_a_recovered_transaction_is_published_once(
     message = client.message(Q, "dup", persistent=True)
     client.send(Q, "", tx=tx, message=message)
     client.send(Q, "new", tx=tx, persistent=True)
-    await wait_for(tx.prepare())
+    await wait_for(cast("Completion", tx.prepare()))
     await stage.restart()
     tx, client = stage.recovered(), stage.client
     await wait_for(client.send(Q, "", message=message))

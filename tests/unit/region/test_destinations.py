@@ -29,6 +29,7 @@ from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DestinationLimits
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 Q = Queue("Q")
 
@@ -219,7 +220,7 @@ def test_commands_without_a_destination_are_refused(broker: Broker, client: Clie
     with pytest.raises(InvalidDestinationException):
         client.send(Q, "", message=message)
     with pytest.raises(InvalidDestinationException):
-        client.consume(None)
+        client.consume(None)  # type: ignore[arg-type]
     for call in (broker.region.add_destination_info, broker.region.remove_destination_info):
         with pytest.raises(InvalidDestinationException):
             call(client.context, DestinationInfo())
@@ -250,9 +251,11 @@ def test_new_destinations_pass_the_interceptor(broker: Broker, client: Client) -
 def test_matching_destinations(broker: Broker, client: Client) -> None:
     for name in ("A.1", "A.2", "B"):
         client.send(Queue(name), "x")
-    names = lambda pattern: {  # noqa: E731
-        e.destination.physical_name for e in broker.region.destinations_matching(Queue(pattern))
-    }
+
+    def names(pattern: str) -> set[str]:
+        found = broker.region.destinations_matching(Queue(pattern))
+        return {entry.destination.physical_name for entry in found}
+
     assert names("A.*") == {"A.1", "A.2"}
     assert names("B") == {"B"}
     assert names("C") == set()
@@ -278,10 +281,14 @@ def test_stamps_and_marshalled_bytes(broker: Broker, client: Client, clock: Manu
     consumer = client.consume(Q)
     client.send(Q, "", message=message)
     sent = client.dispatches_of(consumer)[0].message
-    seen = unmarshal_body(sent.TYPE, sent.raw)
+    assert sent is not None
+    seen = unmarshal_body(sent.TYPE, present(sent.raw))
     for one in (sent, seen):
-        assert one.message_id.broker_sequence_id == 1
+        assert one is not None
+        assert present(one.message_id).broker_sequence_id == 1
+        assert one is not None
         assert one.broker_in_time == clock.time_ms()
+        assert one is not None
         assert one.broker_out_time == clock.time_ms()
     assert seen.message_id == message.message_id
     assert seen.content == message.content

@@ -19,7 +19,7 @@ Q, T = Queue("Q"), Topic("T")
 class Listening(BrokerFilter):
     def __init__(self, next_broker: Any) -> None:
         super().__init__(next_broker)
-        self.heard = []
+        self.heard: list[Any] = []
 
     def message_consumed(self, context: Any, reference: Any) -> None:
         self.heard.append(("consumed", reference.message.type))
@@ -137,7 +137,7 @@ def test_slow(make_broker: type[Broker]) -> None:
         assert sorted(slow, key=str) == (sorted(every, key=str) if wanted else [])
         client.set_prefetch(on_queue, 10)
         assert not on_queue.is_slow
-        client.send(Q, "x")
+        client.send(Q, "x")  # type: ignore[unreachable]
         assert len([h for h in heard if h[0] == "slow"]) == len(slow)
 
 

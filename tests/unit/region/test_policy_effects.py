@@ -39,7 +39,7 @@ async def test_expired_messages_are_evicted_above_the_watermark(
         message_eviction_strategy=strategy(evict_expired_messages_high_watermark=watermark),
     )
     client = make_broker(policy).client()
-    consumer = client.consume(T, prefetch=1)
+    consumer: Any = client.consume(T, prefetch=1)
     client.send(T, "in flight")
     client.send(T, "expires", expiration=clock.time_ms() + 10)
     await clock.advance(1)
@@ -133,8 +133,8 @@ def test_the_audit_of_dead_letters_has_so_many_queues(
 def test_the_audit_of_duplicates_is_so_deep(
     make_broker: type[Broker], where: Any, key: str, depth: int
 ) -> None:
-    depths = {"max_audit_depth": 128, "max_queue_audit_depth": 128}
-    client = make_broker(PolicyEntry(**{**depths, key: depth})).client()
+    depths: dict[str, Any] = {"max_audit_depth": 128, "max_queue_audit_depth": 128, key: depth}
+    client = make_broker(PolicyEntry(**depths)).client()
     consumer = client.consume(where)
     for text, number in (("first", 1), ("far", 1000), ("again", 1)):
         message = client.message(where, text)

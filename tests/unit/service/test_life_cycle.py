@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -75,7 +75,7 @@ async def test_a_start_opens_the_store_then_destinations_then_connectors(tmp_pat
         plugins=[Watched],
         startup_hooks=[lambda: note("hook")],
     )
-    connector = service.add_connector("tcp://127.0.0.1:0")
+    connector = cast("TcpConnector", service.add_connector("tcp://127.0.0.1:0"))
     async with service:
         assert order == [
             "queue://ready, store RUNNING, connector open: False",

@@ -50,6 +50,7 @@ from pyjms.wire.kahadb.commands import (
 )
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.frames import encode_message
+from pyjms.wire.kahadb.segments import JournalRecord, Skipped
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from tests.kit.stores.segments import WriteSegment
 
@@ -85,7 +86,7 @@ def subscribe(key: str, info: bytes | None = b"x") -> KahaSubscriptionCommand:
     return KahaSubscriptionCommand(T, key, False, info)
 
 
-def rows(folder: Path, wanted: RecordFilter | None = None) -> list[dict]:
+def rows(folder: Path, wanted: RecordFilter | None = None) -> list[dict[str, Any]]:
     found = []
     for part in slices(segments([str(folder)]), 1 << 20):
         for record in read_slice(part):
@@ -97,12 +98,15 @@ def rows(folder: Path, wanted: RecordFilter | None = None) -> list[dict]:
 
 def pending(folder: Path) -> list[tuple[str, str | None]]:
     found = PendingMessages()
-    everything = []
+    everything: list[JournalRecord] = []
     for segment in segments([str(folder)]):
         everything += read_slice(Slice(segment.path, segment.file_id, 0, segment.size))
     found.feed(everything)
-    names = {record.location: record.command().message_id for record in everything
-             if isinstance(record.command(), KahaAddMessageCommand)}  # fmt: skip
+    names = {}
+    for record in everything:
+        command = record.command()
+        if isinstance(command, KahaAddMessageCommand):
+            names[record.location] = command.message_id
     return sorted((names[p.location].rsplit(":", 1)[1], p.subscription) for p in found)
 
 
@@ -136,7 +140,7 @@ def test_what_is_torn_is_passed_over_and_noted(write_segment: WriteSegment) -> N
     folder = write_segment(1, [[add(1)], [add(2)]])
     path = folder / "db-1.log"
     path.write_bytes(path.read_bytes()[:-40])
-    skipped = []
+    skipped: list[Skipped] = []
     [part] = slices(segments([str(folder)]), 1 << 20)
     assert len(list(read_slice(part, skipped))) == 1
     assert skipped[0].reason == "torn"
@@ -154,7 +158,7 @@ def test_records_of_a_batch_with_a_flipped_byte_are_passed_over_and_noted(
     folder = write_segment(1, [[add(1), add(2)], [add(3)]])
     flip_in(folder / "db-1.log", b"text 2")
     assert [row["text"] for row in rows(folder)] == ["text 3"]
-    skipped = []
+    skipped: list[Skipped] = []
     [part] = slices(segments([str(folder)]), 1 << 20)
     assert len(list(read_slice(part, skipped))) == 1
     assert [each.reason for each in skipped] == ["checksum"]
@@ -303,7 +307,7 @@ def test_a_removed_destination_takes_all_with_it(write_segment: WriteSegment) ->
     ],
     ids=["text", "no text", "bytes", "object", "map", "none"],
 )
-def test_bodies(message: Message, body: tuple) -> None:
+def test_bodies(message: Message, body: tuple[object, ...]) -> None:
     assert message_values(command(1, message), None, 0)[-3:] == body
 
 
@@ -321,7 +325,7 @@ def test_headers_and_properties_are_columns() -> None:
     message.properties.set_boolean("yes", True)
     message.properties.set_int("n", 5)
     names = [name for name, _ in MESSAGE_COLUMNS]
-    row = dict(zip(names, message_values(command(1, message), 42, 2), strict=True))
+    row: dict[str, Any] = dict(zip(names, message_values(command(1, message), 42, 2), strict=True))
     assert (row["seq"], row["redelivered"], row["delivery_count"]) == (42, True, 3)
     assert (row["correlation_id"], row["reply_to"]) == ("corr", "queue://back")
     assert (row["group_id"], row["group_seq"], row["priority"]) == ("g", 7, 4)

@@ -47,6 +47,7 @@ from pyjms.spark.reports import (
 )
 from pyjms.spark.run import FailureKind, classify_failure
 from pyjms.testing.clock import VirtualClock
+from tests.kit.values import present
 
 
 def batch(number: int = 0, rows: int = 10, backlog: int | None = 0, dead: int = 0) -> BatchFinished:
@@ -89,8 +90,8 @@ def source(start: object, end: object, latest: object) -> SimpleNamespace:
     return SimpleNamespace(startOffset=text(start), endOffset=text(end), latestOffset=text(latest))
 
 
-def progress(*sources: SimpleNamespace, **observed: dict[str, int]) -> SimpleNamespace:
-    class Row(dict):
+def progress(*sources: SimpleNamespace, **observed: dict[str, int]) -> Any:
+    class Row(dict[str, int]):
         def asDict(self) -> dict[str, int]:
             return dict(self)
 
@@ -229,7 +230,7 @@ def test_the_open_batch_of_a_checkpoint(tmp_path: Path) -> None:
     write("offsets", 0, ("a", 1, 10))
     (tmp_path / "offsets" / ".0.crc").write_bytes(b"x")
     assert find_open_batch(tmp_path) == (0, {"a": Range(None, 10)})
-    assert str(find_open_batch(tmp_path).ranges["a"]) == "the beginning to 9"
+    assert str(present(find_open_batch(tmp_path)).ranges["a"]) == "the beginning to 9"
     write("commits", 0)
     assert find_open_batch(tmp_path) is None
     write("offsets", 1, ("a", 1, 30), ("b", 1, 7))
@@ -252,8 +253,8 @@ def test_health() -> None:
     assert str(health.of("p")) == "DOWN (9 messages wait, their number grows, and none is read)"
     health.on_event(PipelinePulse("p", 0, 8))
     assert health.of("p").is_up
-    for backlog in (9, 10, None, 11, 12, 13):
-        health.on_event(PipelinePulse("p", 0, backlog))
+    for waiting in (9, 10, None, 11, 12, 13):
+        health.on_event(PipelinePulse("p", 0, waiting))
     assert health.of("p").is_up
     for backlog in (14, 15):
         health.on_event(PipelinePulse("p", 4, backlog))  # it is slow, and it reads
@@ -279,25 +280,35 @@ async def test_the_status_file(tmp_path: Path) -> None:
         assert (status.state, status.query_id, status.batch) == ("running", "id", None)
         assert (status.host, status.process) == (socket.gethostname(), os.getpid())
         files.on_event(batch(0, dead=2))
-        assert read_status(file).batch == 0
+        assert present(read_status(file)).batch == 0
         files.on_event(batch(1, backlog=4))  # within the second
-        assert read_status(file).batch == 0
+        assert present(read_status(file)).batch == 0
         await clock.advance(10)
         files.on_event(PipelinePulse("p", 10, 5))
         status = read_status(file)
+        assert status is not None
         assert (status.batch, status.rows, status.dead_letters, status.backlog) == (1, 20, 2, 5)
+        assert status is not None
         assert (status.offset, status.rows_per_second) == ({"q": 20}, 20.0)
+        assert status is not None
         assert status.updated - status.started == 10_000
+        assert status is not None
         assert not status.is_stale(status.updated + 30_000)
+        assert status is not None
         assert status.is_stale(status.updated + 40_000)
         files.on_event(PipelineRestarting("p", 1, 1.0, "no broker"))
-        assert (read_status(file).state, read_status(file).reason) == ("restarting", "no broker")
+        assert (present(read_status(file)).state, present(read_status(file)).reason) == (
+            "restarting",
+            "no broker",
+        )
         files.on_event(started(restarts=1))
         files.on_event(PipelineFailed("p", "bad batch", {}))
         files.on_event(PipelineStopped("p"))
         files.on_event(PipelineStopped("nobody's"))
     status = read_status(file)
+    assert status is not None
     assert (status.state, status.reason, status.restarts) == ("failed", "bad batch", 1)
+    assert status is not None
     assert not status.is_stale(status.updated + 10**9)
     assert [f.name for f in file.parent.iterdir()] == [STATUS_FILE]
     assert read_statuses(tmp_path) == [status]

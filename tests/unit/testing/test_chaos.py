@@ -47,7 +47,7 @@ async def test_a_handler_fails_at_a_point(
     await jms_app.template.convert_and_send("orders", "a")
     await jms_app.drained("orders")
     assert jms_chaos.is_over
-    assert len(shop.seen) == calls
+    assert len(shop.seen) == calls  # type: ignore[unreachable]
     assert [type(call.error) for call in jms_app.recorder.calls(shop.on_order)] == [
         ChaosError,
         ChaosError,

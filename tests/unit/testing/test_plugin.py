@@ -19,9 +19,11 @@ from pyjms import (
     jms_listener,
 )
 from pyjms.aio import ConnectionFactory, JmsTemplate
+from pyjms.jms.message import TextMessage
 from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.clock import VirtualClock
+from tests.kit.clients.messages import text_of
 from tests.kit.processes.forked_python import run_python
 
 pytest_plugins = ["pytester"]
@@ -61,15 +63,16 @@ async def test_an_application_under_test(jms_app: JmsTestApp) -> None:
     with pytest.raises(ValueError, match="bad"):
         await jms_app.drained("in", raise_errors=True)
     calls = jms_app.recorder.calls(handler)
-    assert [(c.message.text, repr(c.error)) for c in calls] == [
+    assert [(text_of(c.message), repr(c.error)) for c in calls] == [
         ("good", "None"),
         ("bad", "ValueError('bad')"),
     ]
-    assert [m.text for m in jms_app.recorder.messages(handler)] == ["good", "bad"]
+    assert [text_of(m) for m in jms_app.recorder.messages(handler)] == ["good", "bad"]
     (dead,) = await jms_app.dead_letters()
     assert isinstance(dead, Message)
+    assert isinstance(dead, TextMessage)
     assert (dead.text, dead.destination) == ("bad", Queue("ActiveMQ.DLQ"))
-    assert [m.text for m in await jms_app.dead_letters("in")] == ["bad"]
+    assert [text_of(m) for m in await jms_app.dead_letters("in")] == ["bad"]
     await jms_app.stop()
     assert not application.is_running
 
@@ -215,6 +218,7 @@ async def test_a_bad_message_becomes_a_dead_letter_at_once(jms_broker: EmbeddedB
         await app.template.convert_and_send("in", "bad")
         await app.drained("in")
         (dead,) = await app.dead_letters()
+        assert isinstance(dead, TextMessage)
         assert dead.text == "bad"
         assert len(app.recorder.calls(handler)) == 7
     finally:

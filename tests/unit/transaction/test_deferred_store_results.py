@@ -65,12 +65,12 @@ class Region(ErrorBroker):
     async def start(self) -> None:
         self.log.append("start")
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:  # type: ignore[override]
         assert exchange.transaction is not None
         exchange.transaction.add(Work(self.log, "send"))
         return COMPLETED
 
-    def remove_connection(
+    def remove_connection(  # type: ignore[override]
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         self.log.append("gone")

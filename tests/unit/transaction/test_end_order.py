@@ -55,13 +55,13 @@ class Region(ErrorBroker):
     def __init__(self) -> None:
         self.log: list[str] = []
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:  # type: ignore[override]
         transaction = exchange.transaction
         assert transaction is not None
         transaction.add(Done(self.log, transaction.xid))
         return COMPLETED
 
-    def remove_connection(
+    def remove_connection(  # type: ignore[override]
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         self.log.append("gone")

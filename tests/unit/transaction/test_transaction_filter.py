@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pyjms.errors import JMSException, XAException
@@ -50,17 +53,17 @@ class Region(ErrorBroker):
         if exchange.transaction is not None:
             exchange.transaction.add(Work(self.log, name))
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:  # type: ignore[override]
         if message.type == "bad":
             raise JMSException("refused")
         self._work(exchange, "send")
         return COMPLETED
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:  # type: ignore[override]
         self._work(exchange, "ack")
         return COMPLETED
 
-    def remove_connection(
+    def remove_connection(  # type: ignore[override]
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         self.gone.append(info.connection_id)
@@ -102,7 +105,7 @@ def test_ids_are_resolved_for_sends_and_acks_and_a_lost_connection_rolls_back() 
 
 def test_a_nested_send_is_not_part_of_the_outer_transaction() -> None:
     broker, region = chain()
-    ctx = context()
+    ctx: Any = context()
     producer = ProducerExchange(ctx)
     broker.begin_transaction(ctx, LOCAL)
     outer = broker.transaction(ctx, LOCAL)
@@ -128,10 +131,11 @@ def test_a_local_transaction_begins_once_and_ends_once() -> None:
     broker.send(ProducerExchange(ctx), ActiveMQMessage(transaction_id=LOCAL))
     assert broker.commit_transaction(ctx, LOCAL, one_phase=True) is COMPLETED
     assert region.log == ["commit send"]
-    for end in (
+    ends: tuple[Callable[[], object], ...] = (
         lambda: broker.commit_transaction(ctx, LOCAL, one_phase=True),
         lambda: broker.rollback_transaction(ctx, LOCAL),
-    ):
+    )
+    for end in ends:
         with pytest.raises(JMSException, match=f"^Transaction '{LOCAL}' has not been started.$"):
             end()
     broker.begin_transaction(ctx, LOCAL)
@@ -169,12 +173,13 @@ def test_xa_branches_are_global_and_fail_with_xa_codes() -> None:
     assert region.log == ["commit send", "commit send", "rollback send"]
 
     text = "Transaction 'XID:[4660,globalId=1239,branchId=9]' has not been started. xaErrorCode:-4"
-    for end in (
+    ends: tuple[Callable[[], object], ...] = (
         lambda: broker.commit_transaction(mine, XA, one_phase=False),
         lambda: broker.rollback_transaction(mine, XA),
         lambda: broker.forget_transaction(mine, XA),
         lambda: broker.prepare_transaction(mine, XA),
-    ):
+    )
+    for end in ends:
         with pytest.raises(XAException) as unknown:
             end()
         assert unknown.value.reason == text

@@ -104,7 +104,7 @@ def test_a_deferred_commit_delays_the_work() -> None:
     assert ends.finished == []
     store.answer.complete()
     assert answer.done
-    assert answer.error is None
+    assert answer.error is None  # type: ignore[unreachable]
     assert calls[2:] == ["commit a", "commit b"]
     assert ends.finished == [LOCAL]
 

@@ -103,7 +103,8 @@ class Workshop:
             capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-4000:]
-        return json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+        return found
 
 
 @pytest.fixture(params=[False, True], ids=["kahadb", "multi_kahadb"])

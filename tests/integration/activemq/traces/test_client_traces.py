@@ -5,16 +5,20 @@ The same scenarios run on the bundled broker in tests/integration/client.
 
 from __future__ import annotations
 
+from typing import cast
+
 import anyio
 import pytest
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import InvalidSelectorException, JMSException
+from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.jms.types import Byte, Float, Long, Short
 from pyjms.runtime import clock as _clock
 from tests.kit.clients.remote import RemoteClient, client
 from tests.kit.clients.rules import RULES, check_rule
+from tests.kit.values import present
 
 pytestmark = [pytest.mark.activemq, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
@@ -43,12 +47,14 @@ async def test_a_batch_is_poisoned_as_a_whole(client: RemoteClient, how: str) ->
     for _ in range(3):
         for _ in range(3):
             message = await consumer.receive(LONG)
+            assert message is not None
             rounds.append(f"{client.text(message)}#{message.delivery_count}")
         await (session.recover() if mode == CLIENT else session.rollback())
     last = await consumer.receive(LONG)
     await session.close()
     assert rounds == recorded["received3PerRound"]
     expected = recorded["nextReceiveAfterThirdRollback"]
+    assert last is not None
     assert f"{client.text(last)}#{last.delivery_count}" == expected
     dead = await client.dead_letters(len(recorded["dlq"]))
     assert [client.text(m) for m in dead] == recorded["dlq"]
@@ -73,7 +79,7 @@ async def test_expiry(client: RemoteClient) -> None:
     assert str(dead.destination) == expected["JMSDestination"]
     assert dead.original_destination == client.destination("e")
     assert (dead.delivery_mode, dead.priority, dead.expiration) == (2, 4, 0)
-    cause = dead.properties["dlqDeliveryFailureCause"]
+    cause = str(dead.properties["dlqDeliveryFailureCause"])
     assert cause.startswith("java.lang.Throwable: Message Expired. Expiration:")
 
 
@@ -83,7 +89,7 @@ async def test_order_visibility_and_acknowledgement(client: RemoteClient) -> Non
     producer = await session.create_producer(client.destination("p"))
     for index, priority in enumerate((1, 9, 5, 4, 9)):
         await producer.send(session.create_text_message(f"p{priority}-{index}"), priority=priority)
-    browser = await (await client.session()).create_browser(client.destination("p"))
+    browser = await (await client.session()).create_browser(cast("Queue", client.destination("p")))
     key = "uncommitted message visible to browser"
     assert [client.text(m) async for m in browser] == recorded[key]
     await session.commit()
@@ -117,7 +123,7 @@ async def test_order_visibility_and_acknowledgement(client: RemoteClient) -> Non
         session = await client.session(mode)
         consumer = await session.create_consumer(client.destination(queue))
         received = [await consumer.receive(LONG) for _ in range(3)]
-        received[1].acknowledge()
+        present(received[1]).acknowledge()
         await session.close()
         assert await client.left(queue) == recorded[key]
 
@@ -161,8 +167,8 @@ async def test_a_listener_that_throws(
         start = (
             "java.lang.Throwable: Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy {"
         )
-        assert cause.startswith(start)
-        assert cause.endswith("}, cause:RuntimeError: listener fails")
+        assert str(cause).startswith(start)
+        assert str(cause).endswith("}, cause:RuntimeError: listener fails")
     assert await client.left("q") == recorded["leftAfterClose"]
 
 
@@ -207,13 +213,14 @@ async def test_topics_browsers_and_sends(client: RemoteClient) -> None:
     )
     assert str(first_id).startswith(recorded["message id begins with"])
     received = await other.receive(LONG)  # not what was sent before it was there
+    assert received is not None
     assert received.message_id == message.message_id
     assert recorded["topic message without subscriber is kept"] is False
 
     await client.send("q", "1", "2", "3")
     stopped = await client.connect(start=False)
     browsing = await client.session(connection=stopped)
-    browser = await browsing.create_browser(client.destination("q"))
+    browser = await browsing.create_browser(cast("Queue", client.destination("q")))
     seen = [client.text(m) async for m in browser]
     assert len(seen) == recorded["browser on a connection that was not started sees"]
     await stopped.start()
@@ -228,7 +235,7 @@ async def test_topics_browsers_and_sends(client: RemoteClient) -> None:
     for number in range(1000):
         await producer.send(transacted.create_text_message(str(number)))
     await transacted.commit()
-    browser = await session.create_browser(client.destination("many"))
+    browser = await session.create_browser(cast("Queue", client.destination("many")))
     seen = [client.text(m) async for m in browser]
     assert len(seen) == recorded["browsing a queue of 1000 messages sees"]
 
@@ -264,7 +271,9 @@ async def test_a_durable_subscription_that_is_changed(client: RemoteClient) -> N
     async def look(topic: str, selector: str | None, timeout: float = 0.1) -> None:
         async with await client.connect(client_id=client.prefix) as connection:
             session = await connection.create_session()
-            subscriber = await session.create_durable_subscriber(client.topic(topic), "s", selector)
+            subscriber = await session.create_durable_subscriber(
+                cast("Topic", client.topic(topic)), "s", selector
+            )
             got.append(client.text(await subscriber.receive(timeout)))
 
     await look("t", None)
@@ -309,7 +318,7 @@ async def test_selectors(client: RemoteClient) -> None:
     found: dict[str, str] = {}
     for text in results:
         try:
-            browser = await session.create_browser(queue, text)
+            browser = await session.create_browser(cast("Queue", queue), text)
             seen = [m async for m in browser]
         except (InvalidSelectorException, JMSException) as refusal:
             found[text] = f"!{type(refusal).__name__}"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import JMSException
+from pyjms.jms.destination import Queue
 from pyjms.listener.task_executor import TaskExecutor
 from pyjms.runtime.backoff import FixedBackOff
 from tests.kit.brokers.destination_names import destination_name
@@ -339,7 +340,9 @@ async def consumed(client: RemoteClient) -> None:
     """Wait until the broker knows that the messages of the queue are consumed."""
     session = await client.session()
     with anyio.fail_after(60):
-        while [m async for m in await session.create_browser(client.destination("q"))]:  # noqa: ASYNC110
+        while [  # noqa: ASYNC110
+            m async for m in await session.create_browser(cast("Queue", client.destination("q")))
+        ]:
             await anyio.sleep(0.01)
 
 

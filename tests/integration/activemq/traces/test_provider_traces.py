@@ -21,6 +21,7 @@ from pyjms.errors import (
     MessageConversionException,
     MessageFormatException,
 )
+from pyjms.jms.api import QueueBrowser, Session
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import MapMessage, Message, StreamMessage, TextMessage
 from pyjms.support.converter import SimpleMessageConverter
@@ -34,10 +35,15 @@ from tests.kit.clients.counted_calls import CountedFactory
 from tests.kit.clients.remote import RemoteClient, closing
 from tests.kit.data import spring_oracle
 from tests.kit.listeners.remote import build, diary, factory, until
+from tests.kit.values import present
 
 pytestmark = [pytest.mark.activemq, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
 __all__ = ["build", "diary", "factory"]
+
+
+async def all_of(_session: Session, browser: QueueBrowser) -> list[Message]:
+    return [message async for message in browser]
 
 
 @pytest.fixture
@@ -61,7 +67,7 @@ def by_name(client: RemoteClient) -> dict[str, Any]:
 
 @pytest.mark.parametrize("variant", range(6))
 async def test_what_ten_messages_make_and_close(
-    variant: int, client: RemoteClient, counted: CountedFactory, build: Any
+    variant: int, client: RemoteClient, counted: Any, build: Any
 ) -> None:
     expected = spring_oracle()["cache-levels"][variant]
     at_the_tenth = expected["callsWhenListenerSeesMessage10"]
@@ -95,7 +101,7 @@ async def test_what_ten_messages_make_and_close(
 
 @pytest.mark.parametrize("variant", range(4))
 async def test_what_idle_receives_call(
-    variant: int, client: RemoteClient, counted: CountedFactory, build: Any
+    variant: int, client: RemoteClient, counted: Any, build: Any
 ) -> None:
     expected = spring_oracle()["idle-receives"][variant]
     recorded = expected["callsUpToThirdEmptyReceive"]
@@ -110,7 +116,7 @@ async def test_what_idle_receives_call(
     assert counted.calls[: len(wanted)] == wanted
 
 
-FACTORIES = {
+FACTORIES: dict[str, Any] = {
     "raw": lambda counted: counted,
     "SingleConnectionFactory": SingleConnectionFactory,
     # Spring's own class caches consumers; ours does what Spring Boot sets up (decisions D18)
@@ -120,7 +126,7 @@ FACTORIES = {
 
 @pytest.mark.parametrize("kind", FACTORIES)
 async def test_calls_of_ten_sends_and_receives(
-    kind: str, client: RemoteClient, counted: CountedFactory
+    kind: str, client: RemoteClient, counted: Any
 ) -> None:
     lines = spring_oracle()["connection-factories"]
     expected = next(line for line in lines if line["factory"] == kind)
@@ -140,7 +146,7 @@ async def test_calls_of_ten_sends_and_receives(
         await around.destroy()
 
 
-async def test_details_of_a_caching_factory(client: RemoteClient, counted: CountedFactory) -> None:
+async def test_details_of_a_caching_factory(client: RemoteClient, counted: Any) -> None:
     facts = spring_oracle()["connection-factories"][3]["facts"]
     caching = CachingConnectionFactory(counted, cache_consumers=True)
     connection = await caching.create_connection()
@@ -218,12 +224,9 @@ async def travelled(client: RemoteClient, messages: dict[str, Message]) -> dict[
             await producer.send(message)
         consumer = await session.create_consumer(queue)
         for name in messages:
-            message = await consumer.receive(10)
-            assert message is not None
-            received[name] = message
-    assert (
-        await template.browse(queue, lambda _session, browser: anext(aiter(browser), None)) is None
-    )
+            received[name] = present(await consumer.receive(10))
+    left: list[Message] = await template.browse(queue, all_of)
+    assert left == []
     return received
 
 
@@ -234,10 +237,7 @@ async def test_properties_that_came_from_the_broker(client: RemoteClient) -> Non
         messages[row] = TextMessage(row)
         write(messages[row].properties)
     for row, message in (await travelled(client, messages)).items():
-        seen = {
-            read: outcome(lambda read=read, message=message: READ[read](message.properties))
-            for read in recorded[row]
-        }
+        seen = {read: outcome(partial(READ[read], message.properties)) for read in recorded[row]}
         assert seen == recorded[row], row
     names = [n for n, r in recorded["property names (ActiveMQ)"].items() if r == "accepted"]
     named = TextMessage("names")

@@ -26,6 +26,7 @@ from pyjms import (
 from pyjms import ConnectionFactory as BlockingFactory
 from pyjms import JmsTemplate as BlockingTemplate
 from pyjms.aio import ConnectionFactory, JmsTemplate, SingleConnectionFactory
+from pyjms.jms.message import TextMessage
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from pyjms.testing.app import JmsTestApp
 from tests.kit.recipes import install, run_recipe
@@ -301,7 +302,7 @@ async def test_a_def_interceptor_may_retry_refuse_and_use_a_blocking_template(
     await jms_app.template.convert_and_send("in", "bad")
     await jms_app.drained("in")
     (dead,) = await jms_app.dead_letters()
-    assert "LookupError" in dead.properties["dlqDeliveryFailureCause"]
+    assert "LookupError" in str(dead.properties["dlqDeliveryFailureCause"])
 
 
 async def test_a_given_up_handler_ends_its_def_interceptor(jms_app: JmsTestApp) -> None:
@@ -403,7 +404,7 @@ async def test_sends_requests_and_replies_are_surrounded(
 
 async def test_a_received_message_is_sent_on_with_another_property(jms_app: JmsTestApp) -> None:
     async def hop(sending: SendInvocation, proceed: Any) -> object:
-        sending.set_property("hops", sending.properties.get("hops", 0) + 1)
+        sending.set_property("hops", int(str(sending.properties.get("hops", 0))) + 1)
         return await proceed()
 
     await jms_app.start(send_interceptors=[hop])
@@ -413,6 +414,7 @@ async def test_a_received_message_is_sent_on_with_another_property(jms_app: JmsT
     last = await template.receive("b")
     assert last is not None
     assert dict(last.properties) == {"kept": "yes", "hops": 2}
+    assert isinstance(last, TextMessage)
     assert last.text == "text"
 
 

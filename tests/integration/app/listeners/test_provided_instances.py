@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import pytest
@@ -19,7 +20,7 @@ from pyjms import (
     send_to,
 )
 from pyjms.app.wiring import ProvidedInstance
-from pyjms.testing.app import JmsTestApp
+from pyjms.testing.app import HandlerCall, JmsTestApp
 
 
 class Journal:
@@ -66,6 +67,10 @@ class Services(ApplicationContainer):
     orders = providers.Factory(Orders, journal)
 
 
+def has_length(number: int, calls: list[HandlerCall]) -> bool:
+    return len(calls) == number
+
+
 @pytest.mark.parametrize("targets", [(sys.modules[__name__],), (Orders,)])
 async def test_the_container_provides_the_instance(targets: object, jms_app: JmsTestApp) -> None:
     Orders.made = 0
@@ -76,7 +81,7 @@ async def test_the_container_provides_the_instance(targets: object, jms_app: Jms
     sent = {"new": "a", "changed": "b", "cancelled": "c", "ignored": "d"}
     for number, (name, text) in enumerate(sent.items(), 1):
         await jms_app.template.convert_and_send(f"orders.{name}", text)
-        await jms_app.recorder.until(lambda calls, number=number: len(calls) == number)
+        await jms_app.recorder.until(partial(has_length, number))
     answers = {await jms_app.template.receive_and_convert("answers") for _ in range(3)}
     assert answers == {"answer to a", "answer to b", "nothing to do for d"}
     await jms_app.stop()

@@ -55,7 +55,7 @@ Start = Callable[..., Awaitable[tuple[JmsApplication, Handler]]]
 async def start(pyjms_broker_url: str) -> AsyncIterator[Start]:
     applications: list[JmsApplication] = []
 
-    async def begin(**options: str) -> tuple[JmsApplication, Handler]:
+    async def begin(**options: Any) -> tuple[JmsApplication, Handler]:
         handler = Handler()
 
         @jms_listener("orders", id="orders", **options)

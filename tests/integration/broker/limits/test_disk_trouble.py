@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -174,7 +174,7 @@ async def test_a_broken_disk_under_the_scheduled_messages_is_a_failed_store(
 ) -> None:
     """`pyjms broker start` then exits with an error, so that its supervisor restarts it."""
     disk = TroubledDisk()
-    job_store = partial(KahaDBJobSchedulerStore, disk=disk)
+    job_store = partial(KahaDBJobSchedulerStore, disk=cast("Any", disk))
     monkeypatch.setattr("pyjms_broker.store.jobs.kahadb.KahaDBJobSchedulerStore", job_store)
     service = service_on()
     service.scheduler_support = True

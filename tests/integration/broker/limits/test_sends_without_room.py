@@ -116,7 +116,7 @@ async def send_in(client: Any, xid: TransactionId) -> None:
         client.send_command(client.text(producer_id, queue, text, xid))
 
 
-async def drain(client: Any, queue: Queue, count: int) -> list[str]:
+async def drain(client: Any, queue: Queue, count: int) -> list[str | None]:
     """Consume this number of messages, and check that there are no others."""
     consumer = await client.consumer(queue)
     texts = []
@@ -189,7 +189,7 @@ async def test_a_client_that_goes_takes_its_waiting_commit_with_it(
     await send_in(sender, xid)
     commit_of(sender, xid)
     await sender.nothing_dispatched()
-    connection = broker.service.connections.by_id[sender.connection_id]
+    connection: Any = broker.service.connections.by_id[sender.connection_id]
     await sender.cut()
     await connection.wait_stopped()
     assert await drain(reader, Q, 10) == BEFORE
@@ -263,7 +263,7 @@ async def test_a_send_that_never_came_in_is_let_in_when_its_client_comes_back(
         first, second = returning.send(client, Q, 1), returning.send(client, ROOMY, 2)
         assert isinstance(await second.answer(), Response)
         assert first.answers == []
-        connection = broker.service.connections.by_id[client.connection_id]
+        connection: Any = broker.service.connections.by_id[client.connection_id]
         await client.cut()
         await connection.wait_stopped()
     client = await returning.come(again=True)

@@ -6,6 +6,7 @@ import errno
 import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pyjms_broker.filters.virtual_topics import VirtualTopic
 from pyjms_broker.service import BrokerService, IOExceptionHandler
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from tests.kit.values import present
 
 MEMORY = 400_000
 BODY = "x" * 4000
@@ -84,7 +86,7 @@ async def test_what_a_consumer_leaves_unacknowledged_is_bounded(
 ) -> None:
     client = await persistent.client("c")
     where = Topic("T") if durable else Queue("Q")
-    fields = {"subscription_name": "s"} if durable else {}
+    fields: dict[str, Any] = {"subscription_name": "s"} if durable else {}
     fields["prefetch_size"] = 1_000_000
     if durable:
         await client.remove(await client.consumer(where, **fields))
@@ -194,9 +196,9 @@ async def test_a_failed_store_does_not_count_as_full(tmp_path: Path, raw_client:
             with pytest.raises(JMSException, match="journal"):
                 answer = service.region_broker.send(ProducerExchange(ConnectionContext()), message)
                 ended = anyio.Event()
-                answer.then(lambda _, ended=ended: ended.set())
+                answer.then(partial(lambda ended, _: ended.set(), ended))
                 await ended.wait()
-                raise answer.error
+                raise present(answer.error)
         await client.close()
     finally:
         await service.stop()

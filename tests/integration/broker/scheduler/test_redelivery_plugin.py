@@ -12,7 +12,7 @@ from pyjms.aio import ConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import Message, TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms_broker.plugins.message_headers import TimeStampingBrokerPlugin, TraceBrokerPathPlugin
 from pyjms_broker.plugins.redelivery import RedeliveryPlugin, RedeliveryPolicy
@@ -317,6 +317,7 @@ async def test_a_redelivery_survives_a_restart(
     failing = await Failing(broker).open()
     message = await failing.next(10)
     assert message is not None
+    assert isinstance(message, TextMessage)
     assert (message.text, message.delivery_count) == ("x", 2)
     await failing.session.commit()
     await broker.until(lambda: not broker.jobs and broker.count("Q") == 0)

@@ -64,7 +64,9 @@ async def test_a_slave_with_its_own_data_directory_gets_the_masters_jobs(
     "service",
     [
         lambda: BrokerService.from_uri("broker:()/b?schedulerDirectory=there&persistent=false"),
-        lambda: BrokerService.from_settings(BrokerSettings(scheduler_directory=Path("there"))),
+        lambda: BrokerService.from_settings(
+            BrokerSettings.model_validate({"scheduler_directory": "there"})
+        ),
     ],
     ids=["uri", "settings"],
 )

@@ -106,7 +106,7 @@ async def test_a_container_recovers_with_a_new_connection(client: Client, failin
         attempts += 1
         if attempts == 1:
             raise ValueError("fails once, and its log line as well")
-        handled.append(client.delivery(message))
+        handled.append(str(client.delivery(message)))
         done.set()
 
     def error_handler(error: Exception) -> None:

@@ -183,7 +183,7 @@ async def test_a_client_is_notified_of_the_end_of_the_broker() -> None:
             factory = ConnectionFactory(f"vm://{name}?create=false")
             connection = await factory.create_connection()
             failed = anyio.Event()
-            connection.exception_listener = lambda error, failed=failed: failed.set()  # type: ignore[misc]
+            connection.exception_listener = lambda error, failed=failed: failed.set()
             await connection.start()
             connected.set()
             with anyio.fail_after(10):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -37,9 +38,9 @@ class Taking:
 async def test_each_message_is_announced_and_can_be_received_in_the_call(client: Client) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Q)
-    listener = Taking(client, 3)
+    listener: Any = Taking(client, 3)
     await consumer.set_message_available_listener(listener)
-    assert consumer.message_available_listener is listener
+    assert (consumer.message_available_listener is listener) is True
     await client.send(Q, "a", "b", "c")
     await listener.all_taken.wait()
     await client.settle()
@@ -190,10 +191,11 @@ async def test_close_waits_for_it_unless_it_closes(client: Client) -> None:
 @pytest.mark.parametrize("kind", ["context", "caching", "pool", "statistics"])
 async def test_handles_announce_themselves(client: Client, kind: str) -> None:
     target = client.factory(stats_enabled=kind == "statistics")
-    factory = {
+    factories: dict[str, Callable[[], Any]] = {
         "caching": lambda: CachingConnectionFactory(target, cache_consumers=True),
         "pool": lambda: JmsPoolConnectionFactory(target),
-    }.get(kind, lambda: target)()
+    }
+    factory = factories.get(kind, lambda: target)()
     listener = Taking(client, 1)
     async with await factory.create_context() as context:
         session = context if kind == "context" else await context.session()

@@ -61,7 +61,7 @@ async def test_wrong_accesses_to_a_body(client: Client) -> None:
 async def test_a_queue_needs_a_name(client: Client) -> None:
     session = await client.session()
     with pytest.raises(TypeError, match="must be a str"):
-        session.create_queue(None)
+        session.create_queue(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.fact(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
@@ -42,7 +42,11 @@ async def test_temporary_destinations_live_with_their_connection(client: Client)
         await producer.send(other.create_text_message("x"), destination=one)
     with pytest.raises(InvalidDestinationException, match="has been deleted"):
         await session.create_consumer(one)
-    await producer.send(other.create_text_message("pending"), destination=two, delivery_mode=1)
+    await producer.send(
+        other.create_text_message("pending"),
+        destination=two,
+        delivery_mode=DeliveryMode.NON_PERSISTENT,
+    )
     await connection.close()
     await client.settle()
     with pytest.raises(InvalidDestinationException):
@@ -70,6 +74,7 @@ async def test_request_and_reply_over_a_temporary_queue(client: Client) -> None:
     await producer.send(request)
     reply = await consumer.receive(1)
     assert client.text(reply) == "re: hello"
+    assert reply is not None
     assert reply.correlation_id == request.message_id
 
 

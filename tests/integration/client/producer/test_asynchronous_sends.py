@@ -132,9 +132,9 @@ async def test_errors_of_the_call_are_raised_by_it(client: Client) -> None:
         await producer.send(broken, completion_listener=outcomes)
     for wrong in (print, object(), "listener"):
         with pytest.raises(TypeError, match=r"has no on_completion\(\)"):
-            await producer.send(message, completion_listener=wrong)
+            await producer.send(message, completion_listener=wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"has no on_success\(\)"):
-        await producer.send(Q, message, print)
+        await producer.send(Q, message, print)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not both"):
         await producer.send(message, callback=outcomes, completion_listener=outcomes)
     await producer.close()

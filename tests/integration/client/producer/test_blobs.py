@@ -132,7 +132,7 @@ async def test_a_file_goes_through_the_upload_directory(tmp_path: Path, option: 
         assert blob.mime_type == "application/pdf"
         assert blob.deleted_by_broker
         assert blob.properties["n"] == 7
-        assert blob.name is blob.size is None  # they are not sent
+        assert (blob.name, blob.size) == (None, None)  # they are not sent
         assert await body_of(blob) == BODY
         again = await received(session, blob)  # forwarded as it came
         assert again.url == message.url

@@ -16,6 +16,7 @@ from pyjms.template.template import JmsTemplate
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client
+from tests.kit.values import present
 
 Q = Queue("q")
 
@@ -38,7 +39,9 @@ async def test_a_delayed_message_comes_at_its_delivery_time(client: Client) -> N
     assert [m async for m in browser] == []
     received = await consumer.receive(5.0)
     assert client.text(received) == "later"
+    assert received is not None
     assert _clock.time_ms() >= received.delivery_time == sent.delivery_time
+    assert received is not None
     assert set(received.properties) == {"scheduledJobId"}
 
 
@@ -64,13 +67,16 @@ async def test_a_received_message_is_delayed_again(client: Client) -> None:
     producer = await session.create_producer(Q)
     consumer = await session.create_consumer(Q)
     await producer.send(session.create_text_message("x"), delivery_delay=2)
-    first = await consumer.receive(5.0)
+    first = present(await consumer.receive(5.0))
     await producer.send(first)
     unchanged = await consumer.receive(5.0)
+    assert unchanged is not None
     assert unchanged.delivery_time == unchanged.timestamp  # not that of the send before
     await producer.send(unchanged, delivery_delay=10)
     assert await consumer.receive(9.0) is None
     again = await consumer.receive(5.0)
+    assert again is not None
+    assert first is not None
     assert again.delivery_time == unchanged.delivery_time > first.delivery_time
 
 
@@ -93,7 +99,7 @@ async def test_wrong_delays_are_refused(client: Client) -> None:
     with pytest.raises(IllegalStateException, match="negative deliveryDelay: -1"):
         producer.delivery_delay = -1
     with pytest.raises(TypeError, match="delivery_delay"):
-        producer.delivery_delay = "5s"
+        producer.delivery_delay = "5s"  # type: ignore[assignment]
     with pytest.raises(ValueError, match="delivery_delay"):
         await producer.send(session.create_message(), delivery_delay=-1)
     await producer.close()
@@ -126,6 +132,7 @@ async def test_a_templates_delay_is_that_of_its_producer(client: Client) -> None
 
     await template.convert_and_send("q", "x", post_processor=keep)
     received = await template.receive("q")
+    assert received is not None
     assert sent[0].delivery_time == sent[0].timestamp + 5000 == received.delivery_time
 
 

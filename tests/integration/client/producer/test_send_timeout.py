@@ -76,7 +76,7 @@ async def test_a_limit_that_is_not_a_duration_is_refused(client: Client, value: 
     with pytest.raises(ValueError, match="send_timeout"):
         producer.send_timeout = value
     with pytest.raises(TypeError, match="send_timeout"):
-        producer.send_timeout = "1s"
+        producer.send_timeout = "1s"  # type: ignore[assignment]
     await producer.close()
     with pytest.raises(IllegalStateException, match="The producer is closed"):
         producer.send_timeout = 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -17,6 +17,7 @@ from pyjms.jms.message import Message, TextMessage
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.template import JmsTemplate
 from tests.kit.clients.embedded import Client
+from tests.kit.values import present
 
 Q = Queue("q")
 
@@ -90,11 +91,12 @@ async def test_the_replacement_is_sent_and_stamped(client: Client) -> None:
     assert (given_session, given_producer, given) == (session, producer, message)
     assert message.message_id is None
     (received,) = await client.take(Q)
+    assert isinstance(received, TextMessage)
     assert (received.text, received.priority, received.destination) == ("p>x", 7, Q)
     producer.transformer = Unchanged()
     await producer.send(message)
     assert message.message_id is not None
-    producer.transformer = None
+    producer.transformer = None  # type: ignore[unreachable]
     await producer.send(message)
     assert await client.left(Q) == ["x", "x"]
 
@@ -119,9 +121,9 @@ async def test_the_replacement_is_delivered(client: Client, how: str) -> None:
         (message,) = received
     elif how == "receive_no_wait":
         await client.settle()
-        message = await consumer.receive_no_wait()
+        message = present(await consumer.receive_no_wait())
     else:
-        message = await (anext(consumer) if how == "iteration" else consumer.receive(5.0))
+        message = present(await (anext(consumer) if how == "iteration" else consumer.receive(5.0)))
     assert client.text(message) == "x>c"
     ((given_session, given_consumer, given),) = session.transformer.calls
     assert (given_session, given_consumer) == (session, consumer)
@@ -160,7 +162,7 @@ async def test_templates_and_contexts_use_the_factorys_transformer(
 ) -> None:
     target = ConnectionFactory(client.broker.url)
     target.transformer = Marking("f")
-    factory = target if shared is None else shared(target)
+    factory: Any = target if shared is None else shared(target)
     if shared is CachingConnectionFactory:
         factory.cache_consumers = True
     template = JmsTemplate(factory, receive_timeout=5.0)
@@ -249,7 +251,7 @@ async def test_its_failure_before_a_listener_is_the_listeners(client: Client) ->
 async def test_a_transformer_of_coroutines_is_refused(client: Client) -> None:
     session = await client.session()
     producer = await session.create_producer(Q)
-    producer.transformer = Wrong()
+    producer.transformer = cast("Any", Wrong())
     message = session.create_text_message("x")
     refusal = "producer_transform of Wrong returned a coroutine: it must be a plain function"
     with pytest.raises(TypeError, match=refusal):
@@ -257,7 +259,7 @@ async def test_a_transformer_of_coroutines_is_refused(client: Client) -> None:
     producer.transformer = None
     await producer.send(message)
     consumer = await session.create_consumer(Q)
-    consumer.transformer = Wrong()
+    consumer.transformer = cast("Any", Wrong())
     with pytest.raises(TypeError, match="consumer_transform of Wrong returned a coroutine"):
         await consumer.receive(5.0)
     consumer.transformer = None

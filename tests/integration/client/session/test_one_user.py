@@ -14,6 +14,7 @@ from pyjms.errors import IllegalStateException, TransactionRolledBackException
 from pyjms.jms.destination import Queue
 from pyjms.jms.synchronization import Synchronization
 from tests.kit.clients.embedded import Client
+from tests.kit.clients.messages import text_of
 from tests.kit.waiting import until
 
 Q = Queue("q")
@@ -74,7 +75,7 @@ async def test_a_synchronization_works_on_in_the_tasks_that_it_starts(client: Cl
     session.add_synchronization(holds)
     await session.commit()
     consumer = await session.create_consumer(Q)
-    assert (await consumer.receive(10)).text == "x"
+    assert text_of(await consumer.receive(10)) == "x"
 
 
 @pytest.mark.parametrize("call", ["commit", "rollback", "recover"])
@@ -140,4 +141,4 @@ async def test_a_completion_listener_sends_while_commit_waits_for_it(client: Cli
     await producer.send(session.create_text_message("x"), completion_listener=Listener())
     await session.commit()
     consumer = await session.create_consumer(Q)
-    assert [(await consumer.receive(10)).text for _ in range(2)] == ["x", "from the listener"]
+    assert [text_of(await consumer.receive(10)) for _ in range(2)] == ["x", "from the listener"]

@@ -12,8 +12,10 @@ from pyjms.errors import (
     JMSException,
 )
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.message import BytesMessage, Message, ObjectMessage
 from tests.kit.clients.embedded import Client
+from tests.kit.clients.messages import text_of
+from tests.kit.values import present
 
 AUTO, CLIENT = AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT
 DUPS_OK, INDIVIDUAL = AcknowledgeMode.DUPS_OK, AcknowledgeMode.INDIVIDUAL
@@ -79,8 +81,8 @@ async def test_client_acknowledges_everything_the_session_consumed(client: Clien
     received = [await consumer.receive(1) for _ in range(3)]
     await client.settle()
     assert client.broker.queue_statistics("q").dequeues == 0
-    received[1].acknowledge()
-    received[1].acknowledge()
+    present(received[1]).acknowledge()
+    present(received[1]).acknowledge()
     await session.close()
     assert await client.left("q") == []
     assert await client.left("other") == []
@@ -117,10 +119,12 @@ async def test_acknowledge_is_ignored_in_other_modes_but_not_on_a_closed_session
     session = await client.session(mode)
     consumer = await session.create_consumer(Queue("q"))
     message = await consumer.receive(1)
+    assert message is not None
     message.acknowledge()
     assert client.text(await consumer.receive(1)) == "2"
     await session.close()
     with pytest.raises(IllegalStateException):
+        assert message is not None
         message.acknowledge()
     left = ["1", "2"] if mode == TRANSACTED else []
     assert await client.left("q") == left
@@ -133,6 +137,7 @@ async def test_acknowledge_on_a_closed_client_session_is_refused(client: Client)
     message = await (await session.create_consumer(Queue("q"))).receive(1)
     await session.close()
     with pytest.raises(IllegalStateException, match="The Session is closed"):
+        assert message is not None
         message.acknowledge()
 
 
@@ -180,8 +185,8 @@ async def test_individual_acknowledges_that_message_only(client: Client) -> None
     session = await client.session(INDIVIDUAL)
     consumer = await session.create_consumer(Queue("q"))
     received = [await consumer.receive(1) for _ in range(3)]
-    received[1].acknowledge()
-    received[1].acknowledge()
+    present(received[1]).acknowledge()
+    present(received[1]).acknowledge()
     await session.close()
     left = await client.left("q")
     assert (
@@ -432,7 +437,7 @@ async def test_names_make_handles_only(client: Client) -> None:
     assert session.create_queue("a,b").is_composite
     assert session.create_queue("a.*").is_pattern
     with pytest.raises(TypeError):
-        session.create_queue(None)
+        session.create_queue(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.fact("jms-api 2.16")
@@ -544,6 +549,8 @@ async def test_each_kind_of_message_is_made_by_the_session(client: Client) -> No
         await producer.send(message)
     received = await client.take("q")
     assert [type(m) for m in received] == [type(m) for m in made]
-    assert received[1].text == "t"
+    assert text_of(received[1]) == "t"
+    assert isinstance(received[2], BytesMessage)
     assert received[2].data == b"b"
+    assert isinstance(received[5], ObjectMessage)
     assert received[5].data == b"o"

@@ -141,7 +141,7 @@ async def test_the_end_of_a_transaction_cannot_end_it_again(client: Client, call
     calls: list[str] = []
 
     class Ending(Recorder):
-        async def before_end(self) -> None:
+        async def before_end(self) -> None:  # type: ignore[override]
             await getattr(session, call)()
 
     await producer.send(session.create_text_message("a"))
@@ -166,7 +166,7 @@ async def test_a_session_closed_before_its_commit_is_rolled_back(
     calls: list[str] = []
 
     class Closing(Recorder):
-        async def before_end(self) -> None:
+        async def before_end(self) -> None:  # type: ignore[override]
             await session.close()
             if fails:
                 raise ValueError("closed")
@@ -186,7 +186,7 @@ async def test_a_commit_that_is_cancelled_counts_as_one_and_is_seen_as_one(clien
     with anyio.CancelScope() as scope:
 
         class Cancelling(Recorder):
-            async def before_end(self) -> None:
+            async def before_end(self) -> None:  # type: ignore[override]
                 self.calls.append("before")
                 scope.cancel()
 

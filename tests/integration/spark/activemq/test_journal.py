@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kit.spark.brokers import SparkBroker
+from tests.kit.servers.java_brokers import JavaBroker
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(300)]
 
@@ -34,7 +34,7 @@ class Filled(NamedTuple):
 
 @pytest.fixture(params=["running", "stopped", "killed"])
 def filled(
-    request: pytest.FixtureRequest, broker: SparkBroker, activemq_command: list[str]
+    request: pytest.FixtureRequest, broker: JavaBroker, activemq_command: list[str]
 ) -> Filled:
     done = subprocess.run(
         [*activemq_command, "JournalFiller", broker.url],

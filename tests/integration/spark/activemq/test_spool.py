@@ -20,6 +20,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms import ConnectionFactory
+from pyjms.enums import DeliveryMode
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.options import JmsOptions, read_options
 from pyjms.spark.sink import publish, row_converter, send_rows, stage_rows
@@ -43,13 +44,15 @@ def _connections() -> Iterator[None]:
     run_blocking(close_connections)
 
 
-def reader_of(broker, tmp_path, kind=JmsStreamReader, **options: str):
+def reader_of(
+    broker: SparkBroker, tmp_path: Path, kind: Any = JmsStreamReader, **options: str
+) -> Any:
     spool = str(tmp_path / "spool")
     given = {"url": broker.url, "destination": "IN", "spool": spool, **options}
     return kind(read_options(given, "source"))
 
 
-def rows_between(reader, start, end) -> list[dict]:
+def rows_between(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
     parts = reader.partitions(start, end)
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
@@ -95,7 +98,9 @@ def test_columns_are_those_that_our_broker_gives(
         text.properties["n"] = 7
         text.correlation_id = "c"
         producer.send(text, priority=6)
-        producer.send(session.create_bytes_message(b"\x00\x01"), delivery_mode=1)
+        producer.send(
+            session.create_bytes_message(b"\x00\x01"), delivery_mode=DeliveryMode.NON_PERSISTENT
+        )
     reader = spark.readStream.format("jms").option("url", broker.url)
     query = (
         reader.option("spool", str(tmp_path / "spool"))
@@ -186,7 +191,7 @@ def test_a_batch_of_more_rows_than_a_page_is_published(broker: SparkBroker) -> N
     assert broker.texts("OUT") == texts
 
 
-def send(broker, numbers: Sequence[int], id_column: str | None = None) -> None:
+def send(broker: SparkBroker, numbers: Sequence[int], id_column: str | None = None) -> None:
     """Send rows as the task of one partition of one batch does."""
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
     send_rows(

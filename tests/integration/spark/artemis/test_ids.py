@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import Row
 
 from pyjms import ConnectionFactory, TransactionRolledBackException
+from pyjms.jms.api import Session
 from pyjms.spark.connections import (
     close_connections,
     run_blocking,
@@ -26,7 +27,8 @@ from pyjms.spark.connections import (
 )
 from pyjms.spark.options import JmsOptions
 from pyjms.spark.sink import epoch_queue, publish, row_converter, send_rows, stage_rows
-from tests.kit.spark.brokers import SparkBroker
+from tests.kit.clients.messages import text_of
+from tests.kit.servers.java_brokers import JavaBroker
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(200)]
 artemis = pytest.mark.parametrize("broker", ["artemis"], indirect=True)
@@ -43,7 +45,7 @@ def _connections() -> Iterator[None]:
 
 
 def send(
-    broker,
+    broker: JavaBroker,
     numbers: Iterable[int],
     id_column: str | None = None,
     task: str = "q:0:0",
@@ -56,25 +58,25 @@ def send(
     )
 
 
-def send_to_both(broker, numbers: Iterable[int], task: str = "q:0:0") -> None:
+def send_to_both(broker: JavaBroker, numbers: Iterable[int], task: str = "q:0:0") -> None:
     for queue, id_column in IDS.items():
         send(broker, numbers, id_column, task, queue)
 
 
-def counts(broker) -> list[int]:
+def counts(broker: JavaBroker) -> list[int]:
     return [broker.count(queue) for queue in IDS]
 
 
-def both_texts(broker) -> list[list[str]]:
+def both_texts(broker: JavaBroker) -> list[list[str]]:
     return [broker.texts(queue) for queue in IDS]
 
 
-def restart(broker, how: str, **settings: str) -> None:
+def restart(broker: JavaBroker, how: str, **settings: str) -> None:
     run_blocking(close_connections)
     broker.restart(how, **settings)
 
 
-def test_ids_drop_what_is_still_there_over_restarts(broker: SparkBroker) -> None:
+def test_ids_drop_what_is_still_there_over_restarts(broker: JavaBroker) -> None:
     send_to_both(broker, range(100))
     send_to_both(broker, range(100))
     assert counts(broker) == [100, 100]
@@ -86,7 +88,7 @@ def test_ids_drop_what_is_still_there_over_restarts(broker: SparkBroker) -> None
 
 
 def test_rows_with_their_own_ids_may_come_in_another_order_and_with_new_ones(
-    broker: SparkBroker,
+    broker: JavaBroker,
 ) -> None:
     send(broker, range(100), "id")
     send(broker, [*reversed(range(50, 100)), 100, 3, 101], "id")
@@ -95,7 +97,7 @@ def test_rows_with_their_own_ids_may_come_in_another_order_and_with_new_ones(
 
 
 @pytest.mark.parametrize(("rows", "id_column"), [(2048, None), (1024, "id")])
-def test_ids_drop_what_was_consumed(broker: SparkBroker, rows: int, id_column: str | None) -> None:
+def test_ids_drop_what_was_consumed(broker: JavaBroker, rows: int, id_column: str | None) -> None:
     send(broker, range(rows), id_column)
     assert len(broker.texts("OUT")) == rows
     send(broker, range(rows), id_column)
@@ -103,7 +105,7 @@ def test_ids_drop_what_was_consumed(broker: SparkBroker, rows: int, id_column: s
 
 
 @artemis
-def test_artemis_knows_what_was_consumed_after_restarts(broker: SparkBroker) -> None:
+def test_artemis_knows_what_was_consumed_after_restarts(broker: JavaBroker) -> None:
     send_to_both(broker, range(100))
     assert both_texts(broker) == [HUNDRED, HUNDRED]
     for end in ("stop", "kill"):
@@ -115,7 +117,7 @@ def test_artemis_knows_what_was_consumed_after_restarts(broker: SparkBroker) -> 
 @activemq6
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_activemq_does_not_know_what_was_consumed_before_a_restart(
-    broker: SparkBroker, end: str
+    broker: JavaBroker, end: str
 ) -> None:
     send_to_both(broker, range(100))
     assert both_texts(broker) == [HUNDRED, HUNDRED]
@@ -127,7 +129,7 @@ def test_activemq_does_not_know_what_was_consumed_before_a_restart(
 @activemq6
 @pytest.mark.parametrize(("rows", "id_column"), [(2500, None), (1100, "id")])
 def test_activemq_doubles_what_was_consumed_and_is_beyond_the_audit(
-    broker: SparkBroker, rows: int, id_column: str | None
+    broker: JavaBroker, rows: int, id_column: str | None
 ) -> None:
     send(broker, range(rows), id_column)
     assert len(broker.texts("OUT")) == rows
@@ -136,7 +138,7 @@ def test_activemq_doubles_what_was_consumed_and_is_beyond_the_audit(
 
 
 @artemis
-def test_artemis_knows_the_last_20000_ids_of_an_address_from_all_tasks(broker: SparkBroker) -> None:
+def test_artemis_knows_the_last_20000_ids_of_an_address_from_all_tasks(broker: JavaBroker) -> None:
     send_to_both(broker, range(10_000), "q:0:0")
     send_to_both(broker, range(10_000, 20_000), "q:0:1")
     restart(broker, "kill")
@@ -150,7 +152,7 @@ def test_artemis_knows_the_last_20000_ids_of_an_address_from_all_tasks(broker: S
 
 
 @artemis
-def test_a_batch_beyond_artemis_window_is_doubled_as_a_whole(broker: SparkBroker) -> None:
+def test_a_batch_beyond_artemis_window_is_doubled_as_a_whole(broker: JavaBroker) -> None:
     """What is sent again for want of its id pushes the next one out."""
     restart(broker, "stop", ids="1000")
     send(broker, range(1100))
@@ -159,20 +161,20 @@ def test_a_batch_beyond_artemis_window_is_doubled_as_a_whole(broker: SparkBroker
 
 
 @artemis
-def test_artemis_takes_an_id_twice_in_a_transaction(broker: SparkBroker) -> None:
+def test_artemis_takes_an_id_twice_in_a_transaction(broker: JavaBroker) -> None:
     send(broker, [1, 1, 2], "id")
     assert broker.count("OUT") == 3
 
 
 @activemq6
-def test_activemq_takes_an_id_once_in_a_transaction(broker: SparkBroker) -> None:
+def test_activemq_takes_an_id_once_in_a_transaction(broker: JavaBroker) -> None:
     send(broker, [1, 1, 2], "id")
     assert broker.count("OUT") == 2
     assert broker.texts("OUT") == ["m1", "m2"]
 
 
 @artemis
-def test_artemis_forgets_the_ids_of_an_address_that_it_deletes(broker: SparkBroker) -> None:
+def test_artemis_forgets_the_ids_of_an_address_that_it_deletes(broker: JavaBroker) -> None:
     restart(broker, "stop", deleting="true")
     send(broker, range(100))
     assert broker.texts("OUT") == HUNDRED
@@ -183,7 +185,7 @@ def test_artemis_forgets_the_ids_of_an_address_that_it_deletes(broker: SparkBrok
 
 
 @artemis
-def test_artemis_rolls_a_transaction_with_a_known_id_back(broker: SparkBroker) -> None:
+def test_artemis_rolls_a_transaction_with_a_known_id_back(broker: JavaBroker) -> None:
     """Which is why the sink does without one then."""
     with ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session(True)
@@ -200,7 +202,7 @@ def test_artemis_rolls_a_transaction_with_a_known_id_back(broker: SparkBroker) -
     assert broker.texts("OUT") == ["a"]
 
 
-def test_a_batch_of_more_rows_than_a_page_is_published_once(broker: SparkBroker) -> None:
+def test_a_batch_of_more_rows_than_a_page_is_published_once(broker: JavaBroker) -> None:
     options = JmsOptions(broker.url, "OUT", exactly_once="epoch")
     texts = [f"m{number}" for number in range(1500)]
     rows = [Row(text=text) for text in texts]
@@ -221,7 +223,7 @@ def test_a_batch_of_more_rows_than_a_page_is_published_once(broker: SparkBroker)
     assert broker.count("PyJMS.Stage.q") == 0
 
 
-def test_staged_rows_outlive_the_broker(broker: SparkBroker) -> None:
+def test_staged_rows_outlive_the_broker(broker: JavaBroker) -> None:
     options = JmsOptions(broker.url, "OUT", exactly_once="epoch")
     staged = stage_rows(options, "q", 0, "a", iter([Row(text=text) for text in HUNDRED]))
     restart(broker, "kill")
@@ -233,7 +235,7 @@ def test_staged_rows_outlive_the_broker(broker: SparkBroker) -> None:
 @artemis
 @pytest.mark.parametrize(("attempts", "kept"), [("10", 0), ("-1", 1)])
 def test_artemis_takes_the_marker_away_that_was_given_back_ten_times(
-    broker: SparkBroker, attempts: str, kept: int
+    broker: JavaBroker, attempts: str, kept: int
 ) -> None:
     """As ten drivers do that die one after the other while they publish."""
     restart(broker, "stop", attempts=attempts)
@@ -245,6 +247,6 @@ def test_artemis_takes_the_marker_away_that_was_given_back_ten_times(
     assert (broker.count("PyJMS.Epoch.q"), broker.count("DLQ")) == (kept, 1 - kept)
 
 
-async def _see_marker(session):
+async def _see_marker(session: Session) -> None:
     marker = await session.create_consumer(without_prefetch(epoch_queue("q")))
-    assert (await marker.receive(5)).text == "0"
+    assert text_of(await marker.receive(5)) == "0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,12 +12,13 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms import ConnectionFactory
+from pyjms.enums import DeliveryMode
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.offsets import BatchLimit
 from pyjms.spark.options import JmsOptions, read_options
 from pyjms.spark.source import JmsStreamReader
 from pyjms.spark.spool import Puller, Spool, SpoolStreamReader
-from tests.kit.spark.brokers import SparkBroker
+from tests.kit.servers.java_brokers import JavaBroker
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(400)]
 
@@ -28,19 +29,21 @@ def _connections() -> Iterator[None]:
     run_blocking(close_connections)
 
 
-def reader_of(broker, tmp_path, **options: str) -> JmsStreamReader:
+def reader_of(broker: JavaBroker, tmp_path: Path, **options: str) -> JmsStreamReader:
     spool = str(tmp_path / "spool")
     given = {"url": broker.url, "destination": "IN", "spool": spool, **options}
     return JmsStreamReader(read_options(given, "source"))
 
 
-def rows_between(reader, start, end) -> list[dict]:
+def rows_between(
+    reader: JmsStreamReader, start: dict[str, Any], end: dict[str, Any]
+) -> list[dict[str, Any]]:
     parts = reader.partitions(start, end)
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
 
 def test_the_spool_is_chosen_automatically_and_logged_once(
-    broker: SparkBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    broker: JavaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.send("IN", ["a", "b"])
     reader = reader_of(broker, tmp_path)
@@ -55,7 +58,7 @@ def test_the_spool_is_chosen_automatically_and_logged_once(
 
 
 def test_questions_about_ranges_end_where_what_expires_goes(
-    broker: SparkBroker, tmp_path: Path
+    broker: JavaBroker, tmp_path: Path
 ) -> None:
     """At Artemis in its expiry queue; ActiveMQ drops what expires and is not persistent."""
     reader_of(broker, tmp_path).initialOffset()
@@ -67,7 +70,7 @@ def test_questions_about_ranges_end_where_what_expires_goes(
 
 
 def test_a_batch_replays_equal_after_the_broker_was_killed(
-    broker: SparkBroker, tmp_path: Path
+    broker: JavaBroker, tmp_path: Path
 ) -> None:
     broker.send("IN", [f"m{number}" for number in range(3000)])
     reader = reader_of(broker, tmp_path, mode="spool")
@@ -93,7 +96,7 @@ def test_a_batch_replays_equal_after_the_broker_was_killed(
     indirect=["broker"],
 )
 def test_what_the_spool_does_not_take_is_not_acknowledged(
-    broker: SparkBroker, tmp_path: Path, attempts: Any
+    broker: JavaBroker, tmp_path: Path, attempts: Any
 ) -> None:
     """Artemis itself counts the deliveries of a message, and removes it after the last one."""
     if attempts:
@@ -114,7 +117,7 @@ def test_what_the_spool_does_not_take_is_not_acknowledged(
         assert [(row["text"], row["redelivered"]) for row in rows] == [("a", True), ("b", True)]
 
 
-def test_duplicates_of_spooled_messages_are_detected(broker: SparkBroker, tmp_path: Path) -> None:
+def test_duplicates_of_spooled_messages_are_detected(broker: JavaBroker, tmp_path: Path) -> None:
     broker.send("IN", ["a", "b", "c"])
     run_blocking(_pull_without_acknowledging, broker.url, tmp_path / "spool")
     broker.restart("kill")
@@ -129,7 +132,7 @@ def test_duplicates_of_spooled_messages_are_detected(broker: SparkBroker, tmp_pa
     assert broker.count("IN") == 0
 
 
-async def _pull_without_acknowledging(url, folder):
+async def _pull_without_acknowledging(url: str, folder: Path) -> None:
     spool = Spool(folder)
     puller = Puller(JmsOptions(url, "IN"), spool)
     _, consumer = await puller._open()
@@ -138,7 +141,7 @@ async def _pull_without_acknowledging(url, folder):
     spool.append(rows)
 
 
-def test_a_durable_subscription_is_a_stream(broker: SparkBroker, tmp_path: Path) -> None:
+def test_a_durable_subscription_is_a_stream(broker: JavaBroker, tmp_path: Path) -> None:
     options = {"destination": "topic://T", "clientId": "spark", "subscription": "all"}
     reader = reader_of(broker, tmp_path, **options)
     start = reader.initialOffset()
@@ -153,7 +156,7 @@ def test_a_durable_subscription_is_a_stream(broker: SparkBroker, tmp_path: Path)
     assert [row["text"] for row in rows_between(again, start, end)] == ["a", "b", "c"]
 
 
-def send_to_topic(broker, texts):
+def send_to_topic(broker: JavaBroker, texts: Sequence[str]) -> None:
     with ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session()
         producer = session.create_producer(session.create_topic("T"))
@@ -161,14 +164,14 @@ def send_to_topic(broker, texts):
             producer.send(session.create_text_message(text))
 
 
-def _until(reader, start, rows):
+def _until(reader: JmsStreamReader, start: dict[str, Any], rows: int) -> Any:
     end = start
     while end["seq"] - start["seq"] < rows:
         end = reader.latestOffset(end, ReadMaxRows(5000))
     return end
 
 
-def test_columns_are_those_that_our_broker_gives(broker: SparkBroker, tmp_path: Path) -> None:
+def test_columns_are_those_that_our_broker_gives(broker: JavaBroker, tmp_path: Path) -> None:
     """Artemis adds a property: the connection that sent the message."""
     with ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session()
@@ -177,7 +180,9 @@ def test_columns_are_those_that_our_broker_gives(broker: SparkBroker, tmp_path: 
         text.properties["n"] = 7
         text.correlation_id = "c"
         producer.send(text, priority=6)
-        producer.send(session.create_bytes_message(b"\x00\x01"), delivery_mode=1)
+        producer.send(
+            session.create_bytes_message(b"\x00\x01"), delivery_mode=DeliveryMode.NON_PERSISTENT
+        )
     reader = reader_of(broker, tmp_path, mode="spool")
     start = reader.initialOffset()
     end = _until(reader, start, 2)
@@ -214,7 +219,7 @@ def test_a_broker_killed_in_a_batch_comes_back(
 
 @pytest.mark.parametrize(("sink", "shuffle"), [("ids", ""), ("key", "yes"), ("epoch", "yes")])
 def test_a_batch_that_is_run_again_doubles_nothing(
-    broker: SparkBroker,
+    broker: JavaBroker,
     finish: Callable[..., Any],
     tmp_path: Path,
     kills: ModuleType,

@@ -8,6 +8,7 @@ from queue import SimpleQueue
 import pytest
 
 from pyjms import ConnectionFactory, JMSException, Message, Queue, TextMessage
+from tests.kit.clients.messages import text_of
 from tests.kit.waiting import LONGEST_WAIT
 
 Q = Queue("q")
@@ -33,8 +34,8 @@ def test_a_session_listener_ends_no_other_listeners_thread() -> None:
     with factory.create_connection() as connection:
         session = connection.create_session()
         producer, consumer = session.create_producer(Q), session.create_consumer(Q)
-        handled: SimpleQueue[str] = SimpleQueue()
-        consumer.set_message_listener(lambda message: handled.put(message.text))
+        handled: SimpleQueue[str | None] = SimpleQueue()
+        consumer.set_message_listener(lambda message: handled.put(text_of(message)))
         connection.start()
         for text in ("a", "b"):
             producer.send(session.create_text_message(text), completion_listener=outcomes)

@@ -37,7 +37,7 @@ class Waiting:
             entered.set()
             return await receive(timeout)
 
-        core.receive = signalled
+        core.receive = signalled  # type: ignore[method-assign]  # says when the call is there
         self.thread = threading.Thread(target=self._run, name="receiver")
         self.thread.start()
         assert entered.wait(10)
@@ -113,12 +113,12 @@ def test_a_listener_may_use_its_session(connection: Connection) -> None:
     assert answer.text == "hello!"  # type: ignore[attr-defined]
 
 
-class _Sends(Synchronization):  # type: ignore[misc]
+class _Sends(Synchronization):
     def __init__(self, session: Session, producer: Any) -> None:
         self._session, self._producer = session, producer
         self.threads: list[str] = []
 
-    def before_end(self) -> None:  # type: ignore[override]
+    def before_end(self) -> None:
         self.threads.append(threading.current_thread().name)
         self._producer.send(self._session.create_text_message("from the synchronization"))
 

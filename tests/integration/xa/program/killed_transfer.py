@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import transfer  # the module of the documentation, beside this one
+import transfer  # type: ignore[import-not-found]  # the module of the documentation, beside this one
 
 from pyjms.sync import XAResource
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import anyio
 import pytest
 
 from pyjms.jms.destination import Queue
+from pyjms.jms.message import Message, TextMessage
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.support.destination import DynamicDestinationResolver
 from pyjms.testing.clock import VirtualClock
@@ -22,7 +23,7 @@ COUNTED = (
 LEVELS = ("CACHE_NONE", "CACHE_CONNECTION", "CACHE_SESSION", "CACHE_CONSUMER", "CACHE_AUTO")
 
 
-def of_level(lines, level):
+def of_level(lines: Iterable[dict[str, Any]], level: str) -> dict[str, Any]:
     return next(line for line in lines if line["cacheLevel"] == level)
 
 
@@ -38,7 +39,8 @@ async def test_ten_messages_make_and_close_what_spring_does(
     seen = {}
     tenth = anyio.Event()
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
+        assert isinstance(message, TextMessage)
         if message.text == "m10":
             seen.update(provider.count(*COUNTED))
             tenth.set()
@@ -122,10 +124,12 @@ async def test_destination_selector_and_listener_may_change_at_run_time(
 ) -> None:
     old, new = [], []
 
-    async def first(message):
+    async def first(message: Message) -> None:
+        assert isinstance(message, TextMessage)
         old.append(message.text)
 
-    async def second(message):
+    async def second(message: Message) -> None:
+        assert isinstance(message, TextMessage)
         new.append(message.text)
 
     for level, moved in (("CACHE_SESSION", True), ("CACHE_CONSUMER", False)):

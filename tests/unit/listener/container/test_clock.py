@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -23,7 +25,7 @@ async def test_sleepers_wake_in_order_and_at_their_second(clock: VirtualClock) -
     woken = []
     start = clock.now()
 
-    async def sleeper(name, *waits):
+    async def sleeper(name: str, *waits: Any) -> None:
         for seconds in waits:
             await _clock.sleep(seconds)
             woken.append((name, clock.now() - start))
@@ -42,7 +44,7 @@ async def test_sleepers_wake_in_order_and_at_their_second(clock: VirtualClock) -
 async def test_timeouts(seconds: int | None, runs_out: bool, clock: VirtualClock) -> None:
     done = []
 
-    async def worker():
+    async def worker() -> None:
         with _clock.timeout(seconds) as scope:
             await _clock.sleep(3)
         done.append(scope.cancelled_caught)
@@ -67,7 +69,7 @@ async def test_autojump_runs_through_the_night(jumping: VirtualClock) -> None:
     start = jumping.now()
     order = []
 
-    async def sleeper(seconds):
+    async def sleeper(seconds: float) -> None:
         await _clock.sleep(seconds)
         order.append(jumping.now() - start)
 

@@ -18,6 +18,8 @@ from pyjms.errors import (
     ListenerExecutionFailedException,
     TransactionInProgressException,
 )
+from pyjms.jms.api import Session
+from pyjms.jms.message import Message, TextMessage
 from pyjms.runtime.event_loop import spawn
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
@@ -25,7 +27,7 @@ from tests.kit.listeners.containers import Recorder
 from tests.kit.waiting import until
 
 ENDINGS = ("Session.commit", "Session.rollback", "Session.recover", "Message.acknowledge")
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "AUTO_ACKNOWLEDGE": {},
     "CLIENT_ACKNOWLEDGE": {"session_acknowledge_mode": AcknowledgeMode.CLIENT},
     "DUPS_OK_ACKNOWLEDGE": {"session_acknowledge_mode": AcknowledgeMode.DUPS_OK},
@@ -34,7 +36,7 @@ MODES = {
 }
 
 
-def endings(provider):
+def endings(provider: JmsProvider) -> Any:
     """What ended deliveries, without the commits after empty receives."""
     found = []
     for before, call in zip(["", *provider.calls], provider.calls, strict=False):
@@ -46,20 +48,23 @@ def endings(provider):
 class Failing:
     """Notes each delivery; raises `error` for the text `bad`, the first times."""
 
-    def __init__(self, recorder, error, *, bad="bad", times=10**9):
+    def __init__(
+        self, recorder: Recorder, error: Exception, *, bad: str = "bad", times: int = 10**9
+    ) -> None:
         self.recorder = recorder
         self.error = error
         self.bad = bad
         self.left = times
 
-    async def __call__(self, message):
+    async def __call__(self, message: Message) -> None:
         self.recorder.note(message)
+        assert isinstance(message, TextMessage)
         if message.text == self.bad and self.left:
             self.left -= 1
             raise self.error
 
 
-def handlers(recorder):
+def handlers(recorder: Recorder) -> Any:
     return {"error_handler": recorder.on_error, "exception_listener": recorder.on_exception}
 
 
@@ -167,7 +172,7 @@ async def test_which_listener_gets_which_exception(
     expected = next(x for x in oracle["exception-kinds"] if x["listenerThrows"] == kind)
     error, has_handler, second = EXCEPTION_KINDS[kind]
 
-    def handle(failure):
+    def handle(failure: Any) -> None:
         recorder.on_error(failure)
         if second is not None:
             raise second
@@ -224,6 +229,7 @@ async def test_a_failure_is_one_line_and_one_traceback(
     await container.start()
     await recorder.until(lambda: "bad#1" in recorder.deliveries)
     await clock.settle()
+    record: Any
     [record] = [r for r in caplog.records if r.getMessage().startswith(FAILED)]
     message_id = record.message_id
     assert record.getMessage() == (
@@ -261,7 +267,7 @@ async def test_a_commit_that_fails_is_not_the_listeners_failure(
 class Unprintable(Exception):
     """An application's mistake."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         raise TypeError("no text")
 
 
@@ -299,7 +305,7 @@ async def test_after_a_shutdown_a_failure_is_only_a_debug_line(
     container = build(None, **handlers(recorder))
     shutdown = []
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         shutdown.append(spawn(container.shutdown, name="shutdown"))
         await until(lambda: not container.is_active)
         raise RuntimeError("late")
@@ -388,10 +394,11 @@ async def test_the_transaction_of_another_owner_is_not_ended(
 class Object:
     """A listener object that takes both."""
 
-    def __init__(self, seen):
+    def __init__(self, seen: list[Any]) -> None:
         self.seen = seen
 
-    async def on_message(self, message, session=None):
+    async def on_message(self, message: Message, session: Session | None = None) -> None:
+        assert isinstance(message, TextMessage)
         self.seen.append((message.text, session))
 
 
@@ -399,18 +406,22 @@ class Object:
 async def test_what_listeners_get(
     provider: JmsProvider, build: Callable[..., Any], clock: VirtualClock
 ) -> None:
-    seen = []
+    seen: list[tuple[str | None, Session | None]] = []
 
-    def plain(message):
+    def plain(message: Message) -> None:
+        assert isinstance(message, TextMessage)
         seen.append((message.text, None))
 
-    def aware(message, session):
+    def aware(message: Message, session: Session) -> None:
+        assert isinstance(message, TextMessage)
         seen.append((message.text, session))
 
-    async def plain_coroutine(message):
+    async def plain_coroutine(message: Message) -> None:
+        assert isinstance(message, TextMessage)
         seen.append((message.text, None))
 
-    async def aware_coroutine(message, session):
+    async def aware_coroutine(message: Message, session: Session) -> None:
+        assert isinstance(message, TextMessage)
         seen.append((message.text, session))
 
     wrapped = functools.partial(aware_coroutine)
@@ -435,7 +446,7 @@ async def test_def_listeners_run_in_the_consumers_thread(
 ) -> None:
     threads = []
 
-    def listener(message):
+    def listener(message: Message) -> None:
         threads.append(threading.current_thread())
 
     container = build(listener, bean_name="orders")

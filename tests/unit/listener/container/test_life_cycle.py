@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -16,6 +16,7 @@ from pyjms.errors import (
     InvalidSelectorException,
     UnsupportedOperationException,
 )
+from pyjms.jms.message import Message
 from pyjms.listener.task_executor import TaskExecutor
 from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
@@ -26,20 +27,20 @@ from tests.kit.listeners.containers import Recorder
 class Gate:
     """A listener that stays busy until it is released."""
 
-    def __init__(self, recorder):
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.entered = anyio.Event()
         self.go = anyio.Event()
         self.finished = 0
 
-    async def __call__(self, message):
+    async def __call__(self, message: Message) -> None:
         self.recorder.note(message)
         self.entered.set()
         await self.go.wait()
         self.finished += 1
 
 
-def nothing(message):
+def nothing(message: Message) -> None:
     """Takes a message."""
 
 
@@ -52,7 +53,7 @@ async def test_states_and_what_each_call_does(
 ) -> None:
     container = build(nothing, concurrent_consumers=2)
 
-    def state():
+    def state() -> Any:
         return container.is_active, container.is_running
 
     assert state() == (False, False)
@@ -205,7 +206,7 @@ async def test_a_message_received_just_as_stop_comes(
         error_handler=recorder.on_error,
     )  # fmt: skip
 
-    async def stop(consumer, message):
+    async def stop(consumer: Any, message: Message | None) -> None:
         if message is not None:
             with anyio.CancelScope(shield=True):  # as if another task stopped it right now
                 await container.stop()
@@ -294,7 +295,7 @@ async def test_shutdown_gives_up_a_thread_after_two_rounds(
     go, entered = threading.Event(), anyio.Event()
     container = build(None, session_transacted=True, receive_timeout=3)
 
-    def listener(message):
+    def listener(message: Message) -> None:
         recorder.loop.call_soon(entered.set)
         go.wait()
 
@@ -304,7 +305,7 @@ async def test_shutdown_gives_up_a_thread_after_two_rounds(
     await entered.wait()
     done = anyio.Event()
 
-    async def shut_down():
+    async def shut_down() -> None:
         await container.shutdown()
         done.set()
 
@@ -323,7 +324,7 @@ async def test_shutdown_gives_up_a_thread_after_two_rounds(
 async def test_shutdown_lets_listeners_finish_within_the_deadline(
     provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
 ) -> None:
-    async def listener(message):
+    async def listener(message: Message) -> None:
         await _clock.sleep(20)
         recorder.note(message)
 
@@ -370,7 +371,7 @@ async def test_the_three_counts(
     gate = Gate(recorder)
     container = build(gate, concurrent_consumers=3, task_executor=TaskExecutor(2))
 
-    def counts():
+    def counts() -> Any:
         return (container.scheduled_consumer_count, container.active_consumer_count,
                 container.paused_task_count)  # fmt: skip
 
@@ -401,7 +402,7 @@ async def test_rejected_tasks(
     executor = TaskExecutor(2)
     container = build(nothing, concurrent_consumers=4, task_executor=executor, receive_timeout=0.2)
 
-    def check(step):
+    def check(step: Any) -> None:
         assert container.scheduled_consumer_count == step["scheduled"]
         assert container.active_consumer_count == step["active"]
         assert container.paused_task_count == step["paused"]
@@ -435,12 +436,14 @@ async def test_too_few_consumers_at_work_are_reported(
     assert container.active_consumer_count == 1
 
     class Sulking(TaskExecutor):
-        def execute(self, function, name, ended=None):
+        def execute(
+            self, function: Callable[[], Awaitable[None]], name: str, ended: Any = None
+        ) -> Any:
             self.max_workers = self.active_count + (name not in seen)
             seen.add(name)
             return super().execute(function, name, ended)
 
-    seen = set()
+    seen: set[str] = set()
     container = build(nothing, task_executor=Sulking(1))
     await container.start()
     await clock.advance(10.5)
@@ -460,7 +463,7 @@ async def test_a_consumer_cancelled_from_outside_is_paused_and_reported(
 ) -> None:
     cancelled = anyio.get_cancelled_exc_class()
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         if not caplog.records:
             raise cancelled
 
@@ -482,7 +485,7 @@ async def test_a_listener_that_a_shutdown_cancels_is_rolled_back(
     """Before its session is closed: a provider may keep an open transaction for a while."""
     begun = anyio.Event()
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         begun.set()
         await anyio.sleep_forever()
 

@@ -11,6 +11,7 @@ import pytest
 from pyjms.enums import AcknowledgeMode, CacheLevel
 from pyjms.errors import IllegalStateException, UnsupportedOperationException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import Message
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.simple_container import SimpleMessageListenerContainer
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
@@ -61,12 +62,12 @@ DEFAULTS = {
 }
 
 
-def listener(message):
+def listener(message: Message) -> None:
     """Takes a message."""
 
 
 class ByMethod:
-    def on_message(self, message):
+    def on_message(self, message: Message) -> None:
         """Takes a message."""
 
 
@@ -113,7 +114,7 @@ async def test_a_destination_is_required_and_a_topic_sets_the_domain(
     assert not container.pub_sub_domain
     container.destination = Topic("b")
     assert container.pub_sub_domain
-    assert container.destination_name is None
+    assert container.destination_name is None  # type: ignore[unreachable]
     container.destination_name = "c"
     assert container.destination is None
 
@@ -181,7 +182,7 @@ def test_durable_and_shared_set_the_domain(
     assert not container.pub_sub_domain
     setattr(container, name, True)
     assert container.pub_sub_domain
-    setattr(container, name, False)
+    setattr(container, name, False)  # type: ignore[unreachable]
     assert container.pub_sub_domain
 
 
@@ -278,7 +279,7 @@ async def test_receive_timeout_is_handed_to_receive(
 ) -> None:
     container = build(listener, receive_timeout=timeout, max_messages_per_task=1)
 
-    async def once(consumer, message):
+    async def once(consumer: Any, message: Message | None) -> None:
         container.receive_timeout = 60
 
     provider.on_receive = once

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from pyjms.errors import ConnectionFailedException, InvalidDestinationException, JMSException
+from pyjms.jms.message import Message
 from pyjms.listener.failures import describe
 from pyjms.runtime.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.support.destination import SimpleDestinationResolver
@@ -30,7 +31,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., Any]:
     ]
 
 
-def as_newest(line):
+def as_newest(line: str) -> Any:
     """A line of Spring 4.3 as the newest writes it."""
     return (
         line.replace("FixedBackOff{", "FixedBackOffExecution[")
@@ -39,7 +40,9 @@ def as_newest(line):
     )
 
 
-def refused(level, interval, attempt, limit="unlimited", cause=DOWN):
+def refused(
+    level: str, interval: float, attempt: int, limit: str = "unlimited", cause: Any = DOWN
+) -> Any:
     return (
         f"{level} Could not refresh JMS Connection for destination 'q' - retrying using "
         f"FixedBackOffExecution[interval={interval}, currentAttempts={attempt}, "
@@ -61,11 +64,14 @@ async def test_no_broker_ever(
     container = build(recorder.hear, back_off=FixedBackOff(0.15, 3),
                       exception_listener=recorder.on_exception, max_messages_per_task=10)  # fmt: skip
     started = clock.now()
-    times = []
-    provider.log = lambda call, log=provider.log: (
-        times.append(round(clock.now() - started, 3)),
-        log(call),
-    )
+    times: list[float] = []
+    log = provider.log
+
+    def log_with_time(call: str) -> None:
+        times.append(round(clock.now() - started, 3))
+        log(call)
+
+    provider.log = log_with_time  # type: ignore[method-assign]  # a test double
     await container.start()
     await clock.advance(1)
     assert lines() == [as_newest(line) for line in expected["logs"]]
@@ -276,7 +282,7 @@ async def test_a_consumer_that_fails_again_and_again(
 ) -> None:
     container = build(recorder.hear, concurrency="2-2", back_off=FixedBackOff(1, 2))
 
-    async def broken(consumer, message):
+    async def broken(consumer: Any, message: Message | None) -> None:
         raise JMSException("broken")
 
     provider.on_receive = broken
@@ -316,16 +322,16 @@ async def test_names_are_forgotten_by_a_caching_resolver(
     provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
 ) -> None:
     class Caching(SimpleDestinationResolver):
-        forgotten = ()
+        forgotten: tuple[object, ...] = ()
 
-        def remove_from_cache(self, name):
+        def remove_from_cache(self, name: str) -> None:
             self.forgotten += (name, provider.calls.count("ConnectionFactory.createConnection"))
 
     resolver = Caching()
     container = build(recorder.hear, destination_resolver=resolver)
     await container.start()
     await clock.settle()
-    assert resolver.forgotten == ()
+    assert not resolver.forgotten
     provider.fail_next["Consumer.receive"] = JMSException("broken")
     await clock.advance(1)
     assert resolver.forgotten == ("q", 1)
@@ -405,7 +411,7 @@ async def test_a_message_in_work_is_redelivered_after_an_outage(
 ) -> None:
     go = anyio.Event()
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         recorder.note(message)
         await go.wait()
 

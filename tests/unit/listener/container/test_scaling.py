@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from pyjms.jms.api import Session
+from pyjms.jms.message import Message
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
 from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.values import present
 
 
-def nothing(message):
+def nothing(message: Message) -> None:
     """Takes a message."""
 
 
 class Handlers:
     """A listener that takes its time and notes which session brought what."""
 
-    def __init__(self, seconds=0.02):
+    def __init__(self, seconds: float = 0.02) -> None:
         self.seconds = seconds
-        self.per_session = Counter()
-        self.scheduled = []
-        self.container = None
+        self.per_session: Counter[int] = Counter()
+        self.scheduled: list[Any] = []
+        self.container: Any = None
 
-    async def __call__(self, message, session):
-        self.scheduled.append(self.container.scheduled_consumer_count)
+    async def __call__(self, message: Message, session: Session) -> None:
+        self.scheduled.append(present(self.container).scheduled_consumer_count)
         await _clock.sleep(self.seconds)
         self.per_session[id(session)] += 1
 
     @property
-    def handled(self):
+    def handled(self) -> Any:
         return sum(self.per_session.values())
 
 
-def start_with(build, **options):
+def start_with(build: Any, **options: Any) -> Any:
     handlers = Handlers()
     handlers.container = build(handlers, **options)
     return handlers, handlers.container
@@ -80,10 +83,10 @@ async def test_limits_that_are_unset(
 class CountingExecutor(SimpleAsyncTaskExecutor):
     """Counts the tasks it is given."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.tasks = 0
 
-    def execute(self, function, name, ended=None):
+    def execute(self, function: Callable[[], Awaitable[None]], name: str, ended: Any = None) -> Any:
         self.tasks += 1
         return super().execute(function, name, ended)
 
@@ -355,7 +358,7 @@ async def test_numbers_changed_at_run_time(
 ) -> None:
     steps = iter(oracle["runtime-concurrency"])
 
-    def check():
+    def check() -> None:
         step = next(steps)
         assert {
             "concurrentConsumers": container.concurrent_consumers,

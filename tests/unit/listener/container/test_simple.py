@@ -11,12 +11,14 @@ import pytest
 
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.destination import Topic
+from pyjms.jms.message import Message, TextMessage
 from pyjms.listener.simple_container import SimpleMessageListenerContainer
 from pyjms.listener.task_executor import SimpleAsyncTaskExecutor
 from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.listeners.containers import Recorder
+from tests.kit.values import present
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ async def simple(provider: JmsProvider) -> AsyncIterator[Callable[..., Any]]:
     """`simple(listener, **properties)`: a container on queue "q", shut down after the test."""
     built = []
 
-    def make(listener, **properties):
+    def make(listener: Any, **properties: Any) -> Any:
         if "destination" not in properties:
             properties.setdefault("destination_name", "q")
         built.append(
@@ -37,7 +39,7 @@ async def simple(provider: JmsProvider) -> AsyncIterator[Callable[..., Any]]:
         await container.shutdown(0)
 
 
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "AUTO_ACKNOWLEDGE": {},
     "CLIENT_ACKNOWLEDGE": {"session_acknowledge_mode": 2},
     "DUPS_OK_ACKNOWLEDGE": {"session_acknowledge_mode": 3},
@@ -156,8 +158,9 @@ async def test_the_third_of_five_always_fails(
         if line["container"] == "SimpleMessageListenerContainer" and line["mode"] == mode
     )  # fmt: skip
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         recorder.note(message)
+        assert isinstance(message, TextMessage)
         if message.text == "m3":
             raise RuntimeError("no")
 
@@ -190,7 +193,7 @@ async def test_one_attempt_to_recover(
     caplog.set_level(logging.DEBUG, "pyjms.listener")
     order = []
 
-    def told(error):
+    def told(error: Exception) -> None:
         recorder.on_exception(error)
         order.append(provider.calls.count("ConnectionFactory.createConnection"))
 
@@ -200,7 +203,7 @@ async def test_one_attempt_to_recover(
     await clock.settle()
     provider.down = None if back else "still down"
     error = JMSException("EOF")
-    provider.open_connections[0].exception_listener(error)
+    present(provider.open_connections[0].exception_listener)(error)
     await clock.settle()
     assert (recorder.exceptions, order) == ([error], [1])
     attempts = provider.calls.count("ConnectionFactory.createConnection") - 1
@@ -223,7 +226,7 @@ async def test_with_an_executor_the_acknowledgement_does_not_wait(
 ) -> None:
     go = anyio.Event()
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         recorder.note(message)
         await go.wait()
 
@@ -240,7 +243,7 @@ async def test_with_an_executor_the_acknowledgement_does_not_wait(
 async def test_a_jms_exception_of_the_listener_is_only_handled(
     provider: JmsProvider, recorder: Recorder, simple: Callable[..., Any], clock: VirtualClock
 ) -> None:
-    async def listener(message):
+    async def listener(message: Message) -> None:
         recorder.note(message)
         if message.redelivered is False:
             raise JMSException("trouble")
@@ -258,7 +261,8 @@ async def test_a_jms_exception_of_the_listener_is_only_handled(
 @pytest.mark.parametrize("name", ["transaction_manager", "receive_timeout", "cache_level"])
 def test_what_it_does_not_have(name: str) -> None:
     with pytest.raises(TypeError, match=f"no property {name!r}"):
-        SimpleMessageListenerContainer(**{name: None})
+        unknown: dict[str, Any] = {name: None}
+        SimpleMessageListenerContainer(**unknown)
     assert not hasattr(SimpleMessageListenerContainer(), name)
 
 
@@ -268,7 +272,7 @@ async def test_stop_callback_waits_for_the_listener(
     go = anyio.Event()
     called = []
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         recorder.note(message)
         await go.wait()
 
@@ -290,7 +294,7 @@ async def test_stop_callback_waits_for_the_listener(
 async def test_shutdown_lets_listeners_finish_then_cancels_them(
     provider: JmsProvider, recorder: Recorder, simple: Callable[..., Any], clock: VirtualClock
 ) -> None:
-    async def listener(message):
+    async def listener(message: Message) -> None:
         recorder.note(message)
         await _clock.sleep(5)
         recorder.note(message)

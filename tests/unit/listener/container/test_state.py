@@ -84,7 +84,7 @@ async def test_a_paused_container_is_waited_for(event: Any) -> None:
     life_cycle = after(INITIALIZE, START, STOP)
     woken = anyio.Event()
 
-    async def wait():
+    async def wait() -> None:
         await life_cycle.wait_while_paused()
         woken.set()
 

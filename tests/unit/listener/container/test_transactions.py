@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,31 +10,35 @@ import pytest
 
 from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException, TransactionRolledBackException
+from pyjms.jms.message import Message, TextMessage
 from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.testing.clock import VirtualClock
-from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.clients.jms_provider import JmsProvider, ProviderSession
 from tests.kit.listeners.containers import Recorder
+from tests.kit.values import present
 
 
 class Status:
     rollback_only = False
 
-    def set_rollback_only(self):
+    def set_rollback_only(self) -> None:
         self.rollback_only = True
 
 
 class Manager:
     """Transactions of something else; keeps a diary."""
 
-    connection_factory = None
+    connection_factory: JmsProvider | None = None
 
-    def __init__(self):
-        self.events = []
-        self.commit_error = None
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.commit_error: Exception | None = None
         self.log = self.events.append
 
     @asynccontextmanager
-    async def transaction(self, name=None, timeout=None):
+    async def transaction(
+        self, name: str | None = None, timeout: float | None = None
+    ) -> AsyncIterator[Status]:
         self.log(f"begin {name} {timeout}")
         status = Status()
         try:
@@ -55,29 +59,29 @@ class Manager:
             raise error
 
     @asynccontextmanager
-    async def resources(self):
+    async def resources(self) -> AsyncIterator[None]:
         yield
 
-    async def end(self, *, commit):
+    async def end(self, *, commit: bool) -> None:
         """Nothing else to end."""
 
 
 class JmsManager(Manager):
     """Transactions of a provider's own sessions."""
 
-    def __init__(self, provider):
+    def __init__(self, provider: JmsProvider) -> None:
         super().__init__()
         self.connection_factory = provider
 
     @asynccontextmanager
-    async def resources(self):
-        connection = await self.connection_factory.create_connection()
+    async def resources(self) -> AsyncIterator[None]:
+        connection = await present(self.connection_factory).create_connection()
         self.connection = connection
         self.session = await connection.create_session(True)
-        with bind(self.connection_factory, BoundResource(connection, self.session, True)):
+        with bind(present(self.connection_factory), BoundResource(connection, self.session, True)):
             yield
 
-    async def end(self, *, commit):
+    async def end(self, *, commit: bool) -> None:
         await (self.session.commit() if commit else self.session.rollback())
         await self.connection.close()
 
@@ -85,13 +89,14 @@ class JmsManager(Manager):
 class Once:
     """Fails with `error` on the first delivery of B."""
 
-    def __init__(self, recorder, error):
+    def __init__(self, recorder: Recorder, error: Exception) -> None:
         self.recorder = recorder
         self.error = error
         self.failed = False
 
-    async def __call__(self, message):
+    async def __call__(self, message: Message) -> None:
         self.recorder.note(message)
+        assert isinstance(message, TextMessage)
         if message.text == "B" and not self.failed:
             self.failed = True
             raise self.error
@@ -107,10 +112,10 @@ async def test_each_receive_attempt_is_a_transaction(
     provider.on_receive = lambda _consumer, _message: logged("receive")
     provider.send("q", "A")
 
-    async def logged(event):
+    async def logged(event: Any) -> None:
         manager.log(event)
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         manager.log("listener")
 
     container = build(listener, transaction_manager=manager, bean_name="orders")
@@ -247,7 +252,7 @@ async def test_the_containers_own_ending_is_for_its_own_sessions(
 ) -> None:
     seen = []
 
-    async def listener(message, session):
+    async def listener(message: Message, session: ProviderSession) -> None:
         seen.append(container.is_session_locally_transacted(session))
 
     for own, manager, expected in (
@@ -263,12 +268,13 @@ async def test_the_containers_own_ending_is_for_its_own_sessions(
         await container.shutdown()
 
 
-def template(factory, text):
+def template(factory: Any, text: str) -> None:
     """What a JmsTemplate does: with the bound session if there is one, else with its own."""
     resource = bound_resource(factory)
     if resource is None:
         factory.send("out", text)
     else:
+        assert isinstance(resource.session, ProviderSession)
         resource.session.send("out", text)
 
 
@@ -288,16 +294,16 @@ async def test_a_template_inside_the_listener(
     expected = oracle["template-inside-listener"][variant]
     name = expected["variant"]
     used = new_provider() if "another" in name else provider
-    failed = []
+    failed: list[Message] = []
 
-    def body(message):
+    def body(message: Message) -> None:
         recorder.note(message)
         template(used, f"copy {message.delivery_count}")
         if not failed:
             failed.append(message)
             raise RuntimeError("once")
 
-    async def coroutine(message):
+    async def coroutine(message: Message) -> None:
         body(message)
 
     container = build(
@@ -323,10 +329,11 @@ async def test_without_exposure_an_aware_listener_gets_its_own_session(
 ) -> None:
     sessions = []
 
-    async def listener(message, session):
+    async def listener(message: Message, session: ProviderSession) -> None:
         sessions.append(session)
         assert bound_resource(provider) is None
-        session.send("out", message.text)
+        assert isinstance(message, TextMessage)
+        session.send("out", present(message.text))
 
     container = build(listener, expose_listener_session=False, session_transacted=transacted)
     provider.send("q", "A")
@@ -347,8 +354,8 @@ async def test_what_a_transaction_bound_stays_bound(
     manager = JmsManager(provider)
     seen = []
 
-    async def listener(message):
-        seen.append((bound_resource(provider).session, manager.session))
+    async def listener(message: Message) -> None:
+        seen.append((present(bound_resource(provider)).session, manager.session))
 
     container = build(listener, transaction_manager=manager, cache_level="CONSUMER")
     provider.send("q", "A")
@@ -364,9 +371,9 @@ async def test_a_consumer_that_is_added_does_not_see_the_session_of_its_maker(
     manager = JmsManager(provider)
     seen = set()
 
-    async def listener(message):
+    async def listener(message: Message) -> None:
         await clock.sleep(1)
-        seen.add(bound_resource(provider).session)
+        seen.add(present(bound_resource(provider)).session)
 
     container = build(listener, transaction_manager=manager, concurrency="1-2")
     provider.send("q", "A", "B", "C")

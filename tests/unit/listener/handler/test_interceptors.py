@@ -21,23 +21,25 @@ from pyjms import (
     send_to,
 )
 from pyjms.jms.message import Message
-from pyjms.template.interceptors import InterceptorChain
+from pyjms.template.interceptors import InterceptorChain, Proceed
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
+from tests.kit.clients.messages import text_of
 from tests.kit.listeners.containers import Recorder
+from tests.kit.values import present
 
 SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
 
 
 class Traced:
-    def __init__(self, name, log, order=None):
+    def __init__(self, name: str, log: list[str], order: float | None = None) -> None:
         self.name = name
         self.log = log
         if order is not None:
             self.order = order
 
-    async def __call__(self, invocation, proceed):
+    async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> Any:
         self.log.append(f"{self.name} in")
         try:
             return await proceed()
@@ -45,15 +47,18 @@ class Traced:
             self.log.append(f"{self.name} out")
 
 
-async def run(interceptors, handler):
-    invocation = HandlerInvocation(handler, "id", Message(), None)
+NO_SESSION: Any = None
+
+
+async def run(interceptors: Any, handler: Any) -> Any:
+    invocation = HandlerInvocation(handler, "id", Message(), NO_SESSION)
     return await InterceptorChain(interceptors).around_handler(invocation, handler)
 
 
 async def test_the_first_of_the_list_is_the_outermost() -> None:
     log = []
 
-    async def handler():
+    async def handler() -> Any:
         log.append("handler")
         return 42
 
@@ -64,7 +69,7 @@ async def test_the_first_of_the_list_is_the_outermost() -> None:
 async def test_an_order_moves_an_interceptor_and_equal_ones_keep_their_places() -> None:
     log = []
 
-    async def handler():
+    async def handler() -> None:
         log.append("handler")
 
     await run(
@@ -77,7 +82,7 @@ async def test_an_order_moves_an_interceptor_and_equal_ones_keep_their_places() 
 async def test_a_handler_may_be_retried_and_its_errors_seen() -> None:
     attempts = []
 
-    async def retry(invocation, proceed):
+    async def retry(invocation: HandlerInvocation, proceed: Proceed) -> Any:
         for _ in range(2):
             try:
                 return await proceed()
@@ -85,7 +90,7 @@ async def test_a_handler_may_be_retried_and_its_errors_seen() -> None:
                 attempts.append(str(error))
         return await proceed()
 
-    async def handler():
+    async def handler() -> Any:
         if len(attempts) < 2:
             raise ValueError(f"attempt {len(attempts)}")
         return "done"
@@ -114,7 +119,7 @@ def test_what_cannot_surround_a_call_is_refused_by_name(wrong: Any, text: str) -
 def test_an_invocation_names_handler_listener_and_message() -> None:
     message = Message()
     message.message_id = "ID:1"
-    text = repr(HandlerInvocation(run, "orders", message, None))
+    text = repr(HandlerInvocation(run, "orders", message, NO_SESSION))
     assert text == "<HandlerInvocation run of 'orders': ID:1>"
 
 
@@ -126,8 +131,8 @@ async def test_a_container_calls_its_interceptors_with_the_listeners_message(
 ) -> None:
     calls = []
 
-    async def note(invocation, proceed):
-        calls.append((invocation.listener_id, invocation.message.text, invocation.session))
+    async def note(invocation: HandlerInvocation, proceed: Proceed) -> Any:
+        calls.append((invocation.listener_id, text_of(invocation.message), invocation.session))
         return await proceed()
 
     container = build(recorder.hear, interceptors=[note], bean_name="by-hand")
@@ -144,7 +149,7 @@ async def test_a_container_calls_its_interceptors_with_the_listeners_message(
 async def test_a_container_s_interceptor_that_returns_has_handled_the_message(
     provider: JmsProvider, recorder: Recorder, build: Callable[..., Any], clock: VirtualClock
 ) -> None:
-    async def skip(invocation, proceed):
+    async def skip(invocation: HandlerInvocation, proceed: Proceed) -> None:
         return None
 
     container = build(recorder.hear, interceptors=[skip], session_transacted=True)
@@ -168,7 +173,7 @@ async def test_what_a_container_s_interceptor_raises_is_the_listener_s_failure(
 ) -> None:
     failures = iter([RuntimeError("not today")])
 
-    async def fail_once(invocation, proceed):
+    async def fail_once(invocation: HandlerInvocation, proceed: Proceed) -> Any:
         for failure in failures:
             raise failure
         return await proceed()
@@ -194,7 +199,7 @@ async def test_interceptors_of_an_application_see_handler_id_and_result(
 ) -> None:
     seen = []
 
-    async def note(invocation: HandlerInvocation, proceed):
+    async def note(invocation: HandlerInvocation, proceed: Proceed) -> Any:
         result = await proceed()
         seen.append((invocation.handler, invocation.listener_id, result))
         return result
@@ -214,8 +219,8 @@ async def test_interceptors_of_an_application_see_handler_id_and_result(
 async def test_context_and_thread_of_handlers(jms_app: JmsTestApp) -> None:
     found = {}
 
-    async def set_context(invocation, proceed):
-        SEEN.set(invocation.listener_id)
+    async def set_context(invocation: HandlerInvocation, proceed: Proceed) -> Any:
+        SEEN.set(present(invocation.listener_id))
         return await proceed()
 
     @jms_listener("one", id="thread")
@@ -238,9 +243,9 @@ async def test_context_and_thread_of_handlers(jms_app: JmsTestApp) -> None:
 async def test_a_jms_exception_of_an_interceptor_is_not_a_broken_connection(
     jms_app: JmsTestApp,
 ) -> None:
-    errors = []
+    errors: list[Any] = []
 
-    async def refuse(invocation, proceed):
+    async def refuse(invocation: HandlerInvocation, proceed: Proceed) -> None:
         raise JMSException("refused by an interceptor")
 
     @jms_listener("in", id="refused")
@@ -251,7 +256,7 @@ async def test_a_jms_exception_of_an_interceptor_is_not_a_broken_connection(
     await jms_app.template.convert_and_send("in", "a")
     await jms_app.drained("in")
     (dead,) = await jms_app.dead_letters()
-    assert "refused by an interceptor" in dead.properties["dlqDeliveryFailureCause"]
+    assert "refused by an interceptor" in str(dead.properties["dlqDeliveryFailureCause"])
     assert len(errors) == 7
     assert all(isinstance(error, ListenerExecutionFailedException) for error in errors)
     assert {error.listener_id for error in errors} == {"refused"}
@@ -259,7 +264,8 @@ async def test_a_jms_exception_of_an_interceptor_is_not_a_broken_connection(
 
 
 async def test_an_error_handler_of_a_factory_is_kept(jms_app: JmsTestApp) -> None:
-    own, general = [], []
+    own: list[Exception] = []
+    general: list[Exception] = []
 
     @jms_listener("in")
     async def handle(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
 from pyjms_broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 Q, T = Queue("Q"), Topic("T")
 DEAD = Queue("ActiveMQ.DLQ")
@@ -25,7 +26,7 @@ LOST = JMSException("no room")
 @pytest.fixture
 def several(paged: PagedAdapter) -> PagedAdapter:
     """A store of several journals."""
-    paged.has_several_journals = True
+    cast("Any", paged).has_several_journals = True
     return paged
 
 
@@ -125,7 +126,7 @@ def test_only_the_refused_dead_letters_are_sent_again(
     several.complete()
     several.complete()
     assert answer.done
-    assert answer.error is None
+    assert answer.error is None  # type: ignore[unreachable]
     assert stored_texts(several) == broker.texts(Q) == []
 
 
@@ -179,7 +180,7 @@ def test_a_message_is_not_paged_in_while_its_dead_letter_is_stored(
     answer = poison(several, client, consumer, 0)
     assert "0" not in broker.texts(Q)
     first = several.queue_message_store(Q).next_messages(None, 1)[0].message
-    assert queue.get_message(first.message_id) is None
+    assert queue.get_message(present(first.message_id)) is None
     assert drain(client, consumer, 1) == numbers(0, 59)
     assert stored_texts(several) == ["0"]
     several.complete(error)
@@ -366,7 +367,7 @@ def test_a_second_rejecting_subscription_waits_for_the_same_dead_letter(
         assert client.received(consumer) == ["m", "m"]
         client.ack(consumer, kind=AckType.POISON)
     assert broker.texts(DEAD) == ["m"]
-    assert broker.topic(T).store.message_count == 0
+    assert present(broker.topic(T).store).message_count == 0
 
 
 # a message that expires before it arrives is nowhere but in its dead letter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import AckType, Throwable
 from pyjms.wire.openwire.primitives import decode_map
+from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.policy.dead_letter import (
     DiscardingDeadLetterStrategy,
     IndividualDeadLetterStrategy,
@@ -20,6 +21,7 @@ from pyjms_broker.policy.dead_letter import (
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.api import StoreState
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 Q = Queue("Q")
 CAUSE = Throwable(
@@ -49,7 +51,7 @@ def letters(broker: Broker, name: Any) -> Any:
 @pytest.mark.fact("activemq-broker R9")
 def test_the_cause_is_a_property(broker: Broker, client: Client) -> None:
     poison(client, persistent=True)
-    properties = decode_map(broker.dead_letters[0].marshalled_properties)
+    properties = decode_map(present(broker.dead_letters[0].marshalled_properties))
     assert properties["dlqDeliveryFailureCause"] == (
         "java.lang.Throwable: Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy {...}, "
         "cause:java.lang.RuntimeException: boom"
@@ -192,7 +194,7 @@ async def test_the_fields_of_a_dead_letter(
     assert letter.persistent
     assert letter.message_id == message.message_id
     assert letter.expiration == (clock.time_ms() + 60_000 if expiration else 0)
-    properties = decode_map(letter.marshalled_properties)
+    properties = decode_map(present(letter.marshalled_properties))
     assert properties["mine"] == Long(5)
     assert properties["originalExpiration"] == until
     assert isinstance(properties["originalExpiration"], Long)
@@ -205,7 +207,7 @@ async def test_the_fields_of_a_dead_letter(
 
 def test_original_expiration_is_0_without_one(broker: Broker, client: Client) -> None:
     poison(client, persistent=True)
-    properties = decode_map(broker.dead_letters[0].marshalled_properties)
+    properties = decode_map(present(broker.dead_letters[0].marshalled_properties))
     assert properties["originalExpiration"] == 0
 
 
@@ -269,7 +271,7 @@ def test_without_the_audit_the_same_id_is_kept_again(make_broker: type[Broker]) 
 def test_with_several_journals_the_dead_letter_is_stored_before_the_removal(
     make_broker: type[Broker], paged: PagedAdapter, error: JMSException | None
 ) -> None:
-    paged.has_several_journals = True
+    cast("Any", paged).has_several_journals = True
     broker = make_broker(store=paged)
     client = broker.client()
     consumer = client.consume(Q)
@@ -286,7 +288,7 @@ def test_with_several_journals_the_dead_letter_is_stored_before_the_removal(
         assert not answer.done
         paged.complete()
     assert answer.done
-    assert answer.error is error
+    assert answer.error is error  # type: ignore[unreachable]
 
 
 def test_with_one_journal_nothing_waits(make_broker: type[Broker], paged: PagedAdapter) -> None:
@@ -302,7 +304,7 @@ def test_with_one_journal_nothing_waits(make_broker: type[Broker], paged: PagedA
 def test_a_dead_letter_of_a_subscription_is_stored_before_the_acknowledgement(
     make_broker: type[Broker], paged: PagedAdapter
 ) -> None:
-    paged.has_several_journals = True
+    cast("Any", paged).has_several_journals = True
     broker = make_broker(store=paged)
     client = broker.client("me")
     topic = Topic("T")
@@ -310,10 +312,14 @@ def test_a_dead_letter_of_a_subscription_is_stored_before_the_acknowledgement(
     client.send(topic, "a", persistent=True)
     paged.answers_later = True
     client.ack(consumer, kind=AckType.POISON)
-    pending = paged.topic_message_store(topic).next_subscription_messages(("me", "sub"), None, 9)
+    pending = paged.topic_message_store(topic).next_subscription_messages(
+        SubscriptionKey("me", "sub"), None, 9
+    )
     assert len(pending) == 1
     paged.complete()
-    pending = paged.topic_message_store(topic).next_subscription_messages(("me", "sub"), None, 9)
+    pending = paged.topic_message_store(topic).next_subscription_messages(
+        SubscriptionKey("me", "sub"), None, 9
+    )
     assert pending == []
 
 
@@ -350,7 +356,7 @@ def test_a_dead_letter_that_is_not_stored_is_reported_with_its_outcome(
 def test_a_dead_letter_that_another_journal_refuses_is_reported(
     make_broker: type[Broker], paged: PagedAdapter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    paged.has_several_journals = True
+    cast("Any", paged).has_several_journals = True
     broker = make_broker(store=paged)
     client = broker.client()
     consumer = client.consume(Q)

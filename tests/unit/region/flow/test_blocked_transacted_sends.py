@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
 from tests.kit.brokers.region import Broker, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 Q, ROOMY = Queue("Q"), Queue("roomy")
 
@@ -94,8 +95,10 @@ def test_sends_admitted_before_the_commit_are_part_of_it(tight: Broker) -> None:
 @pytest.mark.parametrize("one_phase", [True, False])
 def test_an_xa_prepare_waits_for_blocked_sends(tight: Broker, one_phase: bool) -> None:
     case = Case(tight, xa=True)
-    transaction = case.transaction
-    ask = (lambda: transaction.commit(one_phase=True)) if one_phase else transaction.prepare
+    transaction: Any = case.transaction
+    ask: Callable[[], Any] = (
+        (lambda: transaction.commit(one_phase=True)) if one_phase else transaction.prepare
+    )
     answer = ask()
     assert ask() is answer
     assert not transaction.is_prepared
@@ -165,7 +168,7 @@ def test_a_rollback_only_transaction_does_not_wait(tight: Broker) -> None:
     case = Case(tight)
     answer = case.transaction.commit(one_phase=True)
     case.transaction.set_rollback_only(spoiled)
-    assert answer.error.__cause__ is spoiled
+    assert present(answer.error).__cause__ is spoiled
     assert case.client.context.blocked_sends == {}
     tight.region.remove_destination(case.client.context, Q, 1)
     case = Case(tight)
@@ -179,7 +182,7 @@ def test_a_queue_that_is_removed_fails_the_commit(tight: Broker) -> None:
     case = Case(tight)
     answer = case.transaction.commit(one_phase=True)
     tight.region.remove_destination(case.client.context, Q, 1)
-    assert "was removed while a send waited for space" in str(answer.error.__cause__)
+    assert "was removed while a send waited for space" in str(present(answer.error).__cause__)
     assert case.sees([], [])
     assert tight.region.system_usage.memory.used == 0
 
@@ -204,9 +207,9 @@ async def test_a_commit_does_not_wait_for_an_expired_send(
 
 def test_a_closed_connection_fails_its_sends_in_anothers_transaction(tight: Broker) -> None:
     case = Case(tight, xa=True)
-    answer = case.transaction.prepare()
+    answer: Any = case.transaction.prepare()
     tight.region.remove_connection(case.client.context, ConnectionInfo(), None)
-    assert str(answer.error.__cause__) == "Connection closed, send aborted."
+    assert str(present(answer.error).__cause__) == "Connection closed, send aborted."
     assert case.sees(["a", "b"], [])
     early = tight.client()
     case.client, case.transaction = early, case.xa()
@@ -243,7 +246,7 @@ def test_a_store_that_refuses_an_admitted_send_fails_the_commit(
     answer = case.transaction.commit(one_phase=True)
     paged.broken.add("add_message")
     list(case.make_room())
-    assert str(answer.error.__cause__) == "add_message failed"
+    assert str(present(answer.error).__cause__) == "add_message failed"
     assert case.sees([], [])
 
 

@@ -153,7 +153,7 @@ def test_a_full_queue_blocks_its_own_senders_and_full_main_memory_all(
     consumer = client.consume(Q)
     client.ack(consumer, 0)
     assert waiting.done
-    assert broker.texts(Queue("other")) == ["3"]
+    assert broker.texts(Queue("other")) == ["3"]  # type: ignore[unreachable]
 
 
 @pytest.mark.fact("activemq-broker M5")
@@ -216,7 +216,7 @@ def test_a_full_topic_blocks_its_publishers(tight: Broker) -> None:
     assert not parked.done
     client.ack(slow, 0)
     assert parked.done
-    assert client.received(slow) == ["1", "2"]
+    assert client.received(slow) == ["1", "2"]  # type: ignore[unreachable]
     client.ack(slow, 1)
     assert client.received(slow) == ["1", "2", "3"]
 
@@ -232,7 +232,7 @@ def test_a_slow_consumer_blocks_the_publishers_of_its_topic(make_broker: type[Br
     assert client.received(quick) == ["1", "2"]
     client.ack(slow, 0)
     assert waiting.done
-    free = make_broker(PolicyEntry(memory_limit=1000, producer_flow_control=False)).client()
+    free = make_broker(PolicyEntry(memory_limit=1000, producer_flow_control=False)).client()  # type: ignore[unreachable]
     slow = free.consume(T, prefetch=1)
     assert all(free.send(T, str(n)) is COMPLETED for n in range(50))
     for n in range(50):
@@ -271,7 +271,7 @@ def test_a_deferred_store_completes_sends_once_they_are_stored(
     assert not first.done
     paged.complete()
     assert first.done
-    acknowledged = client.ack(consumer, 0)
+    acknowledged = client.ack(consumer, 0)  # type: ignore[unreachable]
     paged.complete()
     assert acknowledged.done
     client.send(Q, "2", persistent=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -16,6 +16,7 @@ from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.temp import TempStore
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 Q, T = Queue("Q"), Topic("T")
 SIZE = 1100
@@ -183,7 +184,7 @@ async def test_a_full_store_makes_persistent_sends_wait(
     else:
         paged.change(StoreState.RUNNING)  # it is heard of
     assert first.done
-    assert second.error is None
+    assert second.error is None  # type: ignore[unreachable]
     assert client.received(consumer) == ["np", "1", "2"]
     await broker.region.stop()
 
@@ -254,7 +255,7 @@ async def test_without_flow_control_memory_never_blocks_but_disks_do(
     queue = broker.queue(Q)
     assert queue.memory.used < 10 * SIZE
     assert temp_store.size > 0
-    assert queue.store.message_count == 100
+    assert present(queue.store).message_count == 100
     paged.bytes = 1000
     waiting = client.send(Q, "201", persistent=True)
     assert not waiting.done
@@ -262,7 +263,7 @@ async def test_without_flow_control_memory_never_blocks_but_disks_do(
     paged.bytes = 0
     usage.store.admit_waiting()
     assert waiting.done
-    await broker.region.stop()
+    await broker.region.stop()  # type: ignore[unreachable]
 
 
 @pytest.mark.fact("activemq-broker 2.1/storeUsageHighWaterMark")
@@ -282,7 +283,7 @@ async def test_the_high_water_mark_of_a_policy(
     paged.bytes = 799
     usage.store.admit_waiting()
     assert waiting.done
-    await broker.region.stop()
+    await broker.region.stop()  # type: ignore[unreachable]
 
 
 async def test_a_send_may_wait_for_memory_and_then_for_the_store(
@@ -301,7 +302,7 @@ async def test_a_send_may_wait_for_memory_and_then_for_the_store(
     paged.bytes = 0
     usage.store.admit_waiting()
     assert waiting.done
-    assert client.received(consumer) == ["1", "2"]
+    assert client.received(consumer) == ["1", "2"]  # type: ignore[unreachable]
     await broker.region.stop()
 
 
@@ -323,7 +324,7 @@ async def test_a_topic_needs_the_store_for_durable_subscriptions_only(
     paged.bytes = 0
     usage.store.admit_waiting()
     assert waiting.done
-    assert sender.send(T, "3", persistent=True) is COMPLETED
+    assert sender.send(T, "3", persistent=True) is COMPLETED  # type: ignore[unreachable]
     await broker.region.stop()
 
 
@@ -390,7 +391,7 @@ async def test_a_partition_of_the_store_has_its_own_limit(
     orders, new = Queue("orders.old"), Queue("orders.new")
     part, unlimited = Part(1000), Part(0)
     parts = {orders: part, new: part, Q: unlimited}
-    paged.partition_of = parts.get
+    cast("Any", paged).partition_of = parts.get
     usage = SystemUsage(store_limit=5000)
     policy = PolicyEntry(destination=Queue("orders.new"), send_fail_if_no_space=True)
     broker = make_broker(policy, usage=usage, store=paged)
@@ -409,9 +410,9 @@ async def test_a_partition_of_the_store_has_its_own_limit(
     assert client.send(Queue("other"), "4", persistent=True) is COMPLETED
     part.size = 999
     await clock.advance(1)
-    assert waiting.done and broker.texts(orders) == ["1", "2"]
+    assert waiting.done and broker.texts(orders) == ["1", "2"]  # type: ignore[unreachable]
     # the store's own limit and state count for all parts, too
-    paged.bytes = 5000
+    paged.bytes = 5000  # type: ignore[unreachable]
     for name in (orders, Q):
         assert not client.send(name, "5", persistent=True).done
     paged.bytes = 0

@@ -15,12 +15,15 @@ from pyjms_broker.region.message_groups import (
     message_group_map,
 )
 from tests.kit.brokers.region import Broker, Client
+from tests.kit.values import present
 
 Q = Queue("Q")
 
 
 def first_flags(client: Client, consumer: Any) -> Any:
-    return [d.message.jms_xgroup_first_for_consumer for d in client.dispatches_of(consumer)]
+    return [
+        present(d.message).jms_xgroup_first_for_consumer for d in client.dispatches_of(consumer)
+    ]
 
 
 @pytest.mark.fact("activemq-broker Q23")
@@ -92,9 +95,12 @@ def test_the_kinds_of_maps(make_broker: type[Broker]) -> None:
     assert isinstance(bucket, BucketMessageGroupMap)
     assert (bucket.bucket_count, bucket.cache_size) == (1024, 64)
     small = message_group_map("bucket?bucketCount=16&cacheSize=2")
+    assert isinstance(small, BucketMessageGroupMap)
     assert (small.bucket_count, small.cache_size) == (16, 2)
     assert isinstance(message_group_map("simple"), SimpleMessageGroupMap)
-    assert message_group_map(PolicyEntry().message_group_map_factory_type).cache_size == 1024
+    default = message_group_map(PolicyEntry().message_group_map_factory_type)
+    assert isinstance(default, CachedMessageGroupMap)
+    assert default.cache_size == 1024
 
     client = make_broker(PolicyEntry(message_group_map_factory_type="cached?cacheSize=1")).client()
     first, second = client.consume(Q), client.consume(Q)

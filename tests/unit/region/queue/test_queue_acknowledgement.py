@@ -19,6 +19,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.policy.entry import PolicyEntry
 from tests.kit.brokers.region import Broker, Client, ManualClock
+from tests.kit.values import present
 
 Q = Queue("Q")
 
@@ -102,7 +103,7 @@ def test_standard_removes_a_range(broker: Broker, client: Client) -> None:
             destination=Q,
             consumer_id=consumer.consumer_id,
             ack_type=AckType.STANDARD,
-            last_message_id=got[3].message.message_id,
+            last_message_id=present(got[3].message).message_id,
             message_count=2,
         )
     )
@@ -257,7 +258,7 @@ def test_an_unknown_ack_type_is_an_error(client: Client) -> None:
 @pytest.mark.fact("activemq-broker Q18", "activemq-broker 2.1/usePrefetchExtension")
 def test_the_window_grows_by_delivered_and_shrinks_by_completion(make_broker: type[Broker]) -> None:
     client = make_broker().client()
-    consumer = client.consume(Q, prefetch=2)
+    consumer: Any = client.consume(Q, prefetch=2)
     send_all(client, 20)
     tx = client.begin()
     client.ack(consumer, 1, first=0, count=2, kind=AckType.DELIVERED)
@@ -425,13 +426,11 @@ def test_a_queue_drops_duplicate_ids(
     ("last", "counts"),
     [(-2, [1, 1, 1]), (-1, [0, 0, 0]), ("first", [1, 0, 0]), ("second", [1, 1, 0])],
 )
-def test_redelivery_counts_when_a_consumer_leaves(
-    client: Client, last: int | str, counts: Any
-) -> None:
+def test_redelivery_counts_when_a_consumer_leaves(client: Client, last: Any, counts: Any) -> None:
     consumer = client.consume(Q)
     send_all(client, 3)
     sequence = {
-        name: d.message.message_id.broker_sequence_id
+        name: present(present(d.message).message_id).broker_sequence_id
         for name, d in zip(("first", "second"), client.dispatches, strict=False)
     }
     client.close(consumer, sequence.get(last, last))
@@ -458,7 +457,9 @@ def test_a_consumer_of_several_queues_acknowledges_each_copy_separately(
     message = client.message(one, "copy")
     twin = client.message(two, "copy")
     twin.message_id = MessageId(
-        None, message.message_id.producer_id, message.message_id.producer_sequence_id
+        None,
+        present(message.message_id).producer_id,
+        present(message.message_id).producer_sequence_id,
     )
     client.send(one, "", message=message)
     client.send(two, "", message=twin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -17,6 +17,7 @@ from pyjms_broker.cursor.memory import PAGING_RETRY_DELAY
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.system_usage import SystemUsage
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 Q = Queue("Q")
 SIZE = 1100  # a short message with its overhead
@@ -61,7 +62,7 @@ def test_memory_is_bounded_and_no_message_is_lost_or_duplicated(tight: Broker) -
     consumer = client.consume(Q, prefetch=3)
     assert drain(client, consumer) == texts(1, 500)
     assert (queue.statistics.messages, queue.memory.used, len(queue.references)) == (0, 0, 0)
-    assert queue.store.message_count == 0
+    assert present(queue.store).message_count == 0
     # empty: the cache is on again, what comes is handed on from memory
     paged = tight.store.paged
     send(client, 501, 503)
@@ -177,7 +178,7 @@ def test_a_message_numbered_before_paging_and_visible_after_it(
     tx = sender.begin()
     sender.send(Q, "late", persistent=True, tx=tx)
     late = Completion()
-    store = paged.transaction_store()
+    store: Any = paged.transaction_store()
     commit = store.commit
     store.commit = lambda xid, prepared: (commit(xid, prepared), late)[1]
     tx.commit(one_phase=True)
@@ -189,7 +190,7 @@ def test_a_message_numbered_before_paging_and_visible_after_it(
     for n in range(12, 31):
         client.ack(consumer, n)
     got = client.received(consumer)
-    assert sorted(got) == sorted([*texts(1, 30), "late"])
+    assert sorted(map(str, got)) == sorted([*texts(1, 30), "late"])
     assert [text for text in got if text != "late"] == texts(1, 30)
     assert broker.queue(Q).statistics.messages == 0
 
@@ -217,7 +218,7 @@ def test_priorities(make_broker: type[Broker], paged: PagedAdapter, prefetch: in
     for level in range(10):
         same = [int(t) for t in got if int(t) % 10 == level]
         assert same == sorted(same)
-    assert (queue.statistics.messages, len(queue.contents.excluded)) == (0, 0)
+    assert (queue.statistics.messages, len(present(queue.contents.excluded))) == (0, 0)
 
 
 # looking at what is outside
@@ -273,13 +274,14 @@ def test_removing_and_finding_single_messages(tight: Broker) -> None:
     near, far = queue.browse()[3], queue.browse()[50]
     assert queue.get_message(near.message_id) is near
     found = queue.get_message(far.message_id)
+    assert found is not None
     assert (found.position, found.message.type) == (Position(0, 51), "51")
     assert queue.remove_message(client.context, found)
     assert not queue.remove_message(client.context, found)
     assert queue.remove_message(client.context, near)
     assert not queue.remove_message(client.context, near)
     assert queue.get_message(far.message_id) is None
-    assert (queue.statistics.messages, queue.store.message_count) == (58, 58)
+    assert (queue.statistics.messages, present(queue.store).message_count) == (58, 58)
     expected = [t for t in texts(1, 60) if t not in {"4", "51"}]
     assert drain(client, client.consume(Q, prefetch=5)) == expected
 
@@ -304,7 +306,7 @@ def test_purging_keeps_dispatched_messages(tight: Broker) -> None:
     queue = tight.queue(Q)
     queue.pause()
     assert queue.purge(client.context) == 96
-    assert (queue.statistics.messages, queue.store.message_count) == (4, 4)
+    assert (queue.statistics.messages, present(queue.store).message_count) == (4, 4)
     queue.resume()
     send(client, 101, 110)
     drain(client, consumer)
@@ -325,7 +327,7 @@ async def test_the_expiry_scan_reads_one_page(
     assert (queue.statistics.expired, queue.statistics.messages) == (30, 70)
     assert client.received(client.consume(Q)) == []
     assert (queue.statistics.expired, queue.statistics.messages) == (100, 0)
-    assert queue.store.message_count == 0
+    assert present(queue.store).message_count == 0
     assert len(broker.dead_letters) == 100
 
 
@@ -455,7 +457,7 @@ def test_without_concurrent_dispatch_messages_are_stored_first(
     client.send(Q, "3")  # not persistent, and behind the others all the same
     assert client.received(consumer) == []
     assert (broker.queue(Q).statistics.enqueues, first.done) == (0, False)
-    order = []
+    order: list[object] = []
     broker.queue(Q).watchers.append(lambda queue: order.append(queue.statistics.enqueues))
     first.then(lambda done: order.append("answer"))
     paged.complete()
@@ -547,15 +549,15 @@ def test_messages_acknowledged_by_a_recovered_transaction(
     broker = make_broker(PolicyEntry(memory_limit=20 * SIZE, max_page_size=5), store=paged)
     client = broker.client()
     queue = broker.queue(Q)
-    stored = queue.store.next_messages(Position(0, place - 1), 1)[0]
-    entry = queue.store._entries[stored.message.message_id]
+    stored = present(queue.store).next_messages(Position(0, place - 1), 1)[0]
+    entry = cast("Any", queue.store)._entries[stored.message.message_id]
     entry.is_visible = False  # as the store does for such messages
     hidden = queue.hide(stored, None)
     assert queue.statistics.messages == 50
     consumer = client.consume(Q, prefetch=3)
     others = [t for t in texts(1, 50) if t != str(place)]
     if committed:
-        queue.store.remove_message(NO_TRANSACTION, hidden)
+        present(queue.store).remove_message(NO_TRANSACTION, hidden)
         queue.forget_hidden(hidden, None)
         assert drain(client, consumer) == others
     else:
@@ -572,7 +574,7 @@ def test_a_message_of_a_recovered_transaction_is_visible_after_the_commit(
     client = broker.client()
     queue = broker.queue(Q)
     reference = queue.reference_to(client.message(Q, "sent", persistent=True))
-    queue.store.add_message(NO_TRANSACTION, reference)
+    present(queue.store).add_message(NO_TRANSACTION, reference)
     consumer = client.consume(Q)
     queue.publish(reference)
     assert client.received(consumer) == ["sent"]

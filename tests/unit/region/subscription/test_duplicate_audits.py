@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_duplicates_are_dropped_within_each_producers_window(
     )
     broker, where = make_broker(policy), WHERE[kind]
     client = broker.client("me")
-    options = {"subscription_name": "s"} if kind == "durable" else {}
+    options: dict[str, Any] = {"subscription_name": "s"} if kind == "durable" else {}
     consumer = client.consume(where, **options)
     texts = iter(range(1000))
 

@@ -16,6 +16,7 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from tests.kit.brokers.region import Broker, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 Q, R = Queue("Q.marked"), Queue("Q.plain")
 POLICY = PolicyEntry(destination=Q, persist_jms_redelivered=True)
@@ -78,7 +79,9 @@ def test_a_redelivered_message_is_not_marked_again(stage: Broker, paged: PagedAd
     paged.complete()
     first.ack(consumer, kind=AckType.DELIVERED)
     assert len(paged.unanswered) == 1  # of the second message
-    first.close(consumer, first.dispatches[0].message.message_id.broker_sequence_id)
+    first.close(
+        consumer, present(present(first.dispatches[0].message).message_id).broker_sequence_id
+    )
     again = second.consume(Q, prefetch=1)
     assert [d.redelivery_counter for d in second.dispatches] == [1]
     assert len(paged.unanswered) == 1

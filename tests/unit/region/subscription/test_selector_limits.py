@@ -31,7 +31,7 @@ def test_its_consumer_is_closed_with_an_error(broker: Broker, destination: Any) 
     assert isinstance(error, InvalidSelectorException)
     assert str(costly.consumer_id) in str(error)
     assert [(c.consumer_id, c.close) for c in hostile.controls] == [(costly.consumer_id, True)]
-    assert good.errors == good.controls == []
+    assert (good.errors, good.controls) == ([], [])
 
 
 def test_a_browser_ends(broker: Broker) -> None:

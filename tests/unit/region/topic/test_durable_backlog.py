@@ -15,6 +15,7 @@ from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.api import StoredSubscription
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 T, U, BOTH = Topic("T.1"), Topic("T.2"), Topic("T.*")
 SIZE = 1100
@@ -57,11 +58,11 @@ def test_messages_for_an_inactive_subscription(tight: Broker) -> None:
     topic = tight.topic(T)
     assert topic.memory.used < 20 * SIZE
     assert consumer.pending_count == 200
-    assert topic.store.subscription_message_count(KEY) == 199  # one did not match
+    assert present(topic.store).subscription_message_count(KEY) == 199  # one did not match
     got = drain(client, subscribe(client, prefetch=3, selector="JMSType <> '7'"))
     assert [t for t in got if t != "non-persistent"] == [t for t in texts(1, 200) if t != "7"]
     assert "non-persistent" in got
-    assert (topic.memory.used, topic.store.message_count) == (0, 0)
+    assert (topic.memory.used, present(topic.store).message_count) == (0, 0)
     send(sender, 201, 203)
     assert client.received(consumer)[200:] == texts(201, 203)
 
@@ -151,7 +152,11 @@ async def test_expiry_of_paged_out_messages(clock: ManualClock, tight: Broker) -
     client.close(consumer)
     topic.expire_messages()
     assert topic.statistics.expired == 100
-    assert (consumer.pending_count, topic.memory.used, topic.store.message_count) == (0, 0, 0)
+    assert (consumer.pending_count, topic.memory.used, present(topic.store).message_count) == (
+        0,
+        0,
+        0,
+    )
     assert len(tight.dead_letters) == 100
 
 
@@ -252,13 +257,13 @@ def test_a_subscription_is_confirmed_once_it_is_stored(
     client = broker.client("me")
     topic = broker.topic(T)
     added, deleted = Completion(), Completion()
-    topic.store.add_subscription = lambda subscription, retroactive: added
+    present(topic.store).add_subscription = lambda subscription, retroactive: added  # type: ignore[method-assign]
     consumer = subscribe(client)
     assert not consumer.saved.done
     added.complete()
     assert consumer.saved.done
     client.close(consumer)
-    topic.store.delete_subscription = lambda key: deleted
+    present(topic.store).delete_subscription = lambda key: deleted  # type: ignore[method-assign]
     answer = broker.region.remove_subscription(
         client.context, RemoveSubscriptionInfo(client.context.connection_id, "s", "me")
     )
@@ -297,8 +302,8 @@ def test_messages_acknowledged_by_a_prepared_transaction(
     send(before.client("sender"), 1, 5)
     broker = make_broker(store=paged)
     topic = broker.topic(T)
-    store = topic.store
-    broker.region.subscriptions.recover(store.lookup_subscription(KEY))
+    store: Any = topic.store
+    broker.region.subscriptions.recover(present(store.lookup_subscription(KEY)))
     stored = store.next_subscription_messages(KEY, None, 5)[1]
     entry = store._entries[stored.message.message_id]
     entry.is_visible = False
@@ -307,6 +312,7 @@ def test_messages_acknowledged_by_a_prepared_transaction(
     consumer = subscribe(client)
     assert client.received(consumer) == ["1", "3", "4", "5"]
     if committed:
+        assert store is not None
         store.acknowledge(NO_TRANSACTION, KEY, hidden)
         topic.forget_hidden(hidden, KEY)
     else:
@@ -325,7 +331,7 @@ def test_work_on_a_removed_subscription_is_ignored(
     topic, client = broker.topic(T), broker.client("me")
     subscribe(client)
     send(client, 1, 1)
-    (stored,) = topic.store.next_messages(None, 1)
+    (stored,) = present(topic.store).next_messages(None, 1)
     gone = SubscriptionKey("me", "gone")
     hidden = topic.hide(stored, gone)
     topic.forget_hidden(hidden, gone)
@@ -344,7 +350,7 @@ def test_duplicates_found_by_the_audit_are_removed_from_the_store(
     client.ack(consumer)
     sender.send(T, "1", message=message)  # sent again after it was consumed
     assert client.received(consumer) == ["1"]
-    assert broker.topic(T).store.message_count == 0
+    assert present(broker.topic(T).store).message_count == 0
 
 
 def test_poison_of_paged_in_messages(tight: Broker) -> None:

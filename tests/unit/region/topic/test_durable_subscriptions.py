@@ -10,6 +10,7 @@ from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import AckType, RemoveSubscriptionInfo
 from tests.kit.brokers.region import Broker, Client, ManualClock
+from tests.kit.values import present
 
 T = Topic("T")
 
@@ -100,7 +101,11 @@ def test_closing_returns_messages_with_their_counts(broker: Broker, last: int, c
     consumer = subscribe(client)
     for text in ("1", "2", "3"):
         client.send(T, text, persistent=True)
-    number = last if last < 0 else client.dispatches[last].message.message_id.broker_sequence_id
+    number = (
+        last
+        if last < 0
+        else present(present(client.dispatches[last].message).message_id).broker_sequence_id
+    )
     client.close(consumer, number)
     client.send(T, "4", persistent=True)
     client.dispatches.clear()

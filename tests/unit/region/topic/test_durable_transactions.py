@@ -13,6 +13,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.filters.transactions import LocalTransaction, XATransaction
 from pyjms_broker.policy.entry import PolicyEntry
 from tests.kit.brokers.region import Broker, Client, PagedAdapter
+from tests.kit.values import present
 
 T = Topic("T")
 
@@ -52,7 +53,7 @@ def xa(broker: Broker, number: int = 1) -> XATransaction:
 
 
 def counters(client: Client, consumer: Any) -> Any:
-    return [(d.message.type, d.redelivery_counter) for d in client.dispatches_of(consumer)]
+    return [(present(d.message).type, d.redelivery_counter) for d in client.dispatches_of(consumer)]
 
 
 @pytest.fixture(params=["in memory", "paged"])
@@ -86,7 +87,7 @@ def test_a_rollback_redelivers_to_the_current_consumer(
     client.ack(again, 5, first=0, count=6)
     assert (again.in_flight, again.pending_count) == (0, 0)
     topic = any_broker.topic(T)
-    assert (topic.store.message_count, topic.memory.used) == (0, 0)
+    assert (present(topic.store).message_count, topic.memory.used) == (0, 0)
 
 
 @pytest.mark.parametrize("kind", ["local", "prepared"])
@@ -114,7 +115,7 @@ def test_a_commit_after_a_takeover_leaves_nothing_behind(any_broker: Broker, kin
     client.ack(again, 2, first=0, count=3)
     client.ack(again, 3)
     topic = any_broker.topic(T)
-    assert (topic.store.message_count, topic.memory.used) == (0, 0)
+    assert (present(topic.store).message_count, topic.memory.used) == (0, 0)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -125,7 +126,7 @@ def test_a_takeover_while_the_commit_is_being_stored(
     client, sender = broker.client("me"), broker.client()
     first = subscribe(client)
     send(sender, "0", "1", "2")
-    slow = SlowCommits(paged.transaction_store())
+    slow: Any = SlowCommits(paged.transaction_store())
     tx = LocalTransaction(LocalTransactionId(1, None), slow, lambda _: None)
     client.ack(first, 0, tx=tx)
     ended = tx.commit(one_phase=True)
@@ -194,7 +195,9 @@ def test_each_subscription_has_separate_transactions(any_broker: Broker, commit:
         first.rollback()
     second.commit(one_phase=True)
     assert (mine.in_flight, yours.in_flight) == (0 if commit else 2, 0)
+    assert store is not None
     assert store.subscription_message_count(yours.key) == 0
+    assert store is not None
     assert store.message_count == (0 if commit else 2)
 
 
@@ -239,7 +242,7 @@ def test_a_removed_subscription_leaves_no_work_to_a_transaction(
     else:
         tx.rollback()
     topic = any_broker.topic(T)
-    assert (topic.memory.used, topic.store.message_count) == (0, 0)
+    assert (topic.memory.used, present(topic.store).message_count) == (0, 0)
     assert client.received(subscribe(client, name="t")) == []
 
 
@@ -273,10 +276,12 @@ def test_sends_before_the_subscription_are_stored_for_it_at_the_commit(any_broke
     send(sender, "first")
     tx.commit(one_phase=True)
     assert client.received(consumer) == ["first", "0", "1", "passing", "2"]
+    assert store is not None
     stored = store.next_subscription_messages(consumer.key, None, 10)
     assert [each.message.type for each in stored] == ["first", "0", "1", "2"]
     client.ack(consumer, 4, first=0, count=5)
     topic = any_broker.topic(T)
+    assert store is not None
     assert (store.message_count, topic.memory.used) == (0, 0)
 
 
@@ -322,7 +327,7 @@ def test_a_prepared_message_is_not_for_later_subscriptions(any_broker: Broker) -
     tx.commit(one_phase=False)
     assert other.received(live) == ["0"]
     assert client.received(late) == []
-    assert any_broker.topic(T).store.message_count == 0
+    assert present(any_broker.topic(T).store).message_count == 0
     send(sender, "1")
     assert client.received(late) == ["1"]
 
@@ -342,5 +347,7 @@ def test_a_message_being_stored_is_not_for_later_subscriptions(
     assert early.received(first) == ["0", "1"]
     assert late.received(second) == ["1"]
     store = broker.topic(T).store
+    assert store is not None
     assert store.subscription_message_count(first.key) == 2
+    assert store is not None
     assert store.subscription_message_count(second.key) == 1

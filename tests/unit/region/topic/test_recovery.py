@@ -20,6 +20,7 @@ from pyjms_broker.policy.recovery import (
     TimedSubscriptionRecoveryPolicy,
 )
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
+from tests.kit.values import present
 
 T = Topic("T")
 COUNT = FixedCountSubscriptionRecoveryPolicy(maximum_size=3)
@@ -104,7 +105,7 @@ class Prices:
     """A query that returns its own messages and refuses updates named `bad`."""
 
     def __init__(self) -> None:
-        self.asked = []
+        self.asked: list[Any] = []
 
     def execute(self, destination: Any) -> Any:
         self.asked.append(destination)
@@ -118,7 +119,7 @@ class Prices:
         ]
 
     def validate_update(self, message: Any) -> bool:
-        return message.type != "bad"
+        return bool(message.type != "bad")
 
 
 @pytest.mark.fact("activemq-broker 4.2/queryBased")
@@ -131,8 +132,8 @@ def test_messages_of_a_query(make_broker: type[Broker]) -> None:
     consumer = client.consume(Topic("T"), retroactive=True)
     assert client.received(consumer) == ["a", "b"]
     messages = [dispatch.message for dispatch in client.dispatches_of(consumer)]
-    assert len({str(message.message_id) for message in messages}) == 2
-    assert {message.destination for message in messages} == {T}
+    assert len({str(present(message).message_id) for message in messages}) == 2
+    assert {present(message).destination for message in messages} == {T}
     assert query.asked == [T]
 
 
@@ -224,7 +225,7 @@ def test_memory_of_others_makes_a_topic_keep_less(make_broker: type[Broker]) -> 
 
 
 # retained messages
-def retained(client: Client, text: Any, content: bytes = b"body", value: bool = True) -> None:
+def retained(client: Client, text: Any, content: bytes = b"body", value: object = True) -> None:
     message = client.message(T, text, properties={"ActiveMQ.Retain": value, "a": 1})
     message.content = content
     client.send(T, text, message=message)
@@ -232,7 +233,7 @@ def retained(client: Client, text: Any, content: bytes = b"body", value: bool = 
 
 def properties(client: Client, consumer: Any) -> Any:
     return [
-        dict(decode_map(dispatch.message.marshalled_properties))
+        dict(decode_map(present(present(dispatch.message).marshalled_properties)))
         for dispatch in client.dispatches_of(consumer)
     ]
 
