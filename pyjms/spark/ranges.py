@@ -97,6 +97,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+logger: Final = get_logger(__name__)
+
 R = TypeVar("R")
 
 RANGES: Final = Queue("PyJMS.Ranges")
@@ -370,8 +372,6 @@ async def _read_chunk(
 
     return await retry_while_unavailable(attempt, _RETRY_PERIOD)
 
-
-logger: Final = get_logger(__name__)
 
 _LEASE_RETRY_PERIOD: Final = 30.0
 """Seconds to wait for the broker, and for a lease that the previous reader may still have."""

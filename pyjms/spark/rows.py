@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyjms.client.messages import CommandSource
@@ -366,6 +367,10 @@ def _body(values: dict[str, Any]) -> Message:
     return MapMessage(body.asDict() if hasattr(body, "asDict") else body)
 
 
+def _set(attribute: str, message: Message, value: str) -> None:
+    setattr(message, attribute, value)
+
+
 def _set_reply_to(message: Message, value: str) -> None:
     message.reply_to = parse_destination(value)
 
@@ -379,23 +384,11 @@ def _set_delay(message: Message, value: float) -> None:
     message.properties["AMQ_SCHEDULED_DELAY"] = Long(round(float(value) * 1000))
 
 
-def _set_correlation_id(message: Message, value: str) -> None:
-    message.correlation_id = value
-
-
-def _set_type(message: Message, value: str) -> None:
-    message.type = value
-
-
-def _set_group_id(message: Message, value: str) -> None:
-    message.group_id = value
-
-
 _HEADERS: Final[dict[str, Callable[[Message, Any], None]]] = {
-    "correlation_id": _set_correlation_id,
+    "correlation_id": partial(_set, "correlation_id"),
     "reply_to": _set_reply_to,
-    "type": _set_type,
-    "group_id": _set_group_id,
+    "type": partial(_set, "type"),
+    "group_id": partial(_set, "group_id"),
     "properties": _set_properties,
     "delay": _set_delay,
 }

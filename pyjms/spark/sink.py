@@ -51,7 +51,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
@@ -87,8 +87,13 @@ if TYPE_CHECKING:
 logger: Final = get_logger(__name__)
 
 _ROWS_PER_CALL: Final = 500
+_BATCH_ID: Final = "streaming.sql.batchId"
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""Local properties of a task: the batch that it belongs to, and the query."""
 
-RowConverter = Callable[[int, Any], Outgoing]
+Messages: TypeAlias = list[WriterCommitMessage | None]
+"""What the tasks of a batch reported; None for a task that failed."""
+RowConverter: TypeAlias = Callable[[int, Any], Outgoing]
 """Converts a row, given its number in the partition, to a message."""
 
 
@@ -371,12 +376,6 @@ def _batch_of(marker: Message) -> int:
     return int(text)
 
 
-Messages = list[WriterCommitMessage | None]
-
-_BATCH_ID = "streaming.sql.batchId"
-_QUERY_ID = "sql.streaming.queryId"
-
-
 @dataclass
 class SentRows(WriterCommitMessage):
     """The result of a task: the number of rows, and the stage that holds them."""
@@ -436,14 +435,14 @@ class _Writer:
         return SentRows(send_rows(options, iterator, row_converter(options, prefix)))
 
     def _publish(self, messages: Messages, batch: int) -> None:
-        staged = _writers_staged(messages)
+        staged = _staged(messages)
         if staged:
             run_blocking(
                 publish, self.options, staged[0].query, batch, {m.stage: m.rows for m in staged}
             )
 
     def _discard(self, messages: Messages, batch: int) -> None:
-        staged = _writers_staged(messages)
+        staged = _staged(messages)
         if staged:
             run_blocking(discard, self.options, staged[0].query, batch)
 
@@ -468,7 +467,7 @@ class JmsBatchWriter(_Writer, DataSourceWriter):
         self._discard(messages, self.options.batch_id or 0)
 
 
-def _writers_staged(messages: Messages) -> list[SentRows]:
+def _staged(messages: Messages) -> list[SentRows]:
     """Return the stages of successful tasks; a failed task has no commit message."""
     return [m for m in messages if isinstance(m, SentRows) and m.stage]
 
@@ -480,24 +479,16 @@ def row_converter(options: JmsOptions, prefix: str) -> RowConverter:
     the column `idColumn`, or `prefix` with the row's number.
     """
     if options.exactly_once != "ids":
-        return _plain
-    if options.id_column is not None:
-        return partial(_with_column_id, options.id_column)
-    return partial(_with_row_id, prefix)
+        return lambda _, row: to_message(row)
+    column = options.id_column
+    if column is None:
+        return lambda number, row: to_message(row, RowId(prefix, number))
 
+    def convert(number: int, row: Any) -> Outgoing:
+        if row[column] is None:
+            raise ConfigurationException(
+                f"jms: idColumn {column} is null in row {number}; each row needs an id"
+            )
+        return to_message(row, RowId(str(row[column])))
 
-def _plain(_number: int, row: Any) -> Outgoing:
-    return to_message(row)
-
-
-def _with_column_id(column: str, number: int, row: Any) -> Outgoing:
-    value = row[column]
-    if value is None:
-        raise ConfigurationException(
-            f"jms: idColumn {column} is null in row {number}; each row needs an id"
-        )
-    return to_message(row, RowId(str(value)))
-
-
-def _with_row_id(prefix: str, number: int, row: Any) -> Outgoing:
-    return to_message(row, RowId(prefix, number))
+    return convert
