@@ -292,10 +292,13 @@ class DestinationIndex:
         self.files: dict[int, int] = {}
         """Message counts by segment. Not to be modified by other classes."""
         self.duplicates = DuplicateIds(index.duplicates_limit, self._note_change)
+        self.keeps_messages = True
+        """Whether anybody needs a message that is added now; False: a topic has no subscription."""
         self._index = index
         self._table = MessageTable(index, contents)
         self._written_files: dict[int, int] = {}
         self._hidden: set[int] = set()
+        self._reclaim: Position | None = None
 
     def load(self, row: tuple[int, int, int, int], files: dict[int, int]) -> None:
         """Load the database's values: epoch, last arrival, count, size; counts by segment."""
@@ -329,15 +332,21 @@ class DestinationIndex:
     ) -> IndexEntry | None:
         """Add a message behind all others; None if its id exists.
 
-        A caller that has the result of `split_id` passes it as `split`.
+        A topic without subscriptions only numbers it and returns None, so call this only for
+        messages that are in the journal (activemq-broker T6). A caller that has the result of
+        `split_id` passes it as `split`.
 
         Raises:
             ValueError: `arrival` is not higher than the last one.
         """
+        last = self.last_arrival
+        if not self.keeps_messages:
+            self.begin(self.epoch, arrival or last + 1)
+            return None
         if arrival is None:
-            arrival = self.last_arrival + 1
-        elif arrival <= self.last_arrival:
-            raise ValueError(f"Arrival {arrival} comes after {self.last_arrival} in {self.key}.")
+            arrival = last + 1
+        elif arrival <= last:
+            raise ValueError(f"Arrival {arrival} comes after {last} in {self.key}.")
         name, sequence = split or split_id(message_id)
         table = self._table
         producer = table.producers.get(name) or table.producer(name)
@@ -363,7 +372,12 @@ class DestinationIndex:
         if index.dirty == DIRTY_LIMIT:
             index.on_dirty()
         index.dirty_parts[self] = None
+        if arrival > last + 1:
+            self._skip(last + 1, arrival - 1)
         return entry
+
+    def _skip(self, first: int, last: int) -> None:
+        """Leave the numbers from `first` to `last` unused."""
 
     def find(self, message_id: str, split: tuple[str, int] | None = None) -> IndexEntry | None:
         """Return the message with this id, hidden or not; None if there is none."""
@@ -405,11 +419,6 @@ class DestinationIndex:
         return entry
 
     # -- records of the journal (see `StoreIndex`)
-
-    @property
-    def keeps_messages(self) -> bool:
-        """Whether anybody needs a message that is added now."""
-        return True
 
     def is_duplicate(self, metadata: MessageMetadata) -> bool:
         """Return whether the message id or duplicate id is known (activemq-persistence S6)."""
@@ -532,7 +541,7 @@ class DestinationIndex:
             *self._collect_subscriptions(),
         )
 
-    def _row(self, reclaim: Position | None = None) -> Row:
+    def _row(self) -> Row:
         return (
             self.number,
             self._table.contents,
@@ -543,7 +552,7 @@ class DestinationIndex:
             self.last_arrival,
             self.count,
             self.size,
-            *(reclaim or (None, None)),
+            *(self._reclaim or (None, None)),
         )
 
     def _collect_subscriptions(self) -> tuple[list[SubscriptionChanges], list[int]]:
@@ -640,7 +649,7 @@ class TopicIndex(DestinationIndex):
         super().__init__(index, destination, prioritized, number, contents)
         self.subscriptions: dict[str, SubscriptionIndex] = {}
         """By `clientId:name`. Modified only by `subscribe` and `unsubscribe`."""
-        self._reclaim: Position | None = None
+        self.keeps_messages = False
         self._changed_subscriptions: dict[int, SubscriptionIndex] = {}
         self._unsubscribed: list[int] = []
 
@@ -653,34 +662,11 @@ class TopicIndex(DestinationIndex):
         self._reclaim = reclaim
         for row, acked in subscriptions:
             self.subscriptions[row[1]] = SubscriptionIndex(self, row, acked)
+        self.keeps_messages = bool(self.subscriptions)
 
     def begin(self, epoch: int, last_arrival: int) -> None:
-        self._ack_for_all(self.last_arrival + 1, last_arrival)
+        self._skip(self.last_arrival + 1, last_arrival)
         super().begin(epoch, last_arrival)
-
-    def add(
-        self,
-        message_id: str,
-        level: int,
-        file_id: int,
-        offset: int,
-        size: int,
-        hidden: bool = True,
-        arrival: int | None = None,
-        split: tuple[str, int] | None = None,
-    ) -> IndexEntry | None:
-        """Add a message as a queue does; without subscriptions, only number it and return None.
-
-        Call it only for messages that are in the journal (activemq-broker T6).
-        """
-        if not self.subscriptions:
-            self.begin(self.epoch, arrival or self.last_arrival + 1)
-            return None
-        last = self.last_arrival
-        entry = super().add(message_id, level, file_id, offset, size, hidden, arrival, split)
-        if entry is not None and arrival is not None:
-            self._ack_for_all(last + 1, arrival - 1)
-        return entry
 
     def remove(self, position: Position) -> IndexEntry | None:
         entry = super().remove(position)
@@ -697,7 +683,7 @@ class TopicIndex(DestinationIndex):
         self._reclaim = None
         for subscription in self.subscriptions.values():
             subscription.hidden.clear()
-        self._ack_for_all(1, self.last_arrival)
+        self._skip(1, self.last_arrival)
 
     def subscribe(
         self,
@@ -723,6 +709,7 @@ class TopicIndex(DestinationIndex):
             row = (self._index.next_number(), key, info, *location)
             found = SubscriptionIndex(self, row, self._already_acked(start))
             self.subscriptions[key] = found
+            self.keeps_messages = True
         self._note_subscription(found)
         return found
 
@@ -736,6 +723,7 @@ class TopicIndex(DestinationIndex):
         removed = self.subscriptions.pop(key, None)
         if removed is None:
             return False
+        self.keeps_messages = bool(self.subscriptions)
         self._unsubscribed.append(removed.number)
         self._changed_subscriptions.pop(removed.number, None)
         if not self.subscriptions:
@@ -787,10 +775,6 @@ class TopicIndex(DestinationIndex):
         )
 
     # -- records of the journal (see `StoreIndex`)
-
-    @property
-    def keeps_messages(self) -> bool:
-        return bool(self.subscriptions)
 
     def apply_acknowledgement(
         self, key: str, entry: IndexEntry, location: Location
@@ -867,7 +851,7 @@ class TopicIndex(DestinationIndex):
         acked.add_range(1, start)
         return acked
 
-    def _ack_for_all(self, first: int, last: int) -> None:
+    def _skip(self, first: int, last: int) -> None:
         """Record the numbers from `first` to `last` as acknowledged by all subscriptions."""
         if first <= last:
             for subscription in self.subscriptions.values():
@@ -880,9 +864,6 @@ class TopicIndex(DestinationIndex):
     def _note_subscription(self, subscription: SubscriptionIndex) -> None:
         self._changed_subscriptions[subscription.number] = subscription
         self._note_change()
-
-    def _row(self, reclaim: Position | None = None) -> Row:
-        return super()._row(self._reclaim)
 
     def _collect_subscriptions(self) -> tuple[list[SubscriptionChanges], list[int]]:
         changed, self._changed_subscriptions = self._changed_subscriptions, {}
