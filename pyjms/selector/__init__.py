@@ -22,7 +22,6 @@ from pyjms.selector.budget import (
     CHARACTERS_PER_STEP,
     DEFAULT_LIMITS,
     Lookup,
-    Meter,
     SelectorLimitException,
     SelectorLimits,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "CHARACTERS_PER_STEP",
     "DEFAULT_LIMITS",
     "Lookup",
-    "Meter",
     "Selector",
     "SelectorLimitException",
     "SelectorLimits",

@@ -1,4 +1,4 @@
-"""The budget of the evaluation of one selector on one message.
+"""The budgets of the evaluation of selectors: of one on a message, and of all together.
 
 A selector and the properties that it reads both come from untrusted clients, and the broker
 evaluates selectors on its event loop, which that blocks. So all operations whose cost depends on
@@ -7,12 +7,21 @@ lists and comparisons of two properties. Comparisons of a property with a litera
 short texts are free: the cost of the former does not depend on the data, and the length of a
 selector limits the number of the latter. An evaluation gets a budget only for other operations
 (`budget_of`).
+
+`SelectorLimits` bounds one evaluation. But a message may be offered to thousands of consumers in
+one turn of the event loop, while every client waits. The steps of all evaluations are therefore
+counted for the whole broker (`SelectorMeter`). The count decreases at a steady rate, except during
+an evaluation, because evaluations take longer on a busy machine. While the count is at its limit, a
+selector may take at most `COSTLY` steps per message: a consumer that needs more is closed, like one
+that exceeds the limits of one evaluation. Durable subscriptions and range readers evaluate their
+selectors later instead. Before the limit is reached, a queue whose selectors take many steps pauses
+between its messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from pyjms.errors import InvalidSelectorException
 
@@ -24,21 +33,16 @@ CHARACTERS_PER_STEP: Final = 2048
 """The number of characters that can be read in the time of a step."""
 
 
+COSTLY: Final = 250
+"""Steps per message, about half a millisecond: consumers that need less are never closed."""
+BUSY_DELAY: Final = 0.5
+"""Seconds until a postponed selection is made."""
+_TURN: Final = 0.1
+"""The fraction of a second's steps that one queue may take in one turn of the event loop."""
+
+
 class SelectorLimitException(InvalidSelectorException):
     """The evaluation of a selector on a message exceeds its limits."""
-
-
-class Meter(Protocol):
-    """Counts the total cost of the evaluations of many selectors."""
-
-    def limits_left(self, limits: SelectorLimits) -> SelectorLimits:
-        """Return the limits of the next evaluation: `limits`, or less if little is left."""
-
-    def add(self, steps: int) -> None:
-        """Add the cost of an evaluation."""
-
-    def fail(self) -> NoReturn:
-        """Raise SelectorLimitException: an evaluation exceeds the reduced limits."""
 
 
 class SelectorLimits(NamedTuple):
@@ -52,7 +56,7 @@ class SelectorLimits(NamedTuple):
 
     steps: int = 20_000
     characters: int = 4 * 1024 * 1024
-    meter: Meter | None = None
+    meter: SelectorMeter | None = None
 
 
 DEFAULT_LIMITS: Final = SelectorLimits()
@@ -129,3 +133,56 @@ class Budget:
             hint="use simpler patterns, or select by a short property; the broker's attribute "
             f"maximum_selector_{unit} is the limit",
         )
+
+
+class SelectorsBusyException(SelectorLimitException):
+    """A selector is costly while all selectors together are at their limit."""
+
+
+class SelectorMeter:
+    """Counts steps of selectors. Use it on the broker's event loop.
+
+    Args:
+        rate: steps per second for all selectors together; bursts may use one second's worth.
+        now: returns the time in seconds.
+    """
+
+    def __init__(self, rate: int, now: Callable[[], float]) -> None:
+        self._now = now
+        self.total = 0
+        """The number of all steps so far."""
+        self._rate = rate
+        self._spent = 0.0
+        self._since = now()
+
+    def limits_left(self, limits: SelectorLimits) -> SelectorLimits:
+        """Return the limits for the next evaluation."""
+        if self._spent:
+            self._spent -= (self._now() - self._since) * self._rate
+            self._spent = max(0.0, self._spent)
+            self._since = self._now()
+        if self._spent < self._rate:
+            return limits
+        return limits._replace(
+            steps=min(limits.steps, COSTLY),
+            characters=min(limits.characters, COSTLY * CHARACTERS_PER_STEP),
+        )
+
+    def fail(self) -> NoReturn:
+        """Raise the error of a costly selector while the count is at its limit."""
+        raise SelectorsBusyException(
+            f"The selector takes more than {COSTLY} steps on a message while all selectors of the "
+            f"broker together take more than {self._rate} a second",
+            hint="use simpler patterns, or select by a short property; the broker's attribute "
+            "maximum_selector_steps_per_second is the limit",
+        )
+
+    def add(self, steps: int) -> None:
+        """Count the steps of an evaluation since `allowed`."""
+        self._spent = min(self._spent + steps, 2.0 * self._rate)
+        self._since = self._now()
+        self.total += steps
+
+    def rest_after(self, steps: int) -> float:
+        """Return the seconds to pause after this number of steps; 0: no pause."""
+        return 0.0 if steps < _TURN * self._rate else steps / self._rate

@@ -62,6 +62,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import SelectorLimitException, compile_selector
+from pyjms.selector.budget import BUSY_DELAY, SelectorsBusyException
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 from pyjms_broker.api.context import ConnectionContext
@@ -85,7 +86,6 @@ from pyjms_broker.cursor.spilling import (
     never_short,
 )
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
-from pyjms_broker.region.selector_meter import BUSY_DELAY, SelectorsBusyException
 from pyjms_broker.region.subscription import (
     SELECTS_NOTHING,
     PrefetchSubscription,

@@ -64,6 +64,7 @@ from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
+from pyjms.selector.budget import COSTLY
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -95,7 +96,6 @@ from pyjms_broker.region.base_destination import ArrivalOrder, BaseDestination
 from pyjms_broker.region.bridge_filter import check_return
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
 from pyjms_broker.region.message_groups import GroupAssignment, message_group_map
-from pyjms_broker.region.selector_meter import COSTLY
 from pyjms_broker.region.subscription import QueueSubscription
 from pyjms_broker.region.transaction_work import TransactedSend
 from pyjms_broker.store.api import (

@@ -23,6 +23,7 @@ from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import DEFAULT_LIMITS, SelectorLimits
+from pyjms.selector.budget import SelectorMeter
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerId,
@@ -58,7 +59,6 @@ from pyjms_broker.region.destinations import (
 )
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.flow_control import abort_blocked_sends
-from pyjms_broker.region.selector_meter import SelectorMeter
 from pyjms_broker.region.slow_consumers import SlowConsumers
 from pyjms_broker.region.subscription import (
     LAST_DELIVERED_UNKNOWN,

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyjms.errors import IllegalStateException
+from pyjms.runtime import clock as _clock
 from pyjms.selector import SelectorLimits
+from pyjms.selector.budget import SelectorMeter
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker, BrokerFilter, BrokerPlugin
 from pyjms_broker.api.completion import Completion
@@ -24,7 +26,6 @@ from pyjms_broker.filters.virtual_topics import (
 )
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.region.selector_meter import SelectorMeter
 from pyjms_broker.region.system_usage import DestinationLimits
 from pyjms_broker.region.transaction_work import recovered_work
 from pyjms_broker.service.configuration import BrokerConfiguration
@@ -159,7 +160,7 @@ def create_region(config: BrokerService) -> RegionBroker:
         selector_limits=SelectorLimits(
             config.maximum_selector_steps, config.maximum_selector_characters
         ),
-        selector_meter=SelectorMeter(rate) if rate else None,
+        selector_meter=SelectorMeter(rate, _clock.now) if rate else None,
         temp_store=config.stores.temp_store,
     )
     region.own_path = frozenset((config.broker_id,))

@@ -13,6 +13,7 @@ import pytest
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue
 from pyjms.runtime import clock as _clock
+from pyjms.selector.budget import SelectorMeter
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,
@@ -47,7 +48,6 @@ from pyjms_broker.filters.transactions import LocalTransaction
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.region.queue import Queue as BrokerQueue
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.region.selector_meter import SelectorMeter
 from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.region.topic import Topic as BrokerTopic
 from pyjms_broker.store.api import PersistenceAdapter, Positions, StoreState

@@ -28,6 +28,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import Selector, SelectorLimitException
+from pyjms.selector.budget import BUSY_DELAY, SelectorsBusyException
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
@@ -45,7 +46,6 @@ from pyjms_broker.filters.ranges.protocol import (
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.region.selector_meter import BUSY_DELAY, SelectorsBusyException
 from pyjms_broker.region.system_usage import DiskUsage
 
 logger = get_logger(__name__)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
-from pyjms_broker.region.selector_meter import COSTLY, SelectorMeter
+from pyjms.runtime import clock as _clock
+from pyjms.selector.budget import COSTLY, SelectorMeter
 from tests.kit.brokers.region import Broker, ManualClock
 from tests.kit.values import present
 
@@ -20,7 +21,7 @@ LONG = {"s": "a" * 500}
 
 @pytest.fixture
 def broker(clock: ManualClock, make_broker: type[Broker]) -> Broker:
-    return make_broker(selector_meter=SelectorMeter(RATE))
+    return make_broker(selector_meter=SelectorMeter(RATE, _clock.now))
 
 
 def steps_of(broker: Broker) -> int:
