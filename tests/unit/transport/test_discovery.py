@@ -133,7 +133,9 @@ BAD = [
 ]
 
 
-async def test_bad_datagrams_are_counted_and_the_rest_is_handled(caplog: Any) -> None:
+async def test_bad_datagrams_are_counted_and_the_rest_is_handled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     agent = Agent()
     async with started(agent) as clock:
         agent.network.deliver(*BAD, b"", b"\x00" * 9000, b"other", *BAD, ALIVE)
@@ -175,7 +177,7 @@ async def test_a_service_is_announced_twice_a_second_until_the_stop() -> None:
     assert network.is_closed
 
 
-async def test_there_is_a_limit(caplog: Any) -> None:
+async def test_there_is_a_limit(caplog: pytest.LogCaptureFixture) -> None:
     agent = Agent()
     async with started(agent) as clock:
         many = [Announcement(f"tcp://h{n}:1").encode("shop") for n in range(5000)]
@@ -189,7 +191,7 @@ async def test_there_is_a_limit(caplog: Any) -> None:
         await until(lambda: agent.events[-1] == f"+{BROKER}")
 
 
-async def test_a_network_that_fails_is_tried_again(caplog: Any) -> None:
+async def test_a_network_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     agent = Agent()
     agent.refusal = ConnectionFailedException("No such device")
     async with started(agent, BROKER) as clock:

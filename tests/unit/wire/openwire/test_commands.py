@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.wire.openwire.commands import (
@@ -11,6 +9,7 @@ from pyjms.wire.openwire.commands import (
     ConnectionId,
     ConnectionInfo,
     ConsumerId,
+    Identifier,
     LocalTransactionId,
     MessageId,
     ProducerId,
@@ -40,7 +39,7 @@ CONNECTION = "ID:host-50000-1700000000000-4:1"
         (XATransactionId(1, b"\x01\xff", b"\x0a"), "XID:[1,globalId=1ffffffff,branchId=a]"),
     ],
 )
-def test_ids_have_activemqs_text(value: Any, text: Any) -> None:
+def test_ids_have_activemqs_text(value: Identifier, text: str) -> None:
     assert str(value) == text
 
 
@@ -94,7 +93,7 @@ def test_passwords_and_bodies_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize("code", TYPES)
-def test_every_type_is_made_without_arguments_and_has_every_field(code: Any) -> None:
+def test_every_type_is_made_without_arguments_and_has_every_field(code: int) -> None:
     made = TYPES[code]()
     for version in range(1, 13):
         for name, _, _ in layout_of(code, version):

@@ -91,14 +91,14 @@ def test_the_wire_format_info_is_loose_uncached_and_sized() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_conversation_arrives_as_it_was_sent_in_every_form(form: Any) -> None:
+def test_a_conversation_arrives_as_it_was_sent_in_every_form(form: dict[str, bool | int]) -> None:
     sender, receiver = pair(**form)
     data = b"".join(sender.encode(command) for command in conversation())
     assert contents(receiver.receive_data(data)) == contents(conversation())
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_conversation_may_come_byte_by_byte(form: Any) -> None:
+def test_a_conversation_may_come_byte_by_byte(form: dict[str, bool | int]) -> None:
     sender, receiver = pair(**form)
     data = b"".join(sender.encode(command) for command in conversation())
     received = [c for n in range(len(data)) for c in receiver.receive_data(data[n : n + 1])]
@@ -150,7 +150,7 @@ def test_encode_into_appends() -> None:
 
 
 @pytest.mark.parametrize("form", [*FORMS, {"version": 11}])
-def test_long_values_are_left_out_of_shared_frames(form: Any) -> None:
+def test_long_values_are_left_out_of_shared_frames(form: dict[str, bool | int]) -> None:
     sender, receiver = pair(**form)
     body, properties = bytes(70_000), b"\0\0\0\1\0\1x\t\0\1y" + bytes(65_536)
     sent = MessageDispatch(
@@ -181,7 +181,7 @@ def test_what_a_message_came_as_is_shared() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_refused_command_leaves_no_long_value_behind(form: Any) -> None:
+def test_a_refused_command_leaves_no_long_value_behind(form: dict[str, bool | int]) -> None:
     sender, receiver = pair(**form)
     buffer = bytearray()
     with pytest.raises(LocalProtocolError):
@@ -203,7 +203,9 @@ def test_a_refused_command_leaves_no_long_value_behind(form: Any) -> None:
     ],
     ids=lambda c: type(c).__name__,
 )
-def test_what_cannot_be_written_leaves_everything_as_it_was(form: Any, wrong: Any) -> None:
+def test_what_cannot_be_written_leaves_everything_as_it_was(
+    form: dict[str, bool | int], wrong: Any
+) -> None:
     sender, receiver = pair(**form)
     buffer = bytearray(b"before")
     with pytest.raises(LocalProtocolError):
@@ -225,7 +227,7 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(form: Any, wrong: An
         lambda: ProducerInfo(ConsumerId("c", 1, 1)),  # type: ignore[arg-type]
     ],
 )
-def test_values_of_the_wrong_type_are_refused(form: Any, make: Any) -> None:
+def test_values_of_the_wrong_type_are_refused(form: dict[str, bool | int], make: Any) -> None:
     """Compiled commands refuse them themselves."""
     sender, _ = pair(**form)
     with pytest.raises((LocalProtocolError, TypeError)):

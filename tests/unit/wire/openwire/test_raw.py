@@ -13,6 +13,7 @@ from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ActiveMQTextMessage,
     BrokerId,
+    Command,
     ConnectionId,
     ConsumerId,
     KeepAliveInfo,
@@ -83,14 +84,14 @@ def pair(**values: Any) -> tuple[OpenWireFormat, OpenWireFormat]:
     return sender, receiver
 
 
-def receive(sent: Any, **values: Any) -> Any:
+def receive(sent: Command, **values: Any) -> Any:
     sender, receiver = pair(**values)
     (received,) = receiver.receive_data(sender.encode(sent))
     return received
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_raw_is_the_body_as_received(sent: Any) -> None:
+def test_raw_is_the_body_as_received(sent: ActiveMQMessage) -> None:
     sender, receiver = pair()
     frame = sender.encode(sent)
     (received,) = receiver.receive_data(frame)
@@ -101,7 +102,7 @@ def test_raw_is_the_body_as_received(sent: Any) -> None:
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_raw_is_kept_in_dispatches_too(sent: Any) -> None:
+def test_raw_is_kept_in_dispatches_too(sent: ActiveMQMessage) -> None:
     received = receive(MessageDispatch(CONSUMER, Queue("a.b"), sent, 3))
     assert contents(received.message) == contents(sent)
     assert received.redelivery_counter == 3
@@ -112,7 +113,7 @@ def test_raw_is_kept_in_dispatches_too(sent: Any) -> None:
 @pytest.mark.parametrize(
     "other", [{"tight_encoding_enabled": True}, {"cache_enabled": True}, {"version": 11}]
 )
-def test_raw_is_kept_in_no_other_form(other: Any) -> None:
+def test_raw_is_kept_in_no_other_form(other: dict[str, bool | int]) -> None:
     assert receive(message(), **other).raw is None
     assert receive(MessageDispatch(CONSUMER, Queue("a.b"), message()), **other).message.raw is None
 
@@ -121,7 +122,9 @@ def test_raw_is_kept_in_no_other_form(other: Any) -> None:
 @pytest.mark.parametrize(
     "other", [{"tight_encoding_enabled": True}, {"cache_enabled": True}, {"version": 11}]
 )
-def test_a_message_with_raw_goes_out_in_every_form(received: Any, other: Any) -> None:
+def test_a_message_with_raw_goes_out_in_every_form(
+    received: ActiveMQMessage, other: dict[str, bool | int]
+) -> None:
     assert contents(receive(received, **other)) == contents(message())
 
 
@@ -141,7 +144,7 @@ def test_a_transport_may_number_a_message_that_has_raw() -> None:
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_patched_raw_is_what_marshalling_gives(sent: Any) -> None:
+def test_patched_raw_is_what_marshalling_gives(sent: ActiveMQMessage) -> None:
     made = copy.copy(sent)
     made.message_id = copy.copy(sent.message_id)
     marshal_body(made)
@@ -172,7 +175,7 @@ def test_patching_refuses_what_is_out_of_range() -> None:
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_bodies_alone_come_back(sent: Any) -> None:
+def test_bodies_alone_come_back(sent: ActiveMQMessage) -> None:
     body = marshal_body(copy.copy(sent))
     back = unmarshal_body(sent.TYPE, body)
     assert contents(back) == contents(sent)
