@@ -15,7 +15,7 @@ from tests.kit.source_tree import ROOT
 
 SURFACES = {
     "pyjms.client.blobs": "BlobStrategy PolicyTransfer new_blob_message",
-    "pyjms.testing.contract.connector": "ConnectorContract ContractConnector",
+    "pyjms.testing.contract.connector": "ConnectorContract",
     "pyjms.testing.contract.converter": "ConverterSamples MessageConverterContract",
     "pyjms.testing.contract.store": """
         AdapterContract AdapterFactory QueueContract StoreContract StoreHarness TopicContract

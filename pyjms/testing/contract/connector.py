@@ -8,9 +8,9 @@ docs/extending.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import pytest
@@ -19,26 +19,10 @@ from anyio.abc import ByteStream
 from pyjms.runtime import clock as _clock
 from pyjms.support.embedded_broker import embedded_broker
 
-__all__ = ["ConnectorContract", "ContractConnector"]
+__all__ = ["ConnectorContract"]
 
 _PATIENCE = 20
 """Seconds of real time to wait for an expected event."""
-
-
-class ContractConnector(Protocol):
-    """What the tests use of a `pyjms_broker.connector.TransportConnector`."""
-
-    maximum_connections: int
-
-    @property
-    def connections(self) -> Collection[Any]: ...
-
-    @property
-    def connect_uri(self) -> str: ...
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
 
 
 @pytest.mark.anyio
@@ -56,8 +40,12 @@ class ConnectorContract(ABC):
             await broker.stop()
 
     @pytest.fixture
-    def connector(self, host: Any) -> ContractConnector:
-        """Return a connector of `host`, not started, on any free port of this machine."""
+    def connector(self, host: Any) -> Any:
+        """Return a connector of `host`, not started, on any free port of this machine.
+
+        It is a `pyjms_broker.connector.TransportConnector`, of which the tests use `connections`,
+        `connect_uri`, `maximum_connections`, `start` and `stop`.
+        """
         raise NotImplementedError("define the fixture connector(host)")
 
     @abstractmethod
