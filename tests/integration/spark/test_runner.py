@@ -85,6 +85,9 @@ def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         )  # fmt: skip
         try:
             yield child
+        except AssertionError as error:
+            error.add_note(say(folder))
+            raise
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
