@@ -224,7 +224,9 @@ async def test_login_and_client_id_are_those_of_the_jms_connection(stomp: StompB
 async def test_a_subscription_that_the_broker_closes(stomp: StompBroker) -> None:
     client = await stomp.client()
     await client.subscribe(ORDERS)
-    (consumer_id,) = stomp.connection.consumers
+    (consumer,) = stomp.connection.consumers.values()
+    assert consumer.subscription is not None
+    consumer_id = consumer.subscription.consumer_id
     stomp.connection.send_command(ConsumerControl(close=True, consumer_id=consumer_id))
     error = await client.receive("ERROR")
     assert error.headers["message"] == f"The broker has closed the subscription to {ORDERS}"
