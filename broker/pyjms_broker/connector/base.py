@@ -10,8 +10,8 @@ U8, U9)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
@@ -21,7 +21,6 @@ from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import FrameBudget
 from pyjms.wire.openwire.commands import (
     BrokerId,
-    BrokerInfo,
     ProducerId,
 )
 from pyjms_broker.api.broker import Broker
@@ -53,6 +52,10 @@ class Announcer:
         if agent is not None:
             await agent.stop()
 
+
+if TYPE_CHECKING:
+    from pyjms_broker.network.networks import Networks
+    from pyjms_broker.region.region_broker import RegionBroker
 
 _RESPONSE_TIMEOUT = 2.0
 """Seconds for which a stop waits for connections to send their pending responses."""
@@ -100,27 +103,23 @@ class BrokerHost(Protocol):
         """Return the highest stored sequence number of a producer; -1 if it is unknown."""
 
     @property
-    def networks(self) -> NetworkBridges: ...
+    def connect_uri(self) -> str:
+        """The URI for JMS clients."""
+
+    @property
+    def connectors(self) -> list[TransportConnector]:
+        """The connectors, in order."""
+
+    @property
+    def region_broker(self) -> RegionBroker:
+        """The innermost broker of the filter chain."""
+
+    @property
+    def networks(self) -> Networks:
+        """The network connectors, and the state shared by all bridges."""
 
     async def stop(self) -> None:
         """Stop the broker. Called for a broker created by `vm://` when its last client leaves."""
-
-
-class NetworkBridges(Protocol):
-    """The bridges of a broker to other brokers."""
-
-    @property
-    def joined(self) -> Sequence[BrokerInfo]:
-        """The brokers at the other ends of bridges, one entry per bridge."""
-
-    def accept(self, connection: Any, info: BrokerInfo) -> Mapping[int, Callable[..., Any]]:
-        """Serve a client that is the bridge of another broker, as it requests in `info`.
-
-        Return the handlers of its commands.
-
-        Raises:
-            JMSException: its options cannot be read.
-        """
 
 
 class ServedConnection(Protocol):

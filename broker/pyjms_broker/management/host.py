@@ -22,8 +22,8 @@ from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import NO_MINIMUM, DestinationStatistics
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.management.object_name import ObjectName, encoded_part
-from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.region.slow_consumers import WatchedStrategy
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Names:
 T = TypeVar("T")
 
 
-class ManagedBroker(NetworkHost, Protocol):
+class ManagedBroker(BrokerHost, Protocol):
     """The part of the broker service that the views and the web server use."""
 
     system_usage: SystemUsage

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         read_remotes as read_remotes,
     )
     from pyjms_broker.network.networks import (
-        NetworkHost as NetworkHost,
         Networks as Networks,
     )
 # isort: on

@@ -61,6 +61,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.message import copy_command, copy_for_destination
+from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.throwables import to_throwable
 from pyjms_broker.network.attributes import (
     NetworkConnectorAttributes,
@@ -73,7 +74,6 @@ from pyjms_broker.network.demand import (
     durable_name,
     durable_subscriptions,
 )
-from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.bridge_filter import may_pass, path_with
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
@@ -112,7 +112,7 @@ class NetworkBridge:
     """Whether the remote broker opened the connection."""
 
     def __init__(
-        self, host: NetworkHost, attributes: NetworkConnectorAttributes, remote: Remote
+        self, host: BrokerHost, attributes: NetworkConnectorAttributes, remote: Remote
     ) -> None:
         self._host = host
         self._attributes = attributes
@@ -490,7 +490,7 @@ def _compress(message: ActiveMQMessage) -> None:
     message.content, message.compressed = packed, True
 
 
-def _local_transport(host: NetworkHost) -> RequestTransport:
+def _local_transport(host: BrokerHost) -> RequestTransport:
     """Return a transport to the local broker that is not started."""
     options = {"create": "false", "network": "true"}
     return create_transport(TransportURI("vm", host.broker_name, options))
@@ -505,9 +505,7 @@ class _InboundConnection:
         remote: the bridge's transport to the remote broker.
     """
 
-    def __init__(
-        self, bridge: NetworkBridge, host: NetworkHost, remote: Transport[Command]
-    ) -> None:
+    def __init__(self, bridge: NetworkBridge, host: BrokerHost, remote: Transport[Command]) -> None:
         self._remote = remote
         self._fail = bridge.fail
         # without the correlator, which would renumber the commands

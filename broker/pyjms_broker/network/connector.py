@@ -26,9 +26,9 @@ from pyjms.transport.options import Options, boolean, check_known, duration, int
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.transport.uri import read_received_address as read_address
+from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import LoopBackError, NetworkBridge
-from pyjms_broker.network.networks import NetworkHost
 
 _NO_AGENTS: Final = ("zeroconf", "rendezvous", "ldap", "http", "https", "fanout", "udp")
 """ActiveMQ's unsupported agents, and schemes that are not agents; packages may add agents."""
@@ -187,7 +187,7 @@ class BridgeKeeper:
         is_quiet: whether failures are logged without a warning.
     """
 
-    host: NetworkHost
+    host: BrokerHost
     attributes: NetworkConnectorAttributes
     remote: Remote
     is_found: bool = field(default=False, kw_only=True)
@@ -316,7 +316,7 @@ class NetworkConnector:
     """
 
     def __init__(
-        self, host: NetworkHost, uri: str, attributes: NetworkConnectorAttributes | None = None
+        self, host: BrokerHost, uri: str, attributes: NetworkConnectorAttributes | None = None
     ) -> None:
         self._host = host
         self.uri = uri

@@ -34,10 +34,9 @@ from pyjms.wire.openwire.commands import (
     RemoveSubscriptionInfo,
 )
 from pyjms_broker.api.message import copy_command
-from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
+from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION, BrokerHost
 from pyjms_broker.filters.advisories import CONSUMER_PREFIX, VIRTUAL_CONSUMER_PREFIX
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
-from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.bridge_filter import is_too_long, path_with
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
@@ -109,7 +108,7 @@ def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
 
 
 def durable_subscriptions(
-    host: NetworkHost, attributes: NetworkConnectorAttributes
+    host: BrokerHost, attributes: NetworkConnectorAttributes
 ) -> BrokerSubscriptionInfo:
     """Return the durable subscriptions of `host` that a bridge with these attributes serves."""
     made_up, numbers = IdGenerator().generate(), itertools.count(1)
@@ -251,7 +250,7 @@ class BridgeSubscriptions:
 
     def __init__(
         self,
-        host: NetworkHost,
+        host: BrokerHost,
         attributes: NetworkConnectorAttributes,
         remote_id: BrokerId,
         local: BridgeEnd,

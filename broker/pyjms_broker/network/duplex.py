@@ -32,6 +32,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.command_handlers import RESPONSES
 from pyjms_broker.connector.openwire.connection import (
     BrokerConnection,
@@ -41,7 +42,6 @@ from pyjms_broker.connector.openwire.connection import (
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import BridgeEnd, Login, NetworkBridge
 from pyjms_broker.network.connector import Remote
-from pyjms_broker.network.networks import NetworkHost
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 
 logger = get_logger(__name__)
@@ -88,7 +88,7 @@ class ReverseBridge(NetworkBridge):
 
     def __init__(
         self,
-        host: NetworkHost,
+        host: BrokerHost,
         attributes: NetworkConnectorAttributes,
         connection: BrokerConnection,
         info: BrokerInfo,

@@ -8,15 +8,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.connector.base import BrokerHost, TransportConnector
-from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.connector.base import BrokerHost
 
 if TYPE_CHECKING:
     from pyjms.wire.openwire.commands import BrokerInfo
@@ -28,30 +27,10 @@ if TYPE_CHECKING:
     from pyjms_broker.network.duplex import NetworkAudit, ReverseBridge
 
 
-class NetworkHost(BrokerHost, Protocol):
-    """The part of the broker service that network connectors use."""
-
-    @property
-    def connect_uri(self) -> str:
-        """The URI for JMS clients."""
-
-    @property
-    def connectors(self) -> list[TransportConnector]:
-        """The connectors, in order."""
-
-    @property
-    def region_broker(self) -> RegionBroker:
-        """The innermost broker of the filter chain."""
-
-    @property
-    def networks(self) -> Networks:
-        """The network connectors, and the state shared by all bridges."""
-
-
 class Networks:
     """The network connectors of a broker, and the bridges that other brokers have requested."""
 
-    def __init__(self, host: NetworkHost) -> None:
+    def __init__(self, host: BrokerHost) -> None:
         self._host = host
         self._started: dict[NetworkBridge, None] = {}
         self.connectors: list[NetworkConnector] = []

@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pyjms_broker.attribute import Attribute, attribute, count
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
+
+
+def _watermark() -> int:
+    return count(
+        1000,
+        "Number of pending messages from which expired ones are evicted first.",
+        minimum=1,
+    )
 
 
 class MessageEvictionStrategy(Protocol):
@@ -27,7 +37,7 @@ class MessageEvictionStrategy(Protocol):
 class OldestMessageEvictionStrategy:
     """Discards the oldest message."""
 
-    evict_expired_messages_high_watermark: int = 1000
+    evict_expired_messages_high_watermark: int = _watermark()
 
     def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
         return [next(iter(messages))]
@@ -37,7 +47,7 @@ class OldestMessageEvictionStrategy:
 class OldestMessageWithLowestPriorityEvictionStrategy:
     """Discards the oldest message of the lowest priority."""
 
-    evict_expired_messages_high_watermark: int = 1000
+    evict_expired_messages_high_watermark: int = _watermark()
 
     def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
         return [min(messages, key=lambda reference: reference.priority)]
@@ -47,8 +57,8 @@ class OldestMessageWithLowestPriorityEvictionStrategy:
 class UniquePropertyMessageEvictionStrategy:
     """Discards all but the newest message per value of `property_name`, or else the oldest."""
 
-    property_name: str
-    evict_expired_messages_high_watermark: int = 1000
+    property_name: Annotated[str, Attribute("Name of the property.")]
+    evict_expired_messages_high_watermark: int = _watermark()
 
     def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
         newest: dict[object, MessageReference] = {}
@@ -83,7 +93,7 @@ class PendingMessageLimitStrategy(Protocol):
 class ConstantPendingMessageLimitStrategy:
     """The same `limit` for all; -1: no limit, 0: no messages beyond the prefetch."""
 
-    limit: int = -1
+    limit: int = attribute(-1, "Maximum number of pending messages; -1: unlimited.", minimum=-1)
 
     def maximum_pending_message_limit(self, prefetch_size: int) -> int:
         return self.limit
@@ -93,7 +103,9 @@ class ConstantPendingMessageLimitStrategy:
 class PrefetchRatePendingMessageLimitStrategy:
     """`multiplier` times the consumer's prefetch."""
 
-    multiplier: float = 0.5
+    multiplier: float = attribute(
+        0.5, "Maximum number of pending messages, as a multiple of the prefetch.", minimum=0
+    )
 
     def maximum_pending_message_limit(self, prefetch_size: int) -> int:
         return int(prefetch_size * self.multiplier)

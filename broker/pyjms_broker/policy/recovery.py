@@ -18,6 +18,7 @@ from pyjms.runtime.ids import IdGenerator
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 from pyjms_broker.api.message import copy_command
 from pyjms_broker.api.policies import MessageQuery, SubscriptionRecovery
+from pyjms_broker.attribute import Unit, attribute, count
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination
@@ -171,7 +172,7 @@ class NoSubscriptionRecoveryPolicy:
 class FixedCountSubscriptionRecoveryPolicy:
     """Keeps the last `maximum_size` messages."""
 
-    maximum_size: int = 100
+    maximum_size: int = count(100, "Number of messages.", minimum=1)
 
     def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
         return _CountedBuffer(self.maximum_size)
@@ -181,7 +182,9 @@ class FixedCountSubscriptionRecoveryPolicy:
 class FixedSizedSubscriptionRecoveryPolicy:
     """Keeps the last messages that fit into `maximum_size` bytes of memory."""
 
-    maximum_size: int = 65_536
+    maximum_size: int = attribute(
+        65_536, "Memory for the messages of one topic.", unit=Unit.BYTES, minimum=1
+    )
 
     def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
         return _SizedBuffer(self.maximum_size)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from pyjms.configuration.section import Bytes, Duration, Section
+from pyjms.configuration.section import Duration, Section
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.destination import Destination
 from pyjms.selector import compile_selector
@@ -89,20 +89,16 @@ class NoRecoverySettings(_BuiltIn, made_by=NoSubscriptionRecoveryPolicy):
     type: Literal["none"]
 
 
-class FixedCountRecoverySettings(_BuiltIn, made_by=FixedCountSubscriptionRecoveryPolicy):
+class FixedCountRecoverySettings(_BuiltIn, FixedCountSubscriptionRecoveryPolicy):
     """The last messages are kept."""
 
     type: Literal["fixed_count"]
-    maximum_size: int = Field(default=100, ge=1)
-    """Number of messages."""
 
 
-class FixedSizedRecoverySettings(_BuiltIn, made_by=FixedSizedSubscriptionRecoveryPolicy):
+class FixedSizedRecoverySettings(_BuiltIn, FixedSizedSubscriptionRecoveryPolicy):
     """The last messages are kept that fit into a size."""
 
     type: Literal["fixed_sized"]
-    maximum_size: Bytes = Field(default=65_536, ge=1)
-    """Memory for the messages of one topic."""
 
 
 class LastImageRecoverySettings(_BuiltIn, made_by=LastImageSubscriptionRecoveryPolicy):
@@ -172,38 +168,29 @@ class DiscardingDeadLetterSettings(
 
 
 class ConstantPendingLimitSettings(
-    BuiltSection[PendingMessageLimitStrategy], made_by=ConstantPendingMessageLimitStrategy
+    BuiltSection[PendingMessageLimitStrategy], ConstantPendingMessageLimitStrategy
 ):
     """The same limit for every topic consumer."""
 
     type: Literal["constant"]
-    limit: int = Field(default=-1, ge=-1)
-    """Maximum number of pending messages; -1: unlimited."""
 
 
 class PrefetchRatePendingLimitSettings(
-    BuiltSection[PendingMessageLimitStrategy], made_by=PrefetchRatePendingMessageLimitStrategy
+    BuiltSection[PendingMessageLimitStrategy], PrefetchRatePendingMessageLimitStrategy
 ):
     """A multiple of the consumer's prefetch."""
 
     type: Literal["prefetch_rate"]
-    multiplier: float = Field(default=0.5, ge=0)
-    """Maximum number of pending messages, as a multiple of the prefetch."""
 
 
-class _EvictionSettings(BuiltSection[MessageEvictionStrategy]):
-    evict_expired_messages_high_watermark: int = Field(default=1000, ge=1)
-    """Number of pending messages from which expired ones are evicted first."""
-
-
-class OldestEvictionSettings(_EvictionSettings, made_by=OldestMessageEvictionStrategy):
+class OldestEvictionSettings(BuiltSection[MessageEvictionStrategy], OldestMessageEvictionStrategy):
     """The oldest message is evicted first."""
 
     type: Literal["oldest"]
 
 
 class LowestPriorityEvictionSettings(
-    _EvictionSettings, made_by=OldestMessageWithLowestPriorityEvictionStrategy
+    BuiltSection[MessageEvictionStrategy], OldestMessageWithLowestPriorityEvictionStrategy
 ):
     """The oldest message of the lowest priority is evicted first."""
 
@@ -211,13 +198,11 @@ class LowestPriorityEvictionSettings(
 
 
 class UniquePropertyEvictionSettings(
-    _EvictionSettings, made_by=UniquePropertyMessageEvictionStrategy
+    BuiltSection[MessageEvictionStrategy], UniquePropertyMessageEvictionStrategy
 ):
     """Only the newest message with each value of a property is kept."""
 
     type: Literal["unique_property"]
-    property_name: str
-    """Name of the property."""
 
 
 class AbortSlowConsumerSettings(

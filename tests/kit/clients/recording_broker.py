@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -31,6 +31,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
 from pyjms_broker.connector.vm.connector import VmConnector, VmTransport
@@ -189,7 +190,7 @@ def host() -> Host:
 
 @pytest.fixture
 async def connector(host: Host) -> AsyncIterator[VmConnector]:
-    connector = VmConnector(host, TransportURI("vm", "recording"), "vm")
+    connector = VmConnector(cast("BrokerHost", host), TransportURI("vm", "recording"), "vm")
     yield connector
     await connector.stop()
 
