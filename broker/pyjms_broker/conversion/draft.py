@@ -142,13 +142,7 @@ def _duration(text: str) -> object:
 
 
 class Draft:
-    """A broker.yaml document under construction; `findings` has what is missing from it.
-
-    Args:
-        findings: collects what cannot be converted.
-        broker: the element `<broker>`.
-        directory: the directory of its file.
-    """
+    """A broker.yaml document under construction; `findings` has what is missing from it."""
 
     def __init__(self, findings: Findings, broker: Element, directory: FilePath) -> None:
         self.findings = findings

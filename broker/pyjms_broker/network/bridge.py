@@ -98,13 +98,7 @@ class LoopBackError(ConfigurationException):
 
 
 class NetworkBridge:
-    """A bridge to one remote broker. Use it on the broker's event loop; it is started once.
-
-    Args:
-        host: the local broker.
-        attributes: the attributes of the network connector.
-        remote: the remote broker's addresses.
-    """
+    """A bridge to one remote broker. Use it on the broker's event loop; it is started once."""
 
     direction = "inbound"
     """Part of the client id at the local broker."""
@@ -497,13 +491,7 @@ def _local_transport(host: BrokerHost) -> RequestTransport:
 
 
 class _InboundConnection:
-    """Passes commands unchanged between the remote and the local broker.
-
-    Args:
-        bridge: ends with the first failure.
-        host: the local broker.
-        remote: the bridge's transport to the remote broker.
-    """
+    """Passes commands unchanged between the remote and the local broker."""
 
     def __init__(self, bridge: NetworkBridge, host: BrokerHost, remote: Transport[Command]) -> None:
         self._remote = remote

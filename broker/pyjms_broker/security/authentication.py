@@ -186,11 +186,6 @@ class AuthenticationBroker(BrokerFilter):
     Slow checks, such as comparing with a scrypt hash or reading files, run in threads, never on the
     event loop; the authenticator limits their concurrency.
     Source: ActiveMQ SimpleAuthenticationBroker, JaasAuthenticationBroker.
-
-    Args:
-        next_broker: the rest of the chain.
-        authenticator: authenticates clients.
-        failed_logins: refuses addresses with too many failures.
     """
 
     def __init__(

@@ -190,10 +190,6 @@ class AuthorizationBroker(BrokerFilter):
     """Checks that clients may read, write, create and remove destinations.
 
     Source: ActiveMQ AuthorizationBroker.
-
-    Args:
-        next_broker: the rest of the chain.
-        rights: the authorization map.
     """
 
     def __init__(self, next_broker: Broker, rights: AuthorizationMap) -> None:

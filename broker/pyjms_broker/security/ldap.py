@@ -56,10 +56,6 @@ class LdapLogin:
 
     Source: ActiveMQ LDAPLoginModule. A name with several entries is refused. So is an empty
     password, with which a directory would accept anyone.
-
-    Args:
-        options: the options of the login module.
-        connect: opens connections.
     """
 
     def __init__(self, options: Mapping[str, str], connect: Connect) -> None:

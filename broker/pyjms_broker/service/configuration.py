@@ -43,13 +43,7 @@ async def run_hooks(hooks: Iterable[Hook]) -> None:
 
 
 async def run_stop_hooks(hooks: Iterable[Hook], broker_name: str, timeout: float | None) -> None:
-    """Call the hooks in order; an error is logged, and the next hook is called.
-
-    Args:
-        hooks: the functions.
-        broker_name: for the log.
-        timeout: seconds after which an `async def` is cancelled, per hook; None: no limit.
-    """
+    """Call the hooks in order, each for at most `timeout` seconds; errors are logged."""
     for hook in hooks:
         try:
             with _clock.timeout(timeout) as scope:

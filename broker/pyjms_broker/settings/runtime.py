@@ -162,13 +162,7 @@ class ConfigurationChanges:
 
 
 class RuntimeConfiguration:
-    """The settings in effect in a broker; `update` applies changes.
-
-    Args:
-        service: the broker.
-        settings: the settings that it was created from.
-        source: reloads the settings.
-    """
+    """The settings in effect in a broker; `update` applies changes."""
 
     def __init__(
         self, service: BrokerService, settings: BrokerSettings, source: SettingsSource

@@ -46,7 +46,7 @@ class BuiltSection(Section, Generic[_Built]):
         else:
             names = type(self).model_fields.keys() - {"type"}
             arguments = {name: getattr(self, name) for name in names}
-        built: _Built = made_by(**{name: _built(value) for name, value in arguments.items()})
+        built: _Built = made_by(**{name: _build_value(value) for name, value in arguments.items()})
         return built
 
     @model_validator(mode="after")
@@ -55,9 +55,9 @@ class BuiltSection(Section, Generic[_Built]):
         return self
 
 
-def _built(value: object) -> object:
+def _build_value(value: object) -> object:
     if isinstance(value, tuple):
-        return tuple(map(_built, value))
+        return tuple(map(_build_value, value))
     return value.build() if isinstance(value, BuiltSection) else value
 
 

@@ -31,10 +31,12 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
 from pyjms_broker.connector.vm.connector import VmConnector, VmTransport
+from pyjms_broker.network import Networks
+from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.service.filter_chain import ErrorBroker
 
 
@@ -135,6 +137,8 @@ class Host:
     reserved_file_handles = 128
     allow_anonymous_remote = False
     connection_info_timeout = 0.0
+    connect_uri = "vm://recording"
+    connectors: list[TransportConnector]
 
     def __init__(self) -> None:
         self.stored: dict[ProducerId, int] = {}
@@ -143,8 +147,13 @@ class Host:
         self.connections = ConnectionRegistry()
         self.frame_budget = FrameBudget(0, 30, _clock.now)
         self.unsent_budget = UnsentBudget(0, 30)
-        self.networks = NoNetworks()
+        self.networks = cast("Networks", NoNetworks())
+        self.connectors = []
         self.stops = 0
+
+    @property
+    def region_broker(self) -> RegionBroker:
+        raise AssertionError("a recording broker has no regions")
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         return self.stored.get(producer_id, -1)
@@ -190,7 +199,7 @@ def host() -> Host:
 
 @pytest.fixture
 async def connector(host: Host) -> AsyncIterator[VmConnector]:
-    connector = VmConnector(cast("BrokerHost", host), TransportURI("vm", "recording"), "vm")
+    connector = VmConnector(host, TransportURI("vm", "recording"), "vm")
     yield connector
     await connector.stop()
 
