@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
@@ -205,33 +205,48 @@ class JmsApplication:
         send_interceptors: Iterable[SendInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> None:
-        # dependency-injector imports FastAPI, Starlette and Werkzeug where they are installed, and
-        # the settings need pydantic: a program that only imports this class does not wait for them
-        from pyjms.app.wiring import Wiring  # noqa: PLC0415
-        from pyjms.settings import load_settings  # noqa: PLC0415
+        if settings is None:
+            from pyjms.settings import load_settings  # noqa: PLC0415 - needs pydantic
 
-        self.settings: PyjmsSettings = settings or load_settings(Path(config) if config else None)
-        self.wiring: Wiring = Wiring(
-            targets, container, self.settings, interceptors, send_interceptors, error_handler
-        )
-        """Finds and checks the listeners and hooks."""
-        self.container: Any = self.wiring.container
+            settings = load_settings(Path(config) if config else None)
+        self.settings: PyjmsSettings = settings
+        self._targets = list(targets)
+        around = tuple(interceptors), tuple(send_interceptors)
+        self._given = container, *around, error_handler
+        observability = settings.observability
+        if container is not None or any(around) or observability != type(observability)():
+            self.wiring  # noqa: B018 - so that what is wrong with them is an error here
         self.stop_timeout: float = (
             self.settings.lifecycle.timeout_per_shutdown_phase
             if stop_timeout is None
             else stop_timeout
         )
         check_seconds("stop_timeout", self.stop_timeout)
-        self.observation: Observation = Observation(
-            self.settings.health,
-            self.registry,
-            self.wiring.interceptors,
-            self.wiring.probed_factories,
-        )
-        """The application's phase, and the port of its health checks."""
         self._hooks: list[Hook] = []
         self._running = False
         self._stop_requested: anyio.Event | None = None
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        """Finds and checks the listeners and hooks."""
+        # made when it is needed: its container is one of dependency-injector, which imports
+        # FastAPI, Starlette and Werkzeug where they are installed
+        from pyjms.app.wiring import Wiring  # noqa: PLC0415
+
+        return Wiring(self._targets, self.settings, *self._given)
+
+    @cached_property
+    def observation(self) -> Observation:
+        """The application's phase, and the port of its health checks."""
+        wiring = self.wiring
+        return Observation(
+            self.settings.health, self.registry, wiring.interceptors, wiring.probed_factories
+        )
+
+    @property
+    def container(self) -> Any:
+        """The application's container, with the objects that it consists of."""
+        return self.wiring.container
 
     @property
     def template(self) -> JmsTemplate:
@@ -298,7 +313,7 @@ class JmsApplication:
             raise IllegalStateException(
                 "The application is running", hint="register handlers before it starts"
             )
-        self.wiring.targets.append(target)
+        self._targets.append(target)
 
     async def add_listener(
         self,

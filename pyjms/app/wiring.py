@@ -420,14 +420,14 @@ class Wiring:
 
     def __init__(
         self,
-        targets: Iterable[object],
-        container: containers.Container | type[ApplicationContainer] | None,
+        targets: list[object],
         settings: PyjmsSettings,
+        container: containers.Container | type[ApplicationContainer] | None,
         interceptors: Iterable[HandlerInterceptor],
         send_interceptors: Iterable[SendInterceptor],
         error_handler: ErrorHandler | None = None,
     ) -> None:
-        self.targets: list[object] = list(targets)
+        self.targets: list[object] = targets
         """Modules, handlers and instances; `register` of the application adds to them."""
         self.container: Any = make_container(container, settings)
         self._settings = settings
