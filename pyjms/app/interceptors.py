@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 from weakref import WeakSet
 
 from dependency_injector import providers
@@ -20,7 +20,7 @@ from dependency_injector import providers
 from pyjms.app.brokers import ByBroker
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.listener.container import AbstractMessageListenerContainer
-from pyjms.observability.asgi import MetricsSource
+from pyjms.observability.asgi import Exposition
 from pyjms.observability.health import Health
 from pyjms.observability.instrumentation import Instrumentation
 from pyjms.observability.logs import message_context
@@ -87,10 +87,10 @@ class ApplicationInterceptors:
             surround.apply_to(template)
 
     @property
-    def metrics(self) -> MetricsSource | None:
-        """The instrumentation that serves /metrics, or None."""
-        found = (each for each in self._instrumentations if hasattr(each, "exposition"))
-        return cast("MetricsSource | None", next(found, None))
+    def metrics(self) -> Exposition | None:
+        """What returns the response of /metrics, or None."""
+        found = (getattr(each, "exposition", None) for each in self._instrumentations)
+        return next(filter(None, found), None)
 
     def attach(self, health: Callable[[], Health]) -> None:
         """Start to observe the application's health."""

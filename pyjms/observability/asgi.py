@@ -27,7 +27,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 from pyjms.errors import JMSException
@@ -45,11 +45,8 @@ _PROBED = {"/health", "/health/ready"}
 _RETRY: list[tuple[bytes, bytes]] = [(b"retry-after", b"5")]
 
 
-class MetricsSource(Protocol):
-    """Returns metrics as text."""
-
-    def exposition(self, accept: str) -> tuple[str, bytes]:
-        """Return the content type and the metrics, in a format that `accept` allows."""
+Exposition = Callable[[str], tuple[str, bytes]]
+"""Returns the content type and the metrics, in a format that the `Accept` header allows."""
 
 
 class HealthApp:
@@ -57,7 +54,7 @@ class HealthApp:
 
     Args:
         health: returns the current health.
-        metrics: the source of the response of /metrics; None: metrics are disabled.
+        metrics: returns the response of /metrics; None: metrics are disabled.
         probe: returns the health including the brokers, for /health/ready; None: the brokers are
             not probed.
     """
@@ -65,7 +62,7 @@ class HealthApp:
     def __init__(
         self,
         health: Callable[[], Health],
-        metrics: MetricsSource | None = None,
+        metrics: Exposition | None = None,
         probe: Callable[[], Awaitable[Health]] | None = None,
     ) -> None:
         self._health = health
@@ -104,7 +101,7 @@ class HealthApp:
             )
         if path == "/metrics" and self._metrics is not None:
             headers = dict(scope.get("headers", ()))
-            answer = self._metrics.exposition(headers.get(b"accept", b"").decode("latin-1"))
+            answer = self._metrics(headers.get(b"accept", b"").decode("latin-1"))
             return await respond(scope, send, 200, answer)
         return await respond(
             scope, send, 404, json_content({"status": "there is nothing at this path"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
@@ -15,7 +16,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.runtime.backoff import BackOff, ExponentialBackOff, FixedBackOff
 from pyjms.support.class_names import imported_class
 from pyjms.support.qos import QosSettings
-from pyjms.support.retry import apply_redelivery
+from pyjms.support.retry import RetryPolicy
 
 # --- The sections of prefetch and redelivery, and the retry policies of listeners.
 
@@ -67,8 +68,13 @@ class RedeliverySettings(Section):
 
     def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
         """Return a copy of `policy` with the keys that are set here."""
-        return apply_redelivery(
-            policy, self, delay=self.delay, pre_dispatch_check=self.pre_dispatch_check
+        own: dict[str, Any] = {
+            "redelivery_delay": self.delay,
+            "pre_dispatch_check": self.pre_dispatch_check,
+        }
+        changed = RetryPolicy(**self.model_dump(exclude={"delay", "pre_dispatch_check"}))
+        return replace(
+            changed.apply(policy), **{name: v for name, v in own.items() if v is not None}
         )
 
     def without_delays(self) -> Self:

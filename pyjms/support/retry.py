@@ -22,7 +22,7 @@ import copy
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import MessageFormatException
@@ -89,7 +89,18 @@ class RetryPolicy:
 
     def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
         """Return `policy` with the attributes that are set here replaced."""
-        return apply_redelivery(policy, self)
+        multiplier, jitter = self.multiplier, self.jitter
+        changes: dict[str, Any] = {
+            "maximum_redeliveries": self.maximum,
+            "initial_redelivery_delay": self.initial_delay,
+            "redelivery_delay": self.initial_delay,
+            "maximum_redelivery_delay": self.max_delay,
+            "back_off_multiplier": multiplier,
+            "use_exponential_back_off": None if multiplier is None else multiplier > 1,
+            "collision_avoidance_percent": None if jitter is None else round(jitter * 100),
+            "use_collision_avoidance": None if jitter is None else jitter > 0,
+        }
+        return replace(policy, **{name: v for name, v in changes.items() if v is not None})
 
     def retries(self, error: BaseException) -> bool:
         """Return whether exceptions of the type of `error` are retried."""
@@ -111,48 +122,6 @@ class RetryPolicy:
     def names(cls) -> frozenset[str]:
         """Return the names of the attributes."""
         return frozenset(field.name for field in fields(cls))
-
-
-class RedeliveryChanges(Protocol):
-    """The attributes of a redelivery policy that settings may change; None: not set."""
-
-    @property
-    def maximum(self) -> int | None: ...
-
-    @property
-    def initial_delay(self) -> float | None: ...
-
-    @property
-    def multiplier(self) -> float | None: ...
-
-    @property
-    def max_delay(self) -> float | None: ...
-
-    @property
-    def jitter(self) -> float | None: ...
-
-
-def apply_redelivery(
-    policy: RedeliveryPolicy,
-    changed: RedeliveryChanges,
-    *,
-    delay: float | None = None,
-    pre_dispatch_check: bool | None = None,
-) -> RedeliveryPolicy:
-    """Return `policy` with the attributes of `changed` that are not None replaced."""
-    multiplier, jitter = changed.multiplier, changed.jitter
-    changes: dict[str, Any] = {
-        "maximum_redeliveries": changed.maximum,
-        "initial_redelivery_delay": changed.initial_delay,
-        "redelivery_delay": changed.initial_delay if delay is None else delay,
-        "maximum_redelivery_delay": changed.max_delay,
-        "back_off_multiplier": multiplier,
-        "use_exponential_back_off": None if multiplier is None else multiplier > 1,
-        "collision_avoidance_percent": None if jitter is None else round(jitter * 100),
-        "use_collision_avoidance": None if jitter is None else jitter > 0,
-        "pre_dispatch_check": pre_dispatch_check,
-    }
-    return replace(policy, **{name: v for name, v in changes.items() if v is not None})
 
 
 def delay_before(policy: RedeliveryPolicy, redelivery: int) -> float:

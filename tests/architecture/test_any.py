@@ -24,7 +24,7 @@ ALLOWED = {
     r"JmsMessagingTemplate\.send": PAYLOAD,
     r"\w*(Converter|Marshaller)\.(from_message|unmarshal|named_type)": PAYLOAD,
     r"GenericMessage\.headers|SimpleJmsHeaderMapper\.to_headers": "values of any kind, read by name",
-    r"ApplicationContainer\.\w+": PROVIDER,
+    r"ApplicationContainer\.\w+|JmsApplication\.container": PROVIDER,
     r"Proceed\.__call__": "awaited in a coroutine function, and not in another one",
     r"PyjmsSettings\.app": "the application's own section of YAML",
     r"PyjmsSettings\.model_post_init": "pydantic's signature",
