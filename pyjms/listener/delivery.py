@@ -199,7 +199,9 @@ class ListenerExecution:
         factory = properties.connection_factory
         assert factory is not None
         bound = bound_resource(factory)
-        delivery.is_local = properties.session_transacted and _is_free(delivery.session, bound)
+        delivery.is_local = properties.session_transacted and (
+            bound is None or _is_free(delivery.session, bound)
+        )
         if bound is None and expose and properties.expose_listener_session:
             resource = BoundResource(delivery.connection, delivery.session)
             with bind(factory, resource):
@@ -294,7 +296,8 @@ class ListenerExecution:
     def locally_transacted(self, session: Session) -> bool:
         """Return whether this container ends the session's transactions, not an external one."""
         factory = self._properties.require_connection_factory()
-        return self._properties.session_transacted and _is_free(session, bound_resource(factory))
+        bound = bound_resource(factory)
+        return self._properties.session_transacted and (bound is None or _is_free(session, bound))
 
     async def end_empty_receive(self, session: Session) -> None:
         """Commit a transacted session that has received nothing."""
@@ -363,9 +366,9 @@ class ListenerExecution:
                 await result
 
 
-def _is_free(session: Session, bound: BoundResource | None) -> bool:
-    """Return whether no external transaction, which would be `bound`, has this session."""
-    return bound is None or not bound.transactional or bound.session is not session
+def _is_free(session: Session, bound: BoundResource) -> bool:
+    """Return whether a session is not that of the external transaction that is bound."""
+    return not bound.transactional or bound.session is not session
 
 
 def marked_as_rollback_only(delivery: Delivery) -> ListenerExecutionFailedException:
