@@ -28,9 +28,11 @@ if TYPE_CHECKING:
         ResourceTransactionManager as ResourceTransactionManager,
     )
     from pyjms.jms.api import (
-        Connection as Connection, JMSConsumer as JMSConsumer, JMSContext as JMSContext,
-        JMSProducer as JMSProducer, MessageConsumer as MessageConsumer,
+        Connection as Connection, MessageConsumer as MessageConsumer,
         MessageProducer as MessageProducer, QueueBrowser as QueueBrowser, Session as Session,
+    )
+    from pyjms.jms.context import (
+        JMSConsumer as JMSConsumer, JMSContext as JMSContext, JMSProducer as JMSProducer,
     )
     from pyjms.listener.default_container import (
         DefaultMessageListenerContainer as DefaultMessageListenerContainer,

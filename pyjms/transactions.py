@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         ResourceTransactionStatus as ResourceTransactionStatus,
         TransactionStatus as TransactionStatus,
     )
-    from pyjms.jms.synchronization import (
+    from pyjms.jms.api import (
         LocalTransactionEventListener as LocalTransactionEventListener,
         Synchronization as Synchronization,
     )

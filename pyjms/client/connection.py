@@ -64,7 +64,7 @@ from pyjms.errors import (
     JMSException,
 )
 from pyjms.jms import api
-from pyjms.jms.api.connection import ConsumerDetails
+from pyjms.jms.api import ConsumerDetails
 from pyjms.jms.destination import (
     ADVISORY_PREFIX,
     Destination,

@@ -40,7 +40,7 @@ from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
 if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
-    from pyjms.jms.api.connection import ConsumerDetails
+    from pyjms.jms.api import ConsumerDetails
 
 
 async def open_connection_consumer(

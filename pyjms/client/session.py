@@ -91,12 +91,17 @@ from pyjms.errors import (
     TransactionRolledBackException,
 )
 from pyjms.jms import api
-from pyjms.jms.api import MessageListener, MessageTransformer
-from pyjms.jms.api.session import BlobSource, PullOptions
+from pyjms.jms.api import (
+    BlobSource,
+    LocalTransactionEventListener,
+    MessageListener,
+    MessageTransformer,
+    PullOptions,
+    Synchronization,
+)
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Acknowledger, Message
-from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, Waiter, spawn
 from pyjms.runtime.logging import get_logger

@@ -55,7 +55,7 @@ from pyjms.errors import (
     TransactionInProgressException,
     TransactionRolledBackException,
 )
-from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
+from pyjms.jms.api import LocalTransactionEventListener, Synchronization
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire import commands
 

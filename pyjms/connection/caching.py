@@ -39,10 +39,8 @@ from pyjms.errors import (
     RequestTimeoutException,
 )
 from pyjms.jms import api
-from pyjms.jms.api.connection import check_least
-from pyjms.jms.api.delegating import DelegatingConsumer, DelegatingSession
-from pyjms.jms.api.endpoints import destination_first
-from pyjms.jms.api.session import PullOptions
+from pyjms.jms.api import LocalTransactionEventListener, PullOptions, check_least, destination_first
+from pyjms.jms.delegating import DelegatingConsumer, DelegatingSession
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.domain import (
     Domain,
@@ -54,7 +52,6 @@ from pyjms.jms.domain import (
 )
 from pyjms.jms.message import BytesMessage, Message, TextMessage
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.jms.synchronization import LocalTransactionEventListener
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherits

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import TransactionInProgressException
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, Session, check_factory
-from pyjms.jms.api.delegating import DelegatingSession
+from pyjms.jms.delegating import DelegatingSession
 from pyjms.jms.domain import (
     Domain,
     DomainConnectionFactory,

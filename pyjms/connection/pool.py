@@ -42,7 +42,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms import api
-from pyjms.jms.api.delegating import DelegatingConsumer
+from pyjms.jms.delegating import DelegatingConsumer
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
 from pyjms.jms.message import Message

@@ -10,8 +10,14 @@ import anyio
 
 from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import IllegalStateException
-from pyjms.jms.api import Closeable, Connection, MessageListener, ServerSession, Session
-from pyjms.jms.api.connection import check_least
+from pyjms.jms.api import (
+    Closeable,
+    Connection,
+    MessageListener,
+    ServerSession,
+    Session,
+    check_least,
+)
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import close_quietly

@@ -17,10 +17,15 @@ from typing import Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, Typ
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
-from pyjms.jms.api.connection import Connection, ConnectionFactory
-from pyjms.jms.api.delegating import DelegatingConsumer, DelegatingSession
-from pyjms.jms.api.endpoints import Closeable, MessageConsumer, MessageProducer
-from pyjms.jms.api.session import Session
+from pyjms.jms.api import (
+    Closeable,
+    Connection,
+    ConnectionFactory,
+    MessageConsumer,
+    MessageProducer,
+    Session,
+)
+from pyjms.jms.delegating import DelegatingConsumer, DelegatingSession
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated

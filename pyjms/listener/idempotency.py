@@ -24,9 +24,8 @@ from pyjms.errors import (
     Skip,
     UnsupportedOperationException,
 )
-from pyjms.jms.api import Session
+from pyjms.jms.api import Session, Synchronization
 from pyjms.jms.message import Message
-from pyjms.jms.synchronization import Synchronization
 from pyjms.listener.annotation import IdempotentMark
 from pyjms.listener.handler import HandlerListener, HandlerParameter
 from pyjms.runtime import clock as _clock

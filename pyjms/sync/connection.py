@@ -18,7 +18,7 @@ from pyjms.client.policies import (
 from pyjms.client.producer import completion_listener_of
 from pyjms.connection.caching import TransportListening
 from pyjms.enums import DeliveryMode, SessionMode
-from pyjms.jms import api, domain
+from pyjms.jms import api, context, domain
 from pyjms.jms.destination import Destination, Topic
 from pyjms.management import JMSConnectionStats, JMSStats
 from pyjms.runtime.event_loop import LoopHandle
@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 else:
     from pyjms.sync.session import OperationMembers
 
-    JMSProducerMembers = derive(api.JMSProducer, omit="set_async")
+    JMSProducerMembers = derive(context.JMSProducer, omit="set_async")
     ContextMembers = derive(
-        api.JMSContext,
+        context.JMSContext,
         but=api.SessionOperations,
         omit="close connection create_context create_producer",
     )
@@ -87,7 +87,7 @@ F = TypeVar("F", bound=api.ConnectionFactory)
 T = TypeVar("T")
 
 
-class JMSProducer(SessionPart[api.JMSProducer], JMSProducerMembers):
+class JMSProducer(SessionPart[context.JMSProducer], JMSProducerMembers):
     """Sends messages with the settings made here, which can be chained. JMS 2.0: JMSProducer.
 
         context.create_producer().set_priority(7).set_property("n", 1).send(queue, "text")
@@ -135,7 +135,7 @@ class JMSConsumer(MessageConsumer):
 
     __slots__ = ("_bodies",)
 
-    core: api.JMSConsumer
+    core: context.JMSConsumer
     _bodies: deque[tuple[Any, Any]]
 
     def attach(self, core: object, loop: LoopHandle, owner: Facade[object] | None) -> None:
@@ -174,7 +174,10 @@ class JMSConsumer(MessageConsumer):
 
 
 class JMSContext(
-    SessionPart[api.JMSContext], CloseableFacade[api.JMSContext], OperationMembers, ContextMembers
+    SessionPart[context.JMSContext],
+    CloseableFacade[context.JMSContext],
+    OperationMembers,
+    ContextMembers,
 ):
     """A connection and a session. JMS 2.0: JMSContext; `pyjms.aio.JMSContext` describes it.
 

@@ -9,14 +9,15 @@ from pyjms.enums import (
     DeliveryMode as DeliveryMode,
     SessionMode as SessionMode,
 )
-from pyjms.jms.api.connection import ExceptionListener as ExceptionListener
-from pyjms.jms.api.context import BodyConverter as BodyConverter
-from pyjms.jms.api.endpoints import (
+from pyjms.jms.api import (
     AsyncCallback as AsyncCallback,
     CompletionListener as CompletionListener,
+    ExceptionListener as ExceptionListener,
+    LocalTransactionEventListener as LocalTransactionEventListener,
     SendSettings as SendSettings,
 )
 from pyjms.jms.blob import BlobMessage as BlobMessage
+from pyjms.jms.context import BodyConverter as BodyConverter
 from pyjms.jms.destination import (
     AnyDestination as AnyDestination,
     Destination as Destination,
@@ -36,7 +37,6 @@ from pyjms.jms.message import (
     TextMessage as TextMessage,
 )
 from pyjms.jms.metadata import ConnectionMetaData as ConnectionMetaData
-from pyjms.jms.synchronization import LocalTransactionEventListener as LocalTransactionEventListener
 from pyjms.jms.xa import Xid as Xid
 from pyjms.listener.container import ContainerState as ContainerState
 from pyjms.support.messaging import GenericMessage as GenericMessage

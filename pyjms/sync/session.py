@@ -18,8 +18,8 @@ from pyjms.client.producer import completion_listener_of
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms import api
+from pyjms.jms.api import Synchronization
 from pyjms.jms.message import Message
-from pyjms.jms.synchronization import Synchronization
 from pyjms.management import JMSConsumerStats, JMSProducerStats, JMSSessionStats
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.sync.facade import (

@@ -24,7 +24,7 @@ from pyjms.errors import (
     JMSException,
 )
 from pyjms.jms import api
-from pyjms.jms.api.endpoints import destination_first
+from pyjms.jms.api import destination_first
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import (
     BytesMessage,

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.jms import types
-from pyjms.jms.api.session import Session
+from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
 

@@ -18,9 +18,9 @@ from pyjms.errors import (
     RequestTimeoutException,
     TransactionRolledBackException,
 )
+from pyjms.jms.api import LocalTransactionEventListener, Synchronization
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import Message
-from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,

@@ -11,8 +11,8 @@ import pytest
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, TransactionRolledBackException
+from pyjms.jms.api import Synchronization
 from pyjms.jms.destination import Queue
-from pyjms.jms.synchronization import Synchronization
 from tests.kit.clients.embedded import Client
 from tests.kit.clients.messages import text_of
 from tests.kit.waiting import until

@@ -12,7 +12,7 @@ from pyjms.errors import (
     IllegalStateException,
     TransactionRolledBackException,
 )
-from pyjms.jms.synchronization import LocalTransactionEventListener, Synchronization
+from pyjms.jms.api import LocalTransactionEventListener, Synchronization
 from tests.kit.clients.embedded import Client
 
 TRANSACTED = AcknowledgeMode.TRANSACTED

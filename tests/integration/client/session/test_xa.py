@@ -17,8 +17,8 @@ from pyjms.errors import (
     TransactionInProgressException,
     XAException,
 )
+from pyjms.jms.api import Synchronization
 from pyjms.jms.message import TextMessage
-from pyjms.jms.synchronization import Synchronization
 from pyjms.jms.xa import XAResource, Xid
 from pyjms.wire.openwire.commands import TransactionInfo, TransactionType, XATransactionId
 from pyjms_broker.testing import EmbeddedTestBroker

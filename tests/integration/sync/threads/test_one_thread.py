@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyjms import Connection, ConnectionFactory, IllegalStateException, JMSContext, Queue, Session
-from pyjms.jms.synchronization import Synchronization
+from pyjms.jms.api import Synchronization
 
 _numbers = itertools.count(1)
 

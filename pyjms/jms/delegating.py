@@ -8,13 +8,13 @@ from operator import methodcaller
 from typing import Any, Final
 
 from pyjms.enums import AcknowledgeMode
-from pyjms.jms.api.endpoints import (
+from pyjms.jms.api import (
     MessageAvailableListener,
     MessageConsumer,
     MessageListener,
+    Session,
     with_handle,
 )
-from pyjms.jms.api.session import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated

@@ -8,16 +8,18 @@ from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode, SessionMode
 from pyjms.errors import IllegalStateException, JMSException, MessageFormatException
-from pyjms.jms.api.connection import Connection, ExceptionListener
-from pyjms.jms.api.delegating import DelegatingConsumer
-from pyjms.jms.api.endpoints import (
+from pyjms.jms.api import (
     CompletionListener,
+    Connection,
+    ExceptionListener,
     MessageConsumer,
     MessageListener,
     MessageProducer,
     QueueBrowser,
+    Session,
+    SessionOperations,
 )
-from pyjms.jms.api.session import Session, SessionOperations
+from pyjms.jms.delegating import DelegatingConsumer
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import (
     DEFAULT_PRIORITY,
