@@ -47,13 +47,12 @@ from typing import Any, Final, TypeVar, Unpack
 import anyio
 
 from pyjms.client.consumer import ActiveMQMessageConsumer, ConnectionAudit
-from pyjms.client.dispatcher import ListenerTurns
+from pyjms.client.dispatcher import ListenerTurns, OwnedTasks
 from pyjms.client.options import ClientOptions
 from pyjms.client.policies import RedeliveryPolicy
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.redelivery import RefusalLog
 from pyjms.client.session import ActiveMQSession
-from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConnectionClosedException,

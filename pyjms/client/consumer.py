@@ -144,11 +144,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypedDict, Unpack
 
 from anyio.lowlevel import checkpoint
 
-from pyjms.client.dispatcher import ListenerTarget
+from pyjms.client.dispatcher import ListenerTarget, OwnedTasks
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command, transform_received
 from pyjms.client.policies import RedeliveryPolicy
 from pyjms.client.redelivery import Redeliverer
-from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException, PoisonMessageException
 from pyjms.jms import api

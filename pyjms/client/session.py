@@ -78,9 +78,8 @@ from anyio.lowlevel import current_token
 from pyjms.client.browser import ActiveMQQueueBrowser
 from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.destination_options import check_destination, consumer_info, selector_or_none
-from pyjms.client.dispatcher import ListenerDispatcher, ListenerTarget
+from pyjms.client.dispatcher import ListenerDispatcher, ListenerTarget, OwnedTasks
 from pyjms.client.producer import ActiveMQMessageProducer, SendCompletions
-from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConnectionFailedException,
