@@ -259,7 +259,6 @@ class AckLedger(ABC):
         Returns the messages that are to be delivered again when the next broker dispatches them.
         Messages that the application has processed stay recorded as received, and duplicates of
         them are refused.
-        (activemq-edges F2; activemq-broker R8)
         """
         self.delivered.clear()
         return []
@@ -444,7 +443,6 @@ class OptimizedAckLedger(AutoAckLedger):
     A message that would break the range (redelivered, or sorted by priority) is acknowledged
     individually. Ranges are no longer used once the broker announces that it shares its store with
     another one: messages whose acknowledgement is deferred would be duplicates after a failover.
-    (activemq-broker A7)
     """
 
     def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
@@ -529,7 +527,6 @@ class DeferredAckLedger(AckLedger):
     """CLIENT and TRANSACTED: one range, when the application acknowledges or commits.
 
     Until then, DELIVERED acknowledgements at half the prefetch extend the prefetch window.
-    (activemq-broker A5, A6)
     """
 
     def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
@@ -583,7 +580,6 @@ class DeferredAckLedger(AckLedger):
         Messages that were delivered in a transaction stay part of it and must be dispatched again
         before the commit. Otherwise they are delivered again: the application has not acknowledged
         them.
-        (activemq-edges F2, F5)
         """
         if not self._session.transacted:
             return self.pop_delivered()
@@ -622,7 +618,6 @@ class IndividualAckLedger(DeferredAckLedger):
     """INDIVIDUAL; also CLIENT and TRANSACTED if messages may be delivered out of order.
 
     Each message has a separate acknowledgement, which is sent at once within a transaction.
-    (activemq-broker A5, A6)
     """
 
     def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
@@ -709,10 +704,7 @@ class FifoBuffer(deque[MessageDispatch]):
 
 
 class PriorityBuffer:
-    """Messages by priority, highest first, and in order of arrival within one.
-
-    (activemq-broker Q20)
-    """
+    """Messages by priority, highest first, and in order of arrival within one."""
 
     def __init__(self) -> None:
         self._queues = [FifoBuffer() for _ in range(10)]

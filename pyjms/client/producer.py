@@ -655,10 +655,7 @@ def _window(connection: ActiveMQConnection, info: ProducerInfo) -> ProducerWindo
 
 
 class ProducerWindow:
-    """A limit on the bytes sent asynchronously and not acknowledged by a ProducerAck.
-
-    (activemq-edges N4)
-    """
+    """A limit on the bytes sent asynchronously and not acknowledged by a ProducerAck."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -223,20 +223,15 @@ class SessionPool:
     """Lends a limited number of sessions; further callers wait in first-in, first-out order."""
 
     def __init__(
-        self,
-        open_session: Callable[[], Awaitable[api.Session]],
-        options: PoolOptions,
-        stats: PoolStats,
-        mode: str,
-        *,
-        is_jms_11: bool,
+        self, owner: PhysicalConnection, transacted: bool, acknowledge_mode: SessionMode
     ) -> None:
-        self._open_session = open_session
-        self.options = options
-        self.is_jms_11 = is_jms_11
-        """Whether handles behave like those of ActiveMQ's pool."""
-        self._stats = stats
-        self._mode = mode
+        """Open the sessions on the connection of `owner`, in this mode."""
+        self._connection = owner.connection
+        self._transacted = transacted
+        self._acknowledge_mode = acknowledge_mode
+        self.options = owner.options
+        self.is_jms_11 = owner.is_jms_11
+        self._stats = owner.stats
         self._idle: deque[PhysicalSession] = deque()
         self._waiting: deque[_Turn] = deque()
         self._active = 0
@@ -293,7 +288,9 @@ class SessionPool:
     async def _open(self) -> PhysicalSession:
         """Open a session that has already been counted as active."""
         try:
-            session = await self._open_session()
+            session = await self._connection.create_session(
+                self._transacted, self._acknowledge_mode
+            )
         except BaseException:
             self._vacate()
             raise
@@ -358,8 +355,10 @@ class SessionPool:
     def _refusal(self, waited: str) -> IllegalStateException:
         self._stats.refused_sessions.increment()
         limit = self.options.max_sessions_per_connection
+        mode = AcknowledgeMode.TRANSACTED if self._transacted else self._acknowledge_mode
+        name = mode.name if isinstance(mode, AcknowledgeMode) else str(mode)
         return IllegalStateException(
-            f"The session pool is full: all {limit} sessions of mode {self._mode} have been in use"
+            f"The session pool is full: all {limit} sessions of mode {name} have been in use"
             f"{waited}",
             hint="close sessions after use, or raise max_sessions_per_connection"
             + ("" if self.options.block_if_full else "; block_if_full waits for one"),
@@ -647,8 +646,8 @@ class PhysicalConnection:
         """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
         self.interruptions.watch(connection)
-        self._options = options
-        self._stats = stats
+        self.options = options
+        self.stats = stats
         self._on_failure = on_failure
         self._own_listener = connection.exception_listener
         connection.exception_listener = self._on_exception
@@ -664,20 +663,20 @@ class PhysicalConnection:
         """Count a new handle."""
         self.references += 1
         self._last_used = _clock.now()
-        self._stats.borrowed_connections.increment()
+        self.stats.borrowed_connections.increment()
 
     def give_back(self) -> None:
         """Count a closed handle."""
         self.references -= 1
         self._last_used = _clock.now()
-        self._stats.borrowed_connections.decrement()
+        self.stats.borrowed_connections.decrement()
 
     def is_due(self) -> bool:
         """Return whether to close it: it is unused, and has failed or is idle or open too long."""
         if self.references:
             return False
         now = _clock.now()
-        idle, expiry = self._options.idle_timeout, self._options.expiry_timeout
+        idle, expiry = self.options.idle_timeout, self.options.expiry_timeout
         return (
             self.has_failed
             or (idle > 0 and now > self._last_used + idle)
@@ -696,14 +695,7 @@ class PhysicalConnection:
         mode = AcknowledgeMode.TRANSACTED if transacted else acknowledge_mode
         pool = self._pools.get(mode)
         if pool is None:
-
-            async def open_session() -> api.Session:
-                return await self.connection.create_session(transacted, acknowledge_mode)
-
-            name = mode.name if isinstance(mode, AcknowledgeMode) else str(mode)
-            pool = SessionPool(
-                open_session, self._options, self._stats, name, is_jms_11=self.is_jms_11
-            )
+            pool = SessionPool(self, transacted, acknowledge_mode)
             if self._is_open:
                 self._pools[mode] = pool
         return pool
@@ -712,7 +704,7 @@ class PhysicalConnection:
         """Mark it as about to be closed, and fail callers that wait for a session."""
         if self._is_open:
             self._is_open = False
-            self._stats.connections.decrement()
+            self.stats.connections.decrement()
             for pool in self._pools.values():
                 pool.close(ConnectionClosedException())
             self._pools.clear()
