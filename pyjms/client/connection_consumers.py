@@ -177,7 +177,7 @@ class ChunkConsumer(ActiveMQMessageConsumer):
             self._buffer.clear()
             self._distributor.requeue(waiting)
 
-    def _audit_for(self, dispatch: MessageDispatch) -> MessageAudit | None:
+    def _find_audit(self, dispatch: MessageDispatch) -> MessageAudit | None:
         return None
 
 
@@ -299,7 +299,7 @@ class DistributingConsumer(ActiveMQMessageConsumer):
         if self._sleeper is not None:
             self._sleeper.wake()
 
-    def _audit_for(self, dispatch: MessageDispatch) -> MessageAudit | None:
+    def _find_audit(self, dispatch: MessageDispatch) -> MessageAudit | None:
         return None
 
 
