@@ -72,7 +72,7 @@ async def test_no_annotation_object_and_any_take_the_converted_payload(
 ) -> None:
     got: list[object] = []
 
-    async def handler(body) -> None:  # type: ignore[no-untyped-def]  # that is the point
+    async def handler(body) -> None:  # type: ignore[no-untyped-def]  # that is the point  # noqa: ANN001
         got.append(body)
 
     if hint is not None:
@@ -143,7 +143,7 @@ async def test_a_payload_becomes_what_the_parameter_says(
 ) -> None:
     got: list[object] = []
 
-    async def handler(body) -> None:  # type: ignore[no-untyped-def]  # that is the point
+    async def handler(body) -> None:  # type: ignore[no-untyped-def]  # that is the point  # noqa: ANN001
         got.append(body)
 
     handler.__annotations__["body"] = hint

@@ -247,7 +247,7 @@ def test_nothing_to_run_says_what_was_looked_for(caplog: pytest.LogCaptureFixtur
 
 def test_a_second_parameter_that_nothing_explains() -> None:
     @jms_listener("in")
-    async def handler(body, foo) -> None: ...  # type: ignore[no-untyped-def]
+    async def handler(body, foo) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001
 
     @jms_listener("in")
     def typed(*, foo: Annotated[dict[str, Any], Payload()], body: str) -> None: ...

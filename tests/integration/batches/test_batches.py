@@ -245,7 +245,7 @@ async def test_payloads_without_a_type_and_batches_of_messages(jms_app: JmsTestA
     seen: list[object] = []
 
     @jms_listener("a", batch_size=2, batch_timeout=5.0)
-    async def untyped(payloads) -> None:  # type: ignore[no-untyped-def]
+    async def untyped(payloads) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
         seen.append(payloads)
 
     @jms_listener("b", batch_size=2, batch_timeout=5.0)
