@@ -113,10 +113,9 @@ FIGURES: dict[str, Callable[[], float]] = {
     "import dependency_injector.containers, .providers": lambda: import_ms(
         "import dependency_injector.containers, dependency_injector.providers"
     ),
-    "import pydantic": lambda: import_ms("from pydantic import BaseModel"),
+    "import pydantic_settings": lambda: import_ms("import pydantic_settings"),
     "import both": lambda: import_ms(
-        "import dependency_injector.containers, dependency_injector.providers; "
-        "from pydantic import BaseModel"
+        "import dependency_injector.containers, dependency_injector.providers, pydantic_settings"
     ),
     "import pyjms": lambda: import_ms("import pyjms"),
     "from pyjms import ConnectionFactory, JmsTemplate": lambda: import_ms(

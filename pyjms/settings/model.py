@@ -10,6 +10,7 @@ import os
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from pyjms.configuration.document import Document, Origin, Problems
 from pyjms.configuration.placeholders import Placeholders
@@ -176,11 +177,13 @@ class LifecycleSettings(Section):
     process."""
 
 
-class PyjmsSettings(Section):
+class PyjmsSettings(DescribedModel, BaseSettings):
     """All settings of an application; `PyjmsSettings()` has the defaults, without any file.
 
     `load_settings` reads them from files and environment.
     """
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(extra="forbid", frozen=True)
 
     jms: JmsSettings = JmsSettings()
     """JMS: template and listeners."""
@@ -210,6 +213,19 @@ class PyjmsSettings(Section):
     _document: Document = PrivateAttr(default_factory=Document)
     _is_incomplete: bool = PrivateAttr(default=False)
     _has_retry_delays: bool = PrivateAttr(default=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Use the arguments only: load_settings reads files and environment."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
 
     def resolve_placeholders(self, text: str) -> str:
         """Return `text` with `${NAME}` and `${NAME:default}` replaced.

@@ -27,12 +27,12 @@ print(json.dumps(loaded))
 """
 NEVER = """
     anyio._backends._trio dependency_injector fastapi lark opentelemetry prometheus_client
-    pydantic_settings sqlalchemy starlette tenacity trio typer werkzeug
+    sqlalchemy starlette tenacity trio typer werkzeug
 
     pyjms.app.container pyjms.app.wiring pyjms.asyncapi pyjms.configuration.encryption pyjms.outbox
     pyjms.spark pyjms.testing pyjms.wire.kahadb pyjms.wire.stomp pyjms_broker
 """.split()  # noqa: SIM905 - to be read
-WITHOUT_SETTINGS = ["pyjms.configuration", "pyjms.settings", "yaml"]
+WITHOUT_SETTINGS = ["pydantic_settings", "pyjms.configuration", "pyjms.settings", "yaml"]
 WITHOUT = {"importing": [*NEVER, *WITHOUT_SETTINGS], "making": NEVER}
 
 

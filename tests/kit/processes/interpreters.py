@@ -17,7 +17,7 @@ import pytest
 
 _PROBE = """
 import sys
-import anyio, dependency_injector, lark, pydantic, rich, tenacity, typer, yaml
+import anyio, dependency_injector, lark, pydantic_settings, rich, tenacity, typer, yaml
 print("%d.%d" % sys.version_info[:2])
 """
 _PROBE_TIMEOUT = 60
