@@ -18,17 +18,13 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException, nearest_name
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
 from pyjms.listener.annotation import JmsListenerMark
+from pyjms.listener.concurrency import invalid_concurrency, parse_concurrency
 from pyjms.listener.endpoint import (
     JmsListenerEndpoint,
     SimpleJmsListenerContainerFactory,
     client_id_of,
 )
-from pyjms.listener.properties import (
-    batches_can_be_acknowledged,
-    check_batches,
-    invalid_concurrency,
-    parse_concurrency,
-)
+from pyjms.listener.properties import batches_can_be_acknowledged, check_batches
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings

@@ -51,7 +51,7 @@ from pyjms.client.dispatcher import ListenerTurns, OwnedTasks
 from pyjms.client.options import ClientOptions
 from pyjms.client.policies import RedeliveryPolicy
 from pyjms.client.producer import ActiveMQMessageProducer
-from pyjms.client.redelivery import RefusalLog
+from pyjms.client.rollback import RefusalLog
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (

@@ -147,7 +147,7 @@ from anyio.lowlevel import checkpoint
 from pyjms.client.dispatcher import ListenerTarget, OwnedTasks
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command, transform_received
 from pyjms.client.policies import RedeliveryPolicy
-from pyjms.client.redelivery import Redeliverer
+from pyjms.client.rollback import Redeliverer
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException, PoisonMessageException
 from pyjms.jms import api

@@ -49,7 +49,7 @@ from pyjms.template.interceptors import HandlerInterceptor, HandlerInvocation
 
 if TYPE_CHECKING:
     from pyjms.listener.delivery import Retries
-    from pyjms.listener.invoker import AsyncMessageListenerInvoker
+    from pyjms.listener.invoker_pool import AsyncMessageListenerInvoker
     from pyjms.listener.reply import ReplySender
 
 logger: Final = get_logger(__name__)

@@ -42,19 +42,10 @@ messages are recognised by their ids (`_given_up`, bounded), or by their deliver
 consumer's policy allows one more redelivery than the RetryPolicy does. If that send fails as well,
 for example because a permission is missing, the provider refuses the message, and the broker makes
 it a dead letter.
-
-*The log.* Each failed attempt is one line, which names the last line of the handler's code. With
-`log_tracebacks` the first attempt is logged with a traceback, without the frames of pyjms. The last
-attempt is logged by the client, which says that the message becomes a dead letter, and why; it is
-logged here at DEBUG. The body is never logged, though an application's exception may quote it. A
-dead letter's cause ends with `cause:` and that exception, whereas Spring's containers leave
-`cause:null`. (spring-jms 1.7.2, 11.2)
 """
 
 from __future__ import annotations
 
-import inspect
-import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -76,20 +67,18 @@ from pyjms.errors import (
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.destination import parse_destination
 from pyjms.jms.message import Message
-from pyjms.listener.failures import (
+from pyjms.listener.error_handling import (
     NoListenerError,
     RejectedWhileStoppingError,
     cause_of,
-    is_infrastructure_failure,
-    last_frame,
+    log_overridden,
     poison_cause,
-    users_traceback,
 )
 from pyjms.listener.message_listener import ListenerCall
 from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.logging import error_text, get_logger, one_line, shortened
+from pyjms.runtime.logging import get_logger, one_line
 from pyjms.support.retry import RetryPolicy, delay_before, send_dead_letter
 from pyjms.template.interceptors import HandlerInvocation, SettlementInvocation
 from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
@@ -118,8 +107,6 @@ _ACKNOWLEDGED_FOR_THE_LISTENER = (*_ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.
 _MOST_GIVEN_UP: Final = 1000
 """The number of messages that are remembered until their last redelivery. A message that has been
 forgotten is passed to the handler again."""
-
-_LONGEST_TEXT: Final = 500
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -342,28 +329,8 @@ class ListenerExecution:
         except IllegalStateException as second:
             logger.debug("Could not roll back because the session is already closed: %s", second)
         except Exception:
-            _log_overridden(self._properties, error)
+            log_overridden(self._properties, error)
             raise
-
-    async def handle_exception(self, error: Exception, delivery: Delivery | None = None) -> None:
-        """Report a failed delivery; None: the end of a transaction failed.
-
-        Raises:
-            Exception: the error handler's own.
-        """
-        properties = self._properties
-        if isinstance(error, RejectedWhileStoppingError):
-            return
-        if is_infrastructure_failure(error):
-            properties.invoke_exception_listener(error)
-        if not self._life_cycle.active:
-            logger.debug("Listener exception after container shutdown", exc_info=error)
-        elif properties.error_handler is None:
-            _log_failure(properties, error, delivery)
-        else:
-            result = properties.error_handler(error)
-            if inspect.isawaitable(result):
-                await result
 
 
 def _is_free(session: Session, bound: BoundResource) -> bool:
@@ -502,83 +469,3 @@ def log_abandoned(properties: ContainerProperties, delivery: Delivery) -> None:
             "seconds": seconds,
         },
     )
-
-
-def _log_failure(
-    properties: ContainerProperties, error: Exception, delivery: Delivery | None
-) -> None:
-    """Log a failed delivery if no error handler is set.
-
-    `delivery` is None at the end of an external transaction.
-    """
-    reason = cause_of(error)
-    message = None if delivery is None else delivery.message
-    reported_later = delivery is not None and _becomes_dead_letter(properties, delivery)
-    is_first = message is None or message.delivery_count <= 1
-    has_traceback = is_first and properties.log_tracebacks and not isinstance(reason, Retry)
-    logger.log(
-        logging.DEBUG if reported_later else logging.WARNING,
-        "Listener %s failed%s: %s%s",
-        properties.log_name,
-        ", at the end of its transaction" if delivery is None else _where(properties, delivery),
-        _one_line(reason),
-        "" if isinstance(reason, Retry) else last_frame(reason),
-        exc_info=users_traceback(reason) if has_traceback else None,
-        extra={
-            **properties.log_extra,
-            "message_id": None if message is None else message.message_id,
-            "correlation_id": None if message is None else message.correlation_id,
-        },
-    )
-
-
-def _log_overridden(properties: ContainerProperties, error: BaseException) -> None:
-    """Log a listener's error if the rollback has failed too; that error has its own line."""
-    reason = cause_of(error)
-    logger.error(
-        "Application exception overridden by rollback error: %s%s",
-        _one_line(reason),
-        last_frame(reason),
-        exc_info=users_traceback(reason) if properties.log_tracebacks else None,
-        extra=properties.log_extra,
-    )
-
-
-def _where(properties: ContainerProperties, delivery: Delivery) -> str:
-    count = delivery.message.delivery_count
-    most = _attempts(properties, delivery)
-    attempt = f"attempt {count}" if most is None else f"attempt {count} of {most}"
-    if delivery.is_acknowledged:
-        attempt = f"attempt {count}, which is the last: the message counts as acknowledged"
-    destination = delivery.message.destination or properties.destination_description
-    text = f" on {destination}, {delivery.subject}, {attempt}"
-    if not delivery.handled:
-        return text
-    step = "commit" if delivery.session.transacted else "acknowledgement"
-    return f"{text}: the handler had returned, its {step} failed"
-
-
-def _attempts(properties: ContainerProperties, delivery: Delivery) -> int | None:
-    """Return the maximum number of deliveries of a message; None: it is not known."""
-    policy = getattr(delivery.consumer, "redelivery_policy", None)
-    redeliveries = getattr(policy, "maximum_redeliveries", -1)
-    if redeliveries < 0:
-        return None
-    return redeliveries + 1 if properties.dead_letter is None else redeliveries
-
-
-def _becomes_dead_letter(properties: ContainerProperties, delivery: Delivery) -> bool:
-    """Return whether the message becomes a dead letter now, which is logged separately."""
-    if delivery.is_acknowledged or delivery.handled:
-        return False
-    if delivery.is_given_up:
-        return True
-    most = _attempts(properties, delivery)
-    if delivery.is_poison:
-        return hasattr(delivery.consumer, "redelivery_policy")
-    return most is not None and delivery.message.delivery_count >= most
-
-
-def _one_line(error: BaseException) -> str:
-    text = shortened(one_line(error_text(error)), _LONGEST_TEXT)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -7,7 +7,6 @@ only DefaultMessageListenerContainer has. Names and defaults are Spring's; durat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
@@ -17,6 +16,10 @@ from pyjms.enums import AcknowledgeMode, CacheLevel, SessionMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, check_factory
 from pyjms.jms.destination import Destination
+from pyjms.listener.concurrency import (
+    one_or_more,
+    parse_concurrency,
+)
 from pyjms.listener.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.listener.outages import Outages, leave_losses_to_recovery
 from pyjms.listener.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
@@ -375,59 +378,6 @@ class ContainerProperties:
         check_batches(self.batch_size, self.batch_timeout, self.prefetch)
 
 
-def one_or_more(name: str, value: int) -> int:
-    """Return `value` if it is 1 or more.
-
-    Raises:
-        ValueError: it is less than 1.
-    """
-    if value < 1:
-        raise ValueError(f"'{name}' value must be at least 1 (one): {value}")
-    return value
-
-
-def parse_concurrency(text: str) -> tuple[int | None, int]:
-    """Return `(lower, upper)` of "3-5", `(None, 5)` of "5".
-
-    Raises:
-        ValueError: the text is neither.
-    """
-    match = re.fullmatch(r"\s*(?:(\d+)\s*-\s*)?(\d+)\s*", text)
-    if match is None:
-        raise invalid_concurrency(text)
-    lower, upper = match.groups()
-    return (None if lower is None else int(lower)), int(upper)
-
-
-def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
-    """Return the largest number of consumers, `lower` if `upper` is None.
-
-    Raises:
-        ValueError: no container can have so many consumers.
-    """
-    most = lower if upper is None else upper
-    if not 1 <= lower <= most:
-        raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
-    if durable and most > 1:
-        raise ValueError(
-            f"A durable subscription has one consumer, not {most}; the queue of a "
-            "virtual topic (Consumer.NAME.VirtualTopic.X) can have any number"
-        )
-    return most
-
-
-def invalid_concurrency(text: str) -> ValueError:
-    """Return the error for a text that is not a number of consumers."""
-    return ValueError(
-        f'Invalid concurrency {text!r}: write the maximum ("5") or the range ("3-5") of '
-        "consumers, 1 or more"
-    )
-
-
-_SHORT_TASK = 10
-"""Receives per task if the executor prefers short tasks; also idle receives of a surplus task."""
-
-
 class DefaultOptions(ContainerOptions, total=False):
     """The keyword arguments of DefaultMessageListenerContainer."""
 
@@ -450,6 +400,10 @@ def _not_zero(name: str, value: int | None) -> int | None:
     if value == 0:
         raise ValueError(f"'{name}' must not be 0: leave it out, or use -1 for no limit")
     return value
+
+
+_SHORT_TASK = 10
+"""Receives per task if the executor prefers short tasks; also idle receives of a surplus task."""
 
 
 class DefaultContainerProperties(ContainerProperties):

@@ -45,7 +45,7 @@ import anyio
 from pyjms.enums import CacheLevel
 from pyjms.errors import ConnectionFailedException, TransactionRolledBackException
 from pyjms.jms.api import Connection, MessageConsumer, Session
-from pyjms.listener.failures import (
+from pyjms.listener.error_handling import (
     SharedConnectionNotInitializedError,
     describe,
     is_misconfiguration,
@@ -61,7 +61,7 @@ from pyjms.template.resources import close_quietly
 
 if TYPE_CHECKING:
     from pyjms.listener.container import LifeCycle, StartOutcome
-    from pyjms.listener.invoker import AsyncMessageListenerInvoker
+    from pyjms.listener.invoker_pool import AsyncMessageListenerInvoker
 
 logger: Final = get_logger(__name__)
 

@@ -19,7 +19,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.destination import Destination, Topic
-from pyjms.listener.failures import SharedConnectionNotInitializedError
+from pyjms.listener.error_handling import SharedConnectionNotInitializedError
 from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import close_quietly

@@ -14,6 +14,7 @@ import anyio
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
+from pyjms.listener.concurrency import check_range, one_or_more, parse_concurrency
 from pyjms.listener.container import (
     PATIENCE,
     THREAD_JOIN,
@@ -21,7 +22,8 @@ from pyjms.listener.container import (
     ContainerEvent,
 )
 from pyjms.listener.delivery import Delivery, log_abandoned
-from pyjms.listener.properties import ContainerOptions, check_range, one_or_more, parse_concurrency
+from pyjms.listener.error_handling import handle_exception
+from pyjms.listener.properties import ContainerOptions
 from pyjms.listener.task_executor import AsyncTaskExecutor
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
@@ -278,7 +280,9 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         try:
             await self._execution.execute(delivery, expose=True)
         except Exception as error:
-            await self._execution.handle_exception(error, delivery)
+            await handle_exception(
+                self, error, is_active=self._life_cycle.active, delivery=delivery
+            )
 
     def _on_drained(self) -> None:
         """Call the callback of `stop` after the last listener has returned."""

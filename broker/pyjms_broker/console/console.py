@@ -24,7 +24,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from pyjms_broker.console.chart import Rates, rate_text
 from pyjms_broker.console.model.messages import time_text
 from pyjms_broker.console.model.overview import problems
-from pyjms_broker.management import attributes
+from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.web.context import WebContext

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pyjms_broker.api.completion import Completion, wait_for
-from pyjms_broker.management.attributes import (
+from pyjms_broker.management.attribute_table import (
     BOOLEAN,
     BYTE,
     DOUBLE,

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from pyjms.wire.openwire.commands import BrokerInfo
     from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
     from pyjms_broker.network.attributes import NetworkConnectorAttributes
+    from pyjms_broker.network.audit import NetworkAudit
     from pyjms_broker.network.bridge import NetworkBridge
     from pyjms_broker.network.connector import NetworkConnector
     from pyjms_broker.network.demand import DemandTable
-    from pyjms_broker.network.duplex import NetworkAudit, ReverseBridge
+    from pyjms_broker.network.duplex import ReverseBridge
 
 
 class Networks:
@@ -49,7 +50,7 @@ class Networks:
     @cached_property
     def audit(self) -> NetworkAudit:
         """Detects messages that bridges send repeatedly."""
-        from pyjms_broker.network.duplex import NetworkAudit  # noqa: PLC0415 - see above
+        from pyjms_broker.network.audit import NetworkAudit  # noqa: PLC0415 - see above
 
         return NetworkAudit()
 

@@ -26,7 +26,8 @@ from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.management import Management, attributes
+from pyjms_broker.management import Management
+from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap

@@ -23,7 +23,7 @@ from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
-from pyjms_broker.management.attributes import BROKER, DESTINATION, Metric, Table
+from pyjms_broker.management.attribute_table import BROKER, DESTINATION, Metric, Table
 from pyjms_broker.management.host import DOMAIN
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View

@@ -103,7 +103,7 @@ async def test_a_failure_as_json(jms_app: JmsTestApp, lines: Lines) -> None:
     assert own["error"]["type"] == "ValueError"
     assert own["error"]["message"] == "no\nprice"
     assert "test_logs.py" in own["error"]["traceback"]
-    ours = lines.of("pyjms.listener.delivery")[0]
+    ours = lines.of("pyjms.listener.error_handling")[0]
     assert "LookupError: no customer (test_logs.py:" in ours["message"]
     assert (ours["listener_id"], ours["correlation_id"]) == ("orders", "c1")
     assert "error" not in ours

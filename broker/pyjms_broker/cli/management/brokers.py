@@ -336,7 +336,7 @@ def dstat(
 
     Advisory topics are not listed.
     """
-    from pyjms_broker.management.attributes import DSTAT
+    from pyjms_broker.management.attribute_table import DSTAT
 
     columns = [name for name in DSTAT if name != "InFlightCount" or kind is Kind.QUEUES]
     rows = [

@@ -17,7 +17,13 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
 from pyjms_broker.cli.management.client import Attributes, JolokiaClient, brokers, number, pattern
-from pyjms_broker.management.attributes import BOOLEAN, DESTINATION, STRING, SUBSCRIPTION, Table
+from pyjms_broker.management.attribute_table import (
+    BOOLEAN,
+    DESTINATION,
+    STRING,
+    SUBSCRIPTION,
+    Table,
+)
 from pyjms_broker.management.object_name import ObjectName
 
 Row: TypeAlias = Mapping[str, Any]

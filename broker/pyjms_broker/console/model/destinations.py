@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import ADVISORY_PREFIX, DEFAULT_DEAD_LETTER_QUEUE, Destination
 from pyjms_broker.api.destination import RegionDestination
-from pyjms_broker.management.attributes import DESTINATION
+from pyjms_broker.management.attribute_table import DESTINATION
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View

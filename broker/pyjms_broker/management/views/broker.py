@@ -29,7 +29,7 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.names import check_access
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.management import attributes
+from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import (
     Managed,

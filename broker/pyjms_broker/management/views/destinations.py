@@ -14,7 +14,7 @@ from pyjms.jms.destination import Destination, parse_destination
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.management import attributes
+from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext, minimum
 from pyjms_broker.management.messages import (

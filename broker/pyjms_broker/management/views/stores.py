@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from pyjms.wire.openwire.commands import XATransactionId
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.management import attributes
+from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind

@@ -11,7 +11,7 @@ import pytest
 
 from pyjms.errors import ConnectionFailedException, InvalidDestinationException, JMSException
 from pyjms.jms.message import Message
-from pyjms.listener.failures import describe
+from pyjms.listener.error_handling import describe
 from pyjms.runtime.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.testing.clock import VirtualClock

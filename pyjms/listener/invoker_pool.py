@@ -70,7 +70,7 @@ from pyjms.listener.delivery import (
     log_abandoned,
     marked_as_rollback_only,
 )
-from pyjms.listener.failures import is_infrastructure_failure
+from pyjms.listener.error_handling import handle_exception, is_infrastructure_failure
 from pyjms.listener.properties import DefaultContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
@@ -451,7 +451,7 @@ class AsyncMessageListenerInvoker:
         except Exception as error:
             if in_block:
                 raise
-            await self._execution.handle_exception(error)
+            await handle_exception(self._properties, error, is_active=self._life_cycle.active)
         finally:
             current_worker.reset(token)
         return received
@@ -569,7 +569,9 @@ class AsyncMessageListenerInvoker:
         except Exception as error:
             if status is not None:
                 status.set_rollback_only()
-            await self._execution.handle_exception(error, delivery)
+            await handle_exception(
+                self._properties, error, is_active=self._life_cycle.active, delivery=delivery
+            )
             if is_infrastructure_failure(error):
                 raise
 
