@@ -893,6 +893,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         if kept is None:
             kept = KeptProducer(await entry.session.create_producer(destination))
             entry.producers[key] = kept
+            self._use()  # another task may have closed this handle, and have returned the session
         handle = CachedProducer(kept, entry, self._handles.discard)
         self._handles.add(handle)
         return handle
@@ -972,8 +973,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         rolls_back = kept.uncommitted and kept.mode == AcknowledgeMode.TRANSACTED
         if rolls_back:
             await kept.session.rollback()
-        if self._kept is not None:  # not closed meanwhile
-            kept.uncommitted = False
+        kept.uncommitted = False
         if self._observing:
             kept.session.set_local_transaction_event_listener(None)
         if kept.consumers:
@@ -991,6 +991,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         target = entry.consumers.get(key)
         if target is None:
             target = entry.consumers[key] = await create()
+            self._use()  # as above
 
         async def discard() -> None:
             await entry.close_consumers(lambda kept: kept == key)

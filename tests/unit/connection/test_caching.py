@@ -263,3 +263,37 @@ async def test_the_rest_is_passed_on(provider: JmsProvider) -> None:
     await session.delete_temporary(await session.create_temporary_topic())
     assert session.message_listener is None
     assert provider.counts["Session.unsubscribe"] == provider.counts["Session.recover"] == 1
+
+
+async def test_a_use_without_work_is_not_rolled_back(provider: JmsProvider) -> None:
+    connection = await CachingConnectionFactory(provider).create_connection()
+    session = await connection.create_session(transacted=True)
+    await (await session.create_producer(Queue("q"))).send(TextMessage("open"))
+    await session.close()
+    assert provider.counts["Session.rollback"] == 1
+    await (await connection.create_session(transacted=True)).close()
+    assert provider.counts["Session.rollback"] == 1
+
+
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+async def test_a_handle_of_a_session_that_was_closed_meanwhile_is_not_usable(
+    provider: JmsProvider, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factory = CachingConnectionFactory(provider, cache_consumers=True)
+    connection = await factory.create_connection()
+    session = await connection.create_session(transacted=True)
+    target = cast("Any", session)._target()
+    create = getattr(target, f"create_{kind}")
+
+    async def create_and_lose(*args: Any, **options: Any) -> Any:
+        created = await create(*args, **options)
+        await session.close()
+        return created
+
+    monkeypatch.setattr(target, f"create_{kind}", create_and_lose)
+    with pytest.raises(IllegalStateException):
+        await getattr(session, f"create_{kind}")(Queue("q"))
+    other = await connection.create_session(transacted=True)
+    assert cast("Any", other)._target() is target
+    await other.commit()
+    assert provider.texts("q") == []
