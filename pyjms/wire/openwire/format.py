@@ -387,10 +387,14 @@ class OpenWireFormat:
                 position=reader.pos,
             )
         accepted = self._accept(command)
-        if type(accepted) is KeepAliveInfo and self.on_keep_alive is not None:
-            self.on_keep_alive(accepted)
-            return None
-        return accepted
+        return None if self._is_handled(accepted) else accepted
+
+    def _is_handled(self, command: Command) -> bool:
+        """Pass a keep-alive to `on_keep_alive`, if that is set; return whether it was one."""
+        if type(command) is not KeepAliveInfo or self.on_keep_alive is None:
+            return False
+        self.on_keep_alive(command)
+        return True
 
     def _receive_unframed(self, commands: list[Command]) -> None:
         """Read commands without a size prefix: a command ends with its last field."""
@@ -404,7 +408,8 @@ class OpenWireFormat:
                     raise
                 self._unframed_needed = e.needed
                 return
-            commands.append(command)
+            if not self._is_handled(command):
+                commands.append(command)
             self._unframed = self._unframed[reader.pos :]
             self._unframed_needed = 0
 

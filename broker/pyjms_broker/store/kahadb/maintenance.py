@@ -478,7 +478,10 @@ class Maintenance:
     def start(self) -> None:
         """Start the tasks. On the loop."""
         settings = self._settings
-        self._db.index.on_dirty = self._request_checkpoint
+        index = self._db.index
+        index.on_dirty = self._request_checkpoint
+        if index.dirty >= DIRTY_LIMIT:  # by the transactions that the start has ended
+            self._request_checkpoint()
         self._spawn(self._checkpoint_when_dirty, "dirty")
         if settings.checkpoint_interval:
             self._spawn(self._checkpoint_periodically, "checkpoint")

@@ -16,7 +16,9 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.commands import KahaRollbackCommand
 from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
+from pyjms_broker.store.kahadb.index.destination import DIRTY_LIMIT
 from pyjms_broker.store.kahadb.recovery import OUR_INDEX
+from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
 from tests.kit.waiting import until_stored
 
 Q = Queue("Q")
@@ -50,6 +52,27 @@ async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any
     assert home.adapter.journal.segments() == segments
     await clock.advance(30)
     await until_stored(lambda: len(home.adapter.journal.segments()) < len(segments))
+
+
+async def test_changes_made_by_the_start_itself_also_lead_to_a_checkpoint(
+    home: Any, clock: Any
+) -> None:
+    periods: dict[str, Any] = {
+        "checkpoint_interval": 0.0,
+        "cleanup_interval": 0.0,
+        "journal": {"max_file_length": 32 << 20},
+    }
+    adapter = await home.open(**periods)
+    store, xid = adapter.queue_message_store(Q), XATransactionId(7, b"x", b"b")
+    for number in range(1, DIRTY_LIMIT + 2):
+        store.add_message(home.within(xid), home.message(number, Q))
+    await home.done(adapter.transaction_store().prepare(xid))
+    await home.close()
+    strategy = PurgeRecoveredXATransactionStrategy.COMMIT
+    await home.open(**periods, purge_recovered_xa_transaction_strategy=strategy)
+    index = home.adapter._require_open().index
+    await until_stored(lambda: index.dirty < DIRTY_LIMIT)
+    assert home.adapter.queue_message_store(Q).message_count == DIRTY_LIMIT + 1
 
 
 @pytest.mark.fact("activemq-persistence H2")

@@ -105,6 +105,16 @@ def test_a_conversation_may_come_byte_by_byte(form: dict[str, bool | int]) -> No
     assert contents(received) == contents(conversation())
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_keep_alives_go_to_their_own_handler_in_every_form(form: dict[str, bool | int]) -> None:
+    sender, receiver = pair(**form)
+    handled: list[KeepAliveInfo] = []
+    receiver.on_keep_alive = handled.append
+    data = b"".join(sender.encode(command) for command in [KeepAliveInfo(1), *conversation()])
+    assert contents(receiver.receive_data(data)) == contents(conversation()[:-1])
+    assert [keep_alive.command_id for keep_alive in handled] == [1, 0]
+
+
 @pytest.mark.parametrize("version", range(1, 13))
 @pytest.mark.parametrize("tight", [False, True])
 def test_every_version_carries_messages(version: int, tight: bool) -> None:
