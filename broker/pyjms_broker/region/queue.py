@@ -168,6 +168,8 @@ class ConsumerRing:
 
     def add(self, subscription: QueueSubscription) -> Candidate:
         """Add a consumer behind its equals; it is ready if its window has space."""
+        for other in [c for c in self.ready if c.order[1] != c.assigned_groups]:
+            self.reorder(other)  # it was alone, or is not rotated, when it got a group
         self._stamp += 1
         candidate = Candidate(subscription, self._stamp)
         self.candidates[subscription] = candidate

@@ -39,6 +39,18 @@ def test_a_group_stays_with_its_owner_even_if_it_is_full(client: Client) -> None
     assert client.received(first) == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_consumer_that_joins_gets_the_next_group(make_broker: type[Broker], strict: bool) -> None:
+    client = make_broker(PolicyEntry(strict_order_dispatch=strict)).client()
+    first = client.consume(Q)
+    for group in ("A", "B"):
+        client.send(Q, group, group=group)
+    second = client.consume(Q)
+    client.send(Q, "C", group="C")
+    assert client.received(first) == ["A", "B"]
+    assert client.received(second) == ["C"]
+
+
 @pytest.mark.fact("activemq-broker Q24")
 def test_the_first_message_is_marked_after_each_assignment(client: Client) -> None:
     first = client.consume(Q)
