@@ -21,7 +21,7 @@ from pyjms import (
     transactions,
 )
 from pyjms.cli.main import app, mount_commands
-from pyjms.settings.sources import settings_schema
+from pyjms.settings.loading import settings_schema
 from pyjms_broker.settings import broker_schema
 
 __all__ = ["pages"]

@@ -27,7 +27,7 @@ ConfigOption = Annotated[
 
 def _choose_profiles(names: str | None) -> str | None:
     """Set the profiles of this process and of processes that it starts."""
-    from pyjms.configuration.reader import PROFILES_VARIABLE
+    from pyjms.configuration.layers import PROFILES_VARIABLE
 
     if names is not None:
         os.environ[PROFILES_VARIABLE] = names
@@ -85,7 +85,7 @@ def schema(
     output: Annotated[Path | None, typer.Option("--output", help="Write to this file.")] = None,
 ) -> None:
     """Print the JSON Schema of application.yaml, for editors."""
-    from pyjms.settings.sources import settings_schema
+    from pyjms.settings.loading import settings_schema
 
     text = json.dumps(settings_schema(), indent=2)
     if output is None:

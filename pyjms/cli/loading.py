@@ -23,7 +23,7 @@ from pyjms.app.application import JmsApplication
 from pyjms.cli.terminal import UserCodeFailed
 from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
-from pyjms.settings.sources import collect_problems
+from pyjms.settings.loading import collect_problems
 
 if TYPE_CHECKING:
     from pyjms.settings import PyjmsSettings

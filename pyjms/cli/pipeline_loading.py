@@ -11,7 +11,7 @@ from pyjms.cli.loading import importing, load_module, split_target
 from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.settings.sources import collect_problems
+from pyjms.settings.loading import collect_problems
 from pyjms.spark.checks import add_problems, choose_pipelines, gather_pipelines
 from pyjms.spark.pipeline import Pipeline, find_pipelines, pipeline_marks
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         JmsSettings as JmsSettings, PyjmsSettings as PyjmsSettings,
         TemplateSettings as TemplateSettings,
     )
-    from pyjms.settings.sources import (
+    from pyjms.settings.loading import (
         load_settings as load_settings, settings_schema as settings_schema,
     )
     from pyjms.settings.spark import (

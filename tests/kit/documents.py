@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyjms.configuration.document import Document, Problems
-from pyjms.configuration.reader import parse_yaml
+from pyjms.configuration.yaml_reader import parse_yaml
 
 
 def parsed(text: str, source: str) -> Document:

@@ -30,6 +30,7 @@ from pyjms_broker.conversion.spring import Placeholders, SpringFiles, file_path
 from pyjms_broker.conversion.xml_reader import Element, Finding, Findings
 from pyjms_broker.network import read_remotes
 from pyjms_broker.service import BrokerService
+from pyjms_broker.settings.loading import build_settings
 from pyjms_broker.settings.model import (
     BrokerSettings,
     ConnectorSettings,
@@ -38,7 +39,6 @@ from pyjms_broker.settings.model import (
     NetworkConnectorSettings,
     SystemUsageSettings,
 )
-from pyjms_broker.settings.sources import build_settings
 
 
 @dataclass(frozen=True)

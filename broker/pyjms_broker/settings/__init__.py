@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pyjms_broker.settings.extensions import PluginSettings, RecoveryPolicySettings, StoreSettings
+from pyjms_broker.settings.loading import broker_schema, load_broker_settings
 from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings, SystemUsageSettings
 from pyjms_broker.settings.policies import PolicySettings
-from pyjms_broker.settings.sources import broker_schema, load_broker_settings
 
 __all__ = [
     "BrokerSettings",

@@ -158,7 +158,7 @@ class _PluginsSchema:
 
 
 InstalledPlugins: TypeAlias = Annotated[tuple[PluginSettings, ...], _PluginsSchema()]
-"""Plug-ins with their settings; `pyjms_broker.settings.sources` reads them from files."""
+"""Plug-ins with their settings; `pyjms_broker.settings.loading` reads them from files."""
 
 
 class SystemUsageSettings(Section, SystemUsageAttributes):

@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 
 from pyjms.configuration.section import Bytes, Duration, field_descriptions
 from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.settings.loading import broker_schema
 from pyjms_broker.settings.model import (
     BrokerSettings,
     ConnectorSettings,
@@ -38,7 +39,6 @@ from pyjms_broker.settings.policies import (
     PolicySettings,
     VirtualTopicSettings,
 )
-from pyjms_broker.settings.sources import broker_schema
 
 _HEADER: Final = """\
 # yaml-language-server: $schema=../docs/broker.schema.json

@@ -24,7 +24,7 @@ ALLOWED: Final = (
     ("pyjms_broker/entry_points.py", ("installed_names",)),
     ("pyjms_broker/service/usage_limits.py", ("check_disk", "check_memory")),
     ("pyjms/transport/openwire/options.py", ("_installed_factory",)),
-    ("pyjms/configuration/reader.py", ("read_yaml",)),
+    ("pyjms/configuration/yaml_reader.py", ("read_yaml",)),
     # where an application does not start: the current folder, to name a file below it
     ("pyjms/app/checks.py", ("_location",)),
     ("pyjms/selector/parser.py", ("_lark",)),  # the grammar, once a process

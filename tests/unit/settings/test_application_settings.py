@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings, settings_schema
-from pyjms.settings.sources import _OUR_NAMES
+from pyjms.settings.loading import _OUR_NAMES
 from pyjms.spark import Pipeline
 from tests.kit.documents import parsed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.configuration.document import Document
-from pyjms.configuration.reader import RESERVED_VARIABLES, refuse_misspelt_variables
+from pyjms.configuration.layers import RESERVED_VARIABLES, refuse_misspelt_variables
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms_broker.settings import load_broker_settings

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyjms.configuration.document import Document, Origin, merge
+from pyjms.configuration.layers import chosen_profiles, overlay_environment, read_layers
 from pyjms.configuration.placeholders import Placeholders, expand
-from pyjms.configuration.reader import chosen_profiles, overlay_environment, read_layers
 from pyjms.errors import ConfigurationException
 from tests.kit.documents import parsed, raised
 

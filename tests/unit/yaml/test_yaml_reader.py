@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.configuration.document import Document, Origin
-from pyjms.configuration.reader import MAX_VALUES, read_yaml
+from pyjms.configuration.yaml_reader import MAX_VALUES, read_yaml
 from pyjms.errors import ConfigurationException
 from tests.kit.documents import parsed, raised
 

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal, TypeGuard, get_args
 from pydantic import BaseModel, Field, create_model
 
 from pyjms.configuration.document import BROKER_PREFIX, Document, Problems
-from pyjms.configuration.reader import chosen_profiles, read_configuration
+from pyjms.configuration.layers import chosen_profiles, read_configuration
 from pyjms.configuration.validation import validate
 from pyjms.errors import ConfigurationException
 from pyjms.transport.registry import UNSUPPORTED

@@ -1,4 +1,4 @@
-"""Reading the application's settings: a file, overridden by its profiles and the environment.
+"""Loading the settings of an application from its file, whose layers `pyjms.configuration` reads.
 
 An unknown key that Spring Boot has gets an error with its name here, or with the reason why there
 is none.
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from pyjms.configuration.document import APPLICATION_PREFIX, Problems, dotted_path
 from pyjms.configuration.document import Path as KeyPath
+from pyjms.configuration.layers import chosen_profiles, read_configuration
 from pyjms.configuration.placeholders import Placeholders
-from pyjms.configuration.reader import chosen_profiles, read_configuration
 from pyjms.configuration.validation import valid_part
 from pyjms.errors import ConfigurationException
 from pyjms.settings.model import PyjmsSettings
