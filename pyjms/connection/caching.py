@@ -939,9 +939,9 @@ class CachedSession(SessionHandle[SessionEntry]):
 
     async def commit(self) -> None:
         """Commit; afterwards there is nothing to roll back."""
-        kept = self._use()
-        await kept.session.commit()
-        if self._kept is not None:  # not closed meanwhile
+        await self._target().commit()
+        kept = self._kept
+        if kept is not None:  # not closed meanwhile
             kept.uncommitted = False
 
     async def rollback(self) -> None:
@@ -950,9 +950,9 @@ class CachedSession(SessionHandle[SessionEntry]):
         Pull consumers are closed, so that their messages return to the broker: in the cache they
         would wait for a receive that may never come.
         """
-        kept = self._use()
-        await kept.session.rollback()
-        if self._kept is not None:  # not closed meanwhile
+        await self._target().rollback()
+        kept = self._kept
+        if kept is not None:  # not closed meanwhile
             kept.uncommitted = False
             await kept.close_consumers(lambda key: key.pulls)
 

@@ -275,6 +275,20 @@ async def test_a_use_without_work_is_not_rolled_back(provider: JmsProvider) -> N
     assert provider.counts["Session.rollback"] == 1
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+async def test_a_failed_end_without_work_leaves_nothing_to_roll_back(
+    provider: JmsProvider, end: str
+) -> None:
+    connection = await CachingConnectionFactory(provider).create_connection()
+    session = await connection.create_session(transacted=True)
+    provider.failures[f"Session.{end}"] = JMSException("lost")
+    with pytest.raises(JMSException, match="lost"):
+        await getattr(session, end)()
+    provider.counts.clear()
+    await session.close()
+    assert provider.counts["Session.rollback"] == 0
+
+
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
 async def test_a_handle_of_a_session_that_was_closed_meanwhile_is_not_usable(
     provider: JmsProvider, kind: str, monkeypatch: pytest.MonkeyPatch
