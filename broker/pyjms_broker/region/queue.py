@@ -282,6 +282,7 @@ class QueueDispatcher:
         self._start_task: _wakeup.BackgroundTask | None = None
         self._is_open = False  # there are consumers, no pause, and no start delay
         self._is_idle = False  # no list has a message; False if that is not certain
+        self._is_memory_short = False  # so that the cursor was not read
         self._iterating = False
         self._again = False
         self._rescan = False
@@ -422,6 +423,8 @@ class QueueDispatcher:
         """Dispatch to a consumer whose window may have space again."""
         if not candidate.ready:
             if candidate.subscription.is_full():
+                if self._is_memory_short:  # an acknowledgement may have freed some for others
+                    self.iterate()
                 return
             self.ring.add_ready(candidate)
             if not self._is_idle and (self.waiting or self.redelivered):
@@ -548,7 +551,8 @@ class QueueDispatcher:
             self._resume_later()
             return True
         mark = self._policy.cursor_memory_high_water_mark
-        return queue.statistics.inflight > 0 and queue.memory.is_above(mark)
+        self._is_memory_short = queue.statistics.inflight > 0 and queue.memory.is_above(mark)
+        return self._is_memory_short
 
     def _resume_later(self, seconds: float = 0) -> None:
         if self._resume_task is None or self._resume_task.done:

@@ -580,3 +580,22 @@ def test_a_message_of_a_recovered_transaction_is_visible_after_the_commit(
     assert client.received(consumer) == ["sent"]
     client.ack(consumer)
     assert queue.memory.used == 0
+
+
+def test_memory_that_a_full_consumer_frees_is_used_for_the_others(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
+    policy = PolicyEntry(memory_limit=5000, max_page_size=1, producer_flow_control=False)
+    client = make_broker(policy, store=paged).client()
+    large = client.message(Q, "1", persistent=True)
+    large.content = bytes(5000)
+    client.send(Q, "1", message=large)
+    for text in ("2", "3"):
+        client.send(Q, text, persistent=True)
+    pulling = client.consume(Q, prefetch=0)
+    client.pull(pulling, 0)
+    assert client.received(pulling) == ["1"]
+    waiting = client.consume(Q)
+    assert client.received(waiting) == []
+    client.ack(pulling)
+    assert client.received(waiting) == ["2", "3"]
