@@ -100,7 +100,7 @@ async def test_each_message_kind_with_headers_and_properties(
     values = [got_stream.read_object() for _ in range(9)]
     assert values == [True, -3, 300, 70000, 5, 1.5, 2.25, "x", "c"]
     assert [type(v) for v in values] == [bool, Byte, Short, int, Long, Float, float, str, Char]
-    assert isinstance(got_object, BytesMessage)
+    assert isinstance(got_object, ObjectMessage)
     assert got_object.data == serialized.data
 
 
