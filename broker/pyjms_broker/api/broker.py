@@ -358,7 +358,8 @@ class BrokerFilter(Broker):
     """
 
     passes_plain: ClassVar[bool] = False
-    """Whether the filter only passes plain messages and acknowledgements on; see `Broker.plain`."""
+    """Whether the `send` and `acknowledge` that this class defines only pass plain messages and
+    acknowledgements on; see `Broker.plain`. It does not count for what a subclass overrides."""
 
     def __init__(self, next_broker: Broker) -> None:
         self.connect(next_broker)
@@ -373,9 +374,18 @@ class BrokerFilter(Broker):
         for name in _ONCE_A_MESSAGE:
             if getattr(type(self), name) is getattr(BrokerFilter, name):
                 setattr(self, name, getattr(next_broker, name))
-        own = type(self)
-        acts = own.send is not BrokerFilter.send or own.acknowledge is not BrokerFilter.acknowledge
-        self.plain = None if acts and not self.passes_plain else next_broker.plain or next_broker
+        acts = any(map(self._acts_on_plain, ("send", "acknowledge")))
+        self.plain = None if acts else next_broker.plain or next_broker
+
+    @classmethod
+    def _acts_on_plain(cls, method: str) -> bool:
+        """Return whether a method does more with plain commands than to pass them on.
+
+        The class that defines it says so by its own `passes_plain`: a subclass of a built-in filter
+        that overrides the method gets all commands.
+        """
+        owner = next(each for each in cls.__mro__ if method in vars(each))
+        return owner is not BrokerFilter and not vars(owner).get("passes_plain", False)
 
     broker_name = DelegatedAttribute[str](_NEXT, "The broker's name.", read_only=True)
 
