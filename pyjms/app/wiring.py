@@ -84,6 +84,8 @@ from pyjms.template.interceptors import HandlerInterceptor, SendInterceptor
 from pyjms.template.template import JmsTemplate
 from pyjms.template.workers import Worker, current_worker
 
+logger: Final = get_logger(__name__)
+
 
 class ProvidedInstance:
     """A placeholder for an instance of a class until it is requested from the container, once.
@@ -410,9 +412,6 @@ def _call(
         )
     services = _suppliers_of(function, parameters[1:], injection.injector(function))
     bound_to_instance(function)(registrar, **{name: get() for name, get in services.items()})
-
-
-logger: Final = get_logger(__name__)
 
 
 class Wiring:

@@ -37,6 +37,8 @@ from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime.distribution import DISTRIBUTION
 from pyjms.runtime.logging import get_logger
 
+logger: Final = get_logger(__name__)
+
 TargetArgument = Annotated[
     str,
     typer.Argument(
@@ -82,8 +84,6 @@ def docs(
         path.write_text(text, encoding="utf-8")
         typer.echo(path)
 
-
-logger: Final = get_logger(__name__)
 
 GROUP: Final = "pyjms.cli"
 

@@ -87,6 +87,8 @@ from pyjms.transport.openwire.correlator import (
 )
 from pyjms.wire.openwire import commands
 
+logger: Final = get_logger(__name__)
+
 _ADD, _REMOVE = 0, 1
 
 _ADVISORY_TOPICS: Final = f"{ADVISORY_PREFIX}TempQueue,{ADVISORY_PREFIX}TempTopic"
@@ -219,8 +221,6 @@ class TemporaryDestinations:
             )
             self._unacknowledged = 0
 
-
-logger: Final = get_logger(__name__)
 
 _OPEN, _FAILED, _INHERITED, _CLOSED = "open", "failed", "inherited", "closed"
 

@@ -177,6 +177,8 @@ if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
     from pyjms.client.session import ActiveMQSession
 
+logger: Final = get_logger(__name__)
+
 _OPTIMIZED_SHARE = 0.65  # of the prefetch
 _LAZY_SHARE = 0.5
 
@@ -780,9 +782,6 @@ class MeasuredBuffer:
     def _note_arrival(self, dispatch: MessageDispatch) -> None:
         self._arrivals[id(dispatch)] = _clock.now()
         self._stats.pending_message_count.increment()
-
-
-logger: Final = get_logger(__name__)
 
 
 class Announcements(ListenerTarget):

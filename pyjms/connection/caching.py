@@ -60,6 +60,8 @@ from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import quietly
 from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
 
+logger: Final = get_logger(__name__)
+
 _CALLBACK_TIMEOUT: Final = 15.0  # seconds; ActiveMQ's closeTimeout
 
 
@@ -349,9 +351,6 @@ class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
             self._drop_exception_listener()
         while self._transport_listeners:
             self._interruptions.remove(self._transport_listeners.pop())
-
-
-logger: Final = get_logger(__name__)
 
 
 class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):

@@ -58,6 +58,8 @@ from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import close_quietly, quietly
 from pyjms.transport.uri import TransportURI
 
+logger: Final = get_logger(__name__)
+
 # --- The options of a pool, under the names of Spring Boot's `pool.*` keys. (spring-jms 8 and 9.1)
 
 
@@ -399,8 +401,6 @@ class PooledBrowser(api.QueueBrowser):
         self._forget(self)
         await self._target.close()
 
-
-logger: Final = get_logger(__name__)
 
 _T = TypeVar("_T", bound=api.Closeable)
 _D = TypeVar("_D", TemporaryQueue, TemporaryTopic)

@@ -28,6 +28,8 @@ from pyjms.template.workers import Worker, call_in_worker, current_worker
 if TYPE_CHECKING:
     from pyjms.listener.batches import Batch
 
+logger: Final = get_logger(__name__)
+
 
 class OnMessage(Protocol):
     """A listener that is an object. JMS: MessageListener, Spring: SessionAwareMessageListener."""
@@ -95,8 +97,6 @@ def _wants_session(function: Callable[..., Any]) -> bool:
     second = positional[1]
     return second.default is inspect.Parameter.empty or second.name == "session"
 
-
-logger: Final = get_logger(__name__)
 
 _DEFAULT: Final[Any] = SimpleMessageConverter()
 

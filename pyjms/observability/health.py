@@ -30,6 +30,8 @@ from pyjms.listener.delivery import Delivery
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 
+logger: Final = get_logger(__name__)
+
 Phase = Literal["starting", "running", "stopping", "stopped"]
 
 Status = Literal["up", "stuck", "no_consumer", "stopped", "paused", "not_started"]
@@ -202,8 +204,6 @@ def _waiting(delivery: Delivery) -> int | None:
     buffered = getattr(delivery.consumer, "buffered", None)
     return buffered if isinstance(buffered, int) else None
 
-
-logger: Final = get_logger(__name__)
 
 _VALID_FOR = 1.0
 """Seconds for which a result is cached, so that many callers do not add load to the brokers."""

@@ -16,6 +16,8 @@ from pyjms.errors import ConfigurationException, ResourceAllocationException
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
 
+logger: Final = get_logger(__name__)
+
 _KEEP_ALIVE: Final = 15
 """Seconds that a connection may be idle between two requests."""
 _GRACE: Final = 3
@@ -84,8 +86,6 @@ class EmbeddedServer:
         if self._task is not None:
             await self._task.wait()
 
-
-logger: Final = get_logger(__name__)
 
 _CONNECTIONS: Final = 100
 """The maximum number of connections; others get the response 503."""

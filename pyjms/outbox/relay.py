@@ -49,6 +49,8 @@ from pyjms.template.resources import close_quietly
 from pyjms.template.template import JmsTemplate
 from pyjms.template.workers import Worker
 
+logger: Final = get_logger(__name__)
+
 _SKIPPING: Final = frozenset({"postgresql", "mysql", "mariadb", "oracle"})
 
 
@@ -162,8 +164,6 @@ class OutboxRows:
             return False
         return True
 
-
-logger: Final = get_logger(__name__)
 
 _LONGEST_WAIT: Final = 30.0
 _EXPECTED: Final = (JMSException, SQLAlchemyError, OSError)

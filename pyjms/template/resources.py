@@ -27,6 +27,8 @@ from pyjms.runtime.logging import get_logger
 if TYPE_CHECKING:
     from pyjms.template.synchronization import Synchronizations
 
+logger: Final = get_logger(__name__)
+
 
 class BoundResource:
     """A connection and a session that were opened by another component, which closes them.
@@ -200,9 +202,6 @@ def use_status(manager: object, status: object) -> Iterator[None]:
 
 
 # --- Closing of resources on every path, without hiding the exception of a block.
-
-logger: Final = get_logger(__name__)
-
 
 _R = TypeVar("_R", bound=Closeable)
 _T = TypeVar("_T")

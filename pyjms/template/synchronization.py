@@ -35,6 +35,8 @@ from pyjms.template import resources
 from pyjms.template.resources import BoundResource, call, close_quietly
 from pyjms.template.workers import Worker, current_worker
 
+logger: Final = get_logger(__name__)
+
 
 class WaitingThread(Protocol):
     """A thread that waits for the current task, and runs functions for it during the wait."""
@@ -79,9 +81,6 @@ async def call_in_thread(function: Callable[..., Awaitable[Any] | Any], *args: A
 
 def _is_free(worker: Worker) -> bool:
     return worker.loop.is_current() and not worker.busy and not worker.closed
-
-
-logger: Final = get_logger(__name__)
 
 
 class TransactionSynchronization:

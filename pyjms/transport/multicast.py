@@ -30,6 +30,8 @@ from pyjms.transport.discovery import DiscoveryAgent, DiscoveryListener
 from pyjms.transport.options import options_of, read_all
 from pyjms.transport.uri import TransportURI
 
+logger: Final = get_logger(__name__)
+
 LONGEST: Final = 8192
 """The maximum number of bytes that are read of a datagram."""
 _TYPE: Final = ".ActiveMQ-4."
@@ -223,8 +225,6 @@ def _membership(group: str, local: str | None, interface: str | None) -> bytes:
         return b"".join(address)
     return struct.pack("@4s4si", *address, socket.if_nametoindex(interface))
 
-
-logger: Final = get_logger(__name__)
 
 _MISSES: Final = 10
 """Missing announcements until a broker is removed. (ActiveMQ HEARTBEAT_MISS_BEFORE_DEATH)"""

@@ -91,6 +91,8 @@ from pyjms.wire.limits import UnfinishedFrame
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsContext
 
+logger: Final = get_logger(__name__)
+
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 _VALUE_CHUNK: Final = 256 * 1024
@@ -485,8 +487,6 @@ class SocketReader:
         except Exception as error:
             self.end(error)
 
-
-logger: Final = get_logger(__name__)
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that `stop()` waits for a slow peer to read the queued bytes."""

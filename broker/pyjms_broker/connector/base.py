@@ -27,6 +27,10 @@ from pyjms_broker.api.broker import Broker
 from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 
+if TYPE_CHECKING:
+    from pyjms_broker.network.networks import Networks
+    from pyjms_broker.region.region_broker import RegionBroker
+
 
 class Announcer:
     """Announces a connector by a discovery agent while it accepts clients. (activemq-edges U8)"""
@@ -52,10 +56,6 @@ class Announcer:
         if agent is not None:
             await agent.stop()
 
-
-if TYPE_CHECKING:
-    from pyjms_broker.network.networks import Networks
-    from pyjms_broker.region.region_broker import RegionBroker
 
 _RESPONSE_TIMEOUT = 2.0
 """Seconds for which a stop waits for connections to send their pending responses."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyjms.runtime.event_loop import BackgroundTask
     from pyjms_broker.api.message import MessageReference
 
+logger = get_logger(__name__)
+
 _LEVELS: Final = 10
 _sequence_id = attrgetter("broker_sequence_id")
 
@@ -152,8 +154,6 @@ def pending_list(prioritized: bool) -> FifoPendingList | PrioritizedPendingList:
     """Return an empty list, by priority or in order of arrival."""
     return PrioritizedPendingList() if prioritized else FifoPendingList()
 
-
-logger = get_logger(__name__)
 
 MAX_EXPIRED_PER_TURN: Final = 500
 """Maximum number of expired messages processed in one turn of the event loop."""

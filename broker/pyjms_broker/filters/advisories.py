@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from pyjms_broker.filters.virtual_topics import VirtualDestination
     from pyjms_broker.region.region_broker import RegionBroker
 
+logger = get_logger(__name__)
+
 # the names of advisory topics
 
 MASTER_BROKER = ADVISORY_PREFIX + "MasterBroker"
@@ -204,8 +206,6 @@ class AdvisoryConsumers:
             self._cache[topic.physical_name] = found
         return found
 
-
-logger = get_logger(__name__)
 
 Advise = Callable[[Topic, Destination, Command, ConsumerId | None], None]
 """Sends an advisory to a topic, with the number of consumers of a destination."""

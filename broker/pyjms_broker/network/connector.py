@@ -30,6 +30,8 @@ from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.network.bridge import LoopBackError, NetworkBridge
 
+logger = get_logger(__name__)
+
 _NO_AGENTS: Final = ("zeroconf", "rendezvous", "ldap", "http", "https", "fanout", "udp")
 """ActiveMQ's unsupported agents, and schemes that are not agents; packages may add agents."""
 _WRITE: Final = "write static:(tcp://host:61616)"
@@ -164,9 +166,6 @@ def _read(uri: TransportURI, table: Options) -> dict[str, Any]:
         TransportURI(uri.scheme, options=uri.options), set(table), "discovery", ignored=_NONE
     )
     return read_options(uri.options, table)
-
-
-logger = get_logger(__name__)
 
 
 MAXIMUM_FOUND: Final = 100

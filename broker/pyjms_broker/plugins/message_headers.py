@@ -21,6 +21,8 @@ from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.attribute import attribute, duration, flag
 from pyjms_broker.filters.scheduler.schedule_properties import properties_of
 
+logger = get_logger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TimeStampingBrokerPlugin:
@@ -99,9 +101,6 @@ class ForcePersistencyModeBroker(PluginFilter[ForcePersistencyModeBrokerPlugin])
             message.persistent = self.plugin.persistence_flag
             message.raw = None
         return self.next.send(exchange, message)
-
-
-logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ from pyjms_broker.attribute import attribute, count, duration, flag
 from pyjms_broker.filters.scheduler.schedule_properties import number_of, properties_of
 from pyjms_broker.policy.wildcard import matches, specificity
 
+logger = get_logger(__name__)
+
 
 class DeadLetterFilter(BrokerFilter):
     """Passes on the dead letters that `is_dead_letter` allows; acknowledgement always continues."""
@@ -55,8 +57,6 @@ class DeadLetterFilter(BrokerFilter):
         Called once per message, so an implementation may also process the message.
         """
 
-
-logger = get_logger(__name__)
 
 REDELIVERY_DELAY: Final = "redeliveryDelay"
 """The property with the delay of the last redelivery in milliseconds."""

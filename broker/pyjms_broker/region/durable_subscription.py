@@ -108,6 +108,8 @@ if TYPE_CHECKING:
     from pyjms_broker.region.topic import Topic
     from pyjms_broker.store.temp import SpooledMessage
 
+logger = get_logger(__name__)
+
 
 class _TopicBacklog:
     """The part of the backlog that belongs to one topic."""
@@ -325,8 +327,6 @@ class SubscriptionBacklog:
 def _is_memory_short(reference: MessageReference) -> bool:
     return reference.destination.is_memory_short(reference)
 
-
-logger = get_logger(__name__)
 
 _MEMORY_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks of whether there is memory to page in again."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.region.region_broker import RegionBroker
 
+logger = get_logger(__name__)
+
 
 class PendingSend(Synchronization):
     """A send of an open transaction, whose destination may be removed before the end.
@@ -92,9 +94,6 @@ class TransactedSend(PendingSend):
     def after_rollback(self) -> None:
         self.release()
         self._rolled_back(self.reference)
-
-
-logger = get_logger(__name__)
 
 
 def recovered_work(

@@ -14,6 +14,8 @@ from pyjms.runtime.logging import get_logger
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import SharedFileLock
 
+logger = get_logger(__name__)
+
 _Q = TypeVar("_Q")
 _T = TypeVar("_T")
 
@@ -136,8 +138,6 @@ class FileAdapter(ABC):
         if self.on_lock_lost is not None:
             self.on_lock_lost()
 
-
-logger = get_logger(__name__)
 
 _EXPECTED: Final = (OSError, JMSException)
 

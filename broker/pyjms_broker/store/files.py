@@ -23,6 +23,8 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.fork import call_in_child
 from pyjms.runtime.logging import get_logger
 
+logger = get_logger(__name__)
+
 
 def make_private_directory(path: Path) -> None:
     """Create a directory with mode 0700, and its parents likewise, unless it exists. Blocks.
@@ -50,8 +52,6 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-
-logger = get_logger(__name__)
 
 _TIME: Final = struct.Struct(">q")
 _held: set[Path] = set()  # by this process; closing any descriptor of such a file drops its lock

@@ -77,6 +77,8 @@ from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXAT
 from pyjms_broker.store.kahadb.stores import KahaDBMessageStore, KahaDBTopicMessageStore
 from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore
 
+logger = get_logger(__name__)
+
 LOCAL_FORMAT_ID: Final = 61616
 """The XA format id under which stores know local transactions (ActiveMQ's localXaFormatId)."""
 
@@ -145,9 +147,6 @@ class DecisionLog:
 
 def _xid(command: KahaPrepareCommand | KahaCommitCommand) -> XATransactionId:
     return as_xa(from_transaction_info(command.transaction_info))
-
-
-logger = get_logger(__name__)
 
 
 class _OpenTransaction:

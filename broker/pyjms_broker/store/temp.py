@@ -61,6 +61,8 @@ from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS, S
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
+logger = get_logger(__name__)
+
 RECORD_HEAD: Final = struct.Struct(">III")
 """The header of each frame: its size, the message's size in memory, the redelivery counter."""
 
@@ -186,8 +188,6 @@ class _Window:
                 raise OSError(f"Spool file {self._block.number} is truncated")
         return self._data[begin : begin + size]
 
-
-logger = get_logger(__name__)
 
 OnLost = Callable[[int], None]
 """Called with the number of messages that could not be read back."""

@@ -29,6 +29,8 @@ from pyjms_broker.web.context import (
 from pyjms_broker.web.errors import WebError, response_to
 from pyjms_broker.web.user import NOBODY, Access, WebUser
 
+logger = get_logger(__name__)
+
 
 def limit_body(request: HTTPConnection, receive: Receive, maximum: int, timeout: float) -> Receive:
     """Wrap `receive` so that it refuses a body that is too large or arrives too slowly.
@@ -81,8 +83,6 @@ def _too_large(maximum: int) -> WebError:
         {"Connection": "close"},
     )
 
-
-logger = get_logger(__name__)
 
 _NO_NAME: Final = "anybody without a login"
 """The user in the audit log if there is no login."""

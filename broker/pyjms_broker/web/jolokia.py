@@ -38,6 +38,8 @@ from pyjms_broker.web.context import WebContext, client_address
 from pyjms_broker.web.gate import check_origin
 from pyjms_broker.web.user import Access
 
+logger = get_logger(__name__)
+
 _PARTS: Final = re.compile(r"((?:[^!/]|!.)*)(/|$)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
 _LISTED: Final = 200
@@ -378,8 +380,6 @@ def _cut(value: object, depth: int) -> object:
         return {key: "1" if isinstance(each, dict) else each for key, each in value.items()}
     return {key: _cut(each, depth - 1) for key, each in value.items()}
 
-
-logger = get_logger(__name__)
 
 CHANGES: Final = frozenset({"exec", "write"})
 """Request types that need administrator access."""

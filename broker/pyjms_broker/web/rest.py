@@ -37,6 +37,8 @@ from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.gate import check_origin
 from pyjms_broker.web.user import Access, WebUser
 
+logger = get_logger(__name__)
+
 _FORM: Final = "application/x-www-form-urlencoded"
 _OWN: Final = frozenset({"destination", "type", "body", "clientId", "action"})
 _DELIVERY: Final = {"persistent": DeliveryMode.PERSISTENT, "2": DeliveryMode.PERSISTENT}
@@ -242,8 +244,6 @@ class RestSessions:
         text = f"{name}\n{user.name}".encode("utf-8", "surrogatepass")
         return hmac.new(self._key, text, sha256).hexdigest()
 
-
-logger = get_logger(__name__)
 
 _MAXIMUM: Final = 200
 """The maximum number of named clients, each with a connection."""

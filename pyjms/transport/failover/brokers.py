@@ -31,6 +31,8 @@ from pyjms.transport.uri import (
     read_received_address,
 )
 
+logger: Final = get_logger(__name__)
+
 INFINITE = -1
 
 
@@ -140,8 +142,6 @@ def read_failover_options(uri: TransportURI) -> tuple[FailoverOptions, dict[str,
         )
     return FailoverOptions(**values), nested
 
-
-logger: Final = get_logger(__name__)
 
 _LONGEST_TEXT: Final = 64 * 1024
 _MOST_URLS: Final = 100

@@ -41,6 +41,8 @@ from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, Command, ConnectionControl
 
+logger: Final = get_logger(__name__)
+
 _reporting: Final[WeakValueDictionary[str, OutageLog]] = WeakValueDictionary()
 _lock: Final = Lock()  # connections may belong to loops in several threads
 
@@ -169,8 +171,6 @@ async def open_peer(uri: TransportURI, create: Callable[[TransportURI], RequestT
         raise
     return peer
 
-
-logger: Final = get_logger(__name__)
 
 CreateTransport = Callable[[TransportURI], RequestTransport]
 TakeOver = Callable[[Peer], Awaitable[None]]

@@ -35,6 +35,8 @@ from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command, ExceptionResponse, Response, Throwable
 from pyjms.wire.openwire.schema import CURRENT_VERSION
 
+logger: Final = get_logger(__name__)
+
 _JMS: tuple[type[JMSException], ...] = (
     errors.IllegalStateException,
     errors.InvalidClientIDException,
@@ -88,8 +90,6 @@ def _build(throwable: Throwable | None, causes: int) -> JMSException:
         error.linked_exception = error.__cause__ = _build(throwable.cause, causes - 1)
     return error
 
-
-logger: Final = get_logger(__name__)
 
 OpenWireTransport = Transport[Command]
 

@@ -34,6 +34,8 @@ from pyjms.transport.tls.options import PROTOCOLS, TlsOptions, openssl_ciphers, 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
+logger: Final = get_logger(__name__)
+
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(rb"-----BEGIN ((?:RSA |EC |ENCRYPTED )?PRIVATE KEY)-----(.{0,100})", re.DOTALL)
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
@@ -215,8 +217,6 @@ def _pkcs12_as_pem(data: bytes, options: TlsOptions) -> Iterator[tuple[str, str]
         file.write_bytes(key + b"".join(_pem(entry.certificate) for entry in chain))
         yield str(file), password
 
-
-logger: Final = get_logger(__name__)
 
 _CHECK_PERIOD = 1.0
 """Seconds between two checks of the files."""

@@ -51,6 +51,8 @@ from pyjms_broker.connector.stomp import elements
 from pyjms_broker.connector.stomp.elements import Counter, Element, element_of, value_of
 from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, DestinationNames, boolean, integer
 
+logger = get_logger(__name__)
+
 _MAGIC: Final = b"\xac\xed\x00\x05"
 _NULL, _REFERENCE, _CLASS, _OBJECT, _STRING, _END, _RESET = b"pqrstxy"
 _BLOCK: Final = 0x77
@@ -343,8 +345,6 @@ class _Reader:
                 found.contents += self._until_end(depth)
         return found
 
-
-logger = get_logger(__name__)
 
 _MAXIMUM_SIZE: Final = 1024 * 1024
 """The maximum size of a converted body in bytes, because conversion blocks the loop."""

@@ -92,6 +92,8 @@ from pyjms_broker.connector.stomp.messages import LATEST_BODY, to_frame, to_mess
 if TYPE_CHECKING:
     from pyjms_broker.connector.stomp.connector import StompOptions
 
+logger = get_logger(__name__)
+
 AUTO: Final = "auto"
 CLIENT: Final = "client"
 ACK_MODES: Final = (AUTO, CLIENT, "client-individual")
@@ -343,8 +345,6 @@ def start_heart_beat(
     name = f"broker {transport.remote_address} heart-beat"
     return spawn(watch, name=name, on_error=transport.fail)
 
-
-logger = get_logger(__name__)
 
 _MAXIMUM_TEXT: Final = 1000
 """The maximum number of characters of the header `message`."""

@@ -78,6 +78,8 @@ from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.api import MessageStore
 
+logger = get_logger(__name__)
+
 _LEVELS: Final = 10
 _PAGE: Final = 200
 _PRIORITY_PAGE: Final = 50
@@ -121,8 +123,6 @@ def _of_level(
             return
         after = page[-1].position
 
-
-logger = get_logger(__name__)
 
 _NUMBERS: Final = range(1 << 63)
 

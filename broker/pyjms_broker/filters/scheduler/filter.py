@@ -77,6 +77,8 @@ from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.jobs.api import EARLIEST, LATEST, ScheduledJob
 from pyjms_broker.store.jobs.scheduler import JobScheduler, JobSchedulerStore
 
+logger = get_logger(__name__)
+
 _EXPIRATION: Final = "PyJMSScheduledExpiration"
 _ID_TEXT: Final = "PyJMSScheduledMessageID"
 _DEFERRED: Final = (DUPLICATE_ID_PROPERTY.encode(), _EXPIRATION.encode(), _ID_TEXT.encode())
@@ -144,8 +146,6 @@ def _set_text(copy: ActiveMQMessage, text: str | None) -> None:
 def _prefix(target: Destination) -> str:
     return f"{target.qualified_name}|"
 
-
-logger = get_logger(__name__)
 
 _UNLIMITED: Final = 1 << 31
 """The repeat count was checked when sent; a limit that was lowered later does not apply."""

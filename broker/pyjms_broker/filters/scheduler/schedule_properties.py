@@ -36,6 +36,8 @@ from pyjms_broker.api.names import is_internal
 from pyjms_broker.filters.scheduler.cron import next_tick
 from pyjms_broker.store.jobs.api import ScheduledJob
 
+logger = get_logger(__name__)
+
 SCHEDULE_PROPERTIES: Final = (
     AMQ_SCHEDULED_DELAY,
     AMQ_SCHEDULED_PERIOD,
@@ -190,8 +192,6 @@ def is_management(destination: Destination | None) -> bool:
         and destination.physical_name.lower() == _MANAGEMENT_TOPIC
     )
 
-
-logger = get_logger(__name__)
 
 MAXIMUM_WARNINGS: Final = 100
 """The maximum number of logged destinations, whose names are chosen by clients."""

@@ -63,6 +63,8 @@ from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore, Opera
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
+logger = get_logger(__name__)
+
 _MOST: Final = 1000
 _MOST_BYTES: Final = 4 << 20
 """Above these limits, messages are passed to the journal, which detects congestion."""
@@ -399,9 +401,6 @@ class KahaDBMessageStore:
     def epoch(self) -> int:
         """The creation time of the destination in ms; for ActiveMQ's, a journal location."""
         return self._index.epoch
-
-
-logger = get_logger(__name__)
 
 
 class KahaDBTopicMessageStore(KahaDBMessageStore):
