@@ -385,6 +385,10 @@ class JaasAuthenticator(Authenticator):
         """Return None, because guest modules are called in order with the others."""
         return None
 
+    def may_exist(self, user_name: str) -> bool:
+        """Return True, because only a module could tell."""
+        return True
+
     def is_quick(self, credentials: Credentials) -> bool:
         """Return False, because modules may read files or query a directory."""
         return False

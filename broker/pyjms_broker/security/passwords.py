@@ -14,6 +14,7 @@ import re
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
+from threading import BoundedSemaphore
 from typing import Final
 
 from pyjms.errors import ConfigurationException
@@ -28,6 +29,8 @@ _HASH_BYTES: Final = 32
 _MAXIMUM_MEMORY: Final = 256 << 20
 """The maximum memory of a comparison in bytes; hashes that need more are refused."""
 _MAXIMUM_PARALLELISM: Final = 16
+_COMPARING: Final = BoundedSemaphore(2)
+"""Limits the hashes that are computed at once, so that logins leave processor time to others."""
 _REMEMBERED: Final = 1000
 """The number of users whose last correct password is verified without scrypt."""
 
@@ -103,31 +106,30 @@ class PasswordVerifier:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
-        self._decoy = ScryptHash(_LN, _R, _P, secrets.token_bytes(_SALT_BYTES), b"\0" * _HASH_BYTES)
         self._correct: OrderedDict[str, bytes] = OrderedDict()
         """Keyed digests of correct passwords, by stored hash."""
 
     def recognises(self, stored: str, password: str) -> bool:
-        """Return whether `password` is cached as correct for this hash. Quick."""
+        """Return whether `password` is the stored text, or cached as correct for a hash. Quick."""
+        if not is_hash(stored):
+            return hmac.compare_digest(self._digest(stored), self._digest(password))
         known = self._correct.get(stored)
         return known is not None and hmac.compare_digest(known, self._digest(password))
 
     def matches(self, stored: str, password: str) -> bool:
         """Return whether `password` is the stored one. Slow if that is a hash."""
-        if not is_hash(stored):
-            return hmac.compare_digest(self._digest(stored), self._digest(password))
         if self.recognises(stored, password):
             return True
-        if not ScryptHash.parse(stored).matches(password):
+        if not is_hash(stored) or not ScryptHash.parse(stored).matches(password):
             return False
         self._correct[stored] = self._digest(password)
         while len(self._correct) > _REMEMBERED:
             self._correct.popitem(last=False)
         return True
 
-    def waste_time(self, password: str) -> None:
-        """Take as long as a comparison with a hash, for an unknown user."""
-        self._decoy.matches(password)
+    def waste_time(self, stored: str, password: str) -> None:
+        """Take as long as a comparison with a hash, for a login that fails anyway."""
+        ScryptHash.parse(stored).matches(password)
 
     def _digest(self, password: str) -> bytes:
         """Return a fixed-length digest, so that comparison time does not depend on secrets."""
@@ -135,15 +137,16 @@ class PasswordVerifier:
 
 
 def _scrypt(password: str, parameters: ScryptHash, length: int) -> bytes:
-    return hashlib.scrypt(
-        _bytes_of(password),
-        salt=parameters.salt,
-        n=1 << parameters.ln,
-        r=parameters.r,
-        p=parameters.p,
-        maxmem=2 * _MAXIMUM_MEMORY,
-        dklen=length,
-    )
+    with _COMPARING:
+        return hashlib.scrypt(
+            _bytes_of(password),
+            salt=parameters.salt,
+            n=1 << parameters.ln,
+            r=parameters.r,
+            p=parameters.p,
+            maxmem=2 * _MAXIMUM_MEMORY,
+            dklen=length,
+        )
 
 
 def _bytes_of(password: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +39,11 @@ class UserTable:
 
     def __init__(self, users: Iterable[User] = ()) -> None:
         self.by_name = {user.name: user for user in users}
-        self.has_hashes = any(is_hash(user.password) for user in self.by_name.values())
+        hashes = [user.password for user in self.by_name.values() if is_hash(user.password)]
+        costs = Counter(text.rsplit("$", 2)[0] for text in hashes)
+        usual = costs.most_common(1)[0][0] if costs else ""
+        self.sample_hash = next((text for text in hashes if text.startswith(usual)), None)
+        """A hash with the most common parameters; None: no password is a hash."""
 
     def load(self) -> UserTable:
         """Return the table itself, as a source of users."""
@@ -160,8 +165,8 @@ class UserAuthenticator(Authenticator):
         anonymous: the user of clients without user name and password; None: they are refused.
     """
 
-    concurrency = 1
-    """One check at a time, so that a flood of logins uses only one core."""
+    concurrency = 2
+    """Checks at a time, so that a flood of logins does not use all cores."""
 
     def __init__(
         self, users: UserTable | GroupedFiles[UserTable], anonymous: SecurityContext | None = None
@@ -180,29 +185,41 @@ class UserAuthenticator(Authenticator):
         has_none = credentials.user_name is None and credentials.password is None
         return self._anonymous if has_none else None
 
+    def may_exist(self, user_name: str) -> bool:
+        """Return whether there is such a user."""
+        return user_name in self._users.by_name
+
     def is_quick(self, credentials: Credentials) -> bool:
         """Return whether no file is read and no hash is compared."""
         if self._source.reloads:
             return False
-        user = self._user(credentials)
-        if user is None:
-            return not self._users.has_hashes
-        return not is_hash(user.password) or self._verifier.recognises(
-            user.password, credentials.password or ""
-        )
+        return self._users.sample_hash is None or self._recognised(credentials) is not None
 
     def authenticate(self, credentials: Credentials) -> SecurityContext | None:
-        """Return the user with the client's name and password, or None."""
+        """Return the user with the client's name and password, or None.
+
+        If any password is a hash, each refusal takes as long as a comparison with one, whether or
+        not the user exists and has a hash.
+        """
         if self._source.reloads:
             self.load()
-        user, password = self._user(credentials), credentials.password or ""
+        user = self._recognised(credentials)
         if user is None:
-            if self._users.has_hashes:
-                self._verifier.waste_time(password)
-            return None
-        if credentials.password is None or not self._verifier.matches(user.password, password):
-            return None
+            user, sample = self._user(credentials), self._users.sample_hash
+            if user is None or credentials.password is None or not is_hash(user.password):
+                if sample is not None:
+                    self._verifier.waste_time(sample, credentials.password or "")
+                return None
+            if not self._verifier.matches(user.password, credentials.password):
+                return None
         return SecurityContext(user.name, user.groups)
+
+    def _recognised(self, credentials: Credentials) -> User | None:
+        """Return the user if the password is right and no hash has to be compared. Quick."""
+        user, password = self._user(credentials), credentials.password
+        if user is None or password is None:
+            return None
+        return user if self._verifier.recognises(user.password, password) else None
 
     def _user(self, credentials: Credentials) -> User | None:
         name = credentials.user_name

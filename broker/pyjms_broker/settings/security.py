@@ -15,12 +15,13 @@ from pyjms.configuration.section import Duration, Section
 from pyjms.errors import ConfigurationException
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import SecurityContext
-from pyjms_broker.security.authentication import AuthenticationBroker, Authenticator, FailedLogins
+from pyjms_broker.security.authentication import AuthenticationBroker, Authenticator
 from pyjms_broker.security.authorization import (
     AuthorizationBroker,
     AuthorizationEntry,
     AuthorizationMap,
 )
+from pyjms_broker.security.failed_logins import FailedLogins
 from pyjms_broker.security.jaas import JaasAuthenticator
 from pyjms_broker.security.passwords import check_stored
 from pyjms_broker.security.users import (
@@ -93,7 +94,8 @@ class LoginSettings(PluginSettings):
     """The limit of failed logins; subclasses create the authenticator."""
 
     maximum_failed_logins: int = Field(default=10, ge=0)
-    """Failed logins after which an address is refused for some time; 0: no limit."""
+    """Failed logins of an address before unknown names, and users with as many, are refused; 0: no
+    limit."""
     failed_login_period: Duration = Field(default=60.0, gt=0)
     """Time after which an address's failed logins are forgotten."""
 

@@ -24,6 +24,8 @@ from tests.kit.brokers.security import StartSecured, simple, user
 from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 
+CHEAP = "$scrypt$ln=4,r=8,p=1$c29kaXVtY2hsb3JpZGU$FxK+ZX5IjhjMy3VeWhZ/hhGeYSSFDP5V82fL2UZhdsY"
+"""A hash of `secret` that takes no time."""
 REFUSED = r"User name \[{}\] or password is invalid\."
 
 
@@ -167,45 +169,78 @@ async def test_what_follows_a_slow_check_waits_for_it(secured: StartSecured) -> 
         assert broker.broker.queue_statistics("q").messages == 4
 
 
-async def test_hashes_are_compared_once_for_each_password(
-    secured: StartSecured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compared: list[str] = []
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The passwords that are compared with a hash."""
+    found: list[str] = []
     matches = ScryptHash.matches
 
     def counted(self: ScryptHash, password: str) -> bool:
-        compared.append(password)
+        found.append(f"{password} ln={self.ln}")
         return matches(self, password)
 
     monkeypatch.setattr(ScryptHash, "matches", counted)
-    async with secured(simple(user("alice", password=hash_password("secret")))) as broker:
+    return found
+
+
+async def test_a_right_password_is_compared_once(
+    secured: StartSecured, compared: list[str]
+) -> None:
+    async with secured(simple(user("alice", password=CHEAP))) as broker:
         for _ in range(3):
             await broker.client("alice")
-        assert compared == ["secret"]
-        with pytest.raises(JMSSecurityException):
-            await broker.client("bob", "secret")  # takes as long as a wrong password does
-        assert compared == ["secret", "secret"]
+    assert compared == ["secret ln=4"]
 
 
-async def test_an_address_that_fails_too_often_is_refused_for_a_time(
+@pytest.mark.fact("activemq-edges SE20")
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [("alice", "no"), ("alice", None), ("plain", "no"), ("plain", None), ("nobody", "no")],
+)
+async def test_each_refusal_costs_one_comparison(
+    secured: StartSecured, compared: list[str], name: str, password: str | None
+) -> None:
+    """Neither time nor processor time tells whether a user exists, or has a hash."""
+    async with secured(simple(user("alice", password=CHEAP), user("plain"))) as broker:
+        with pytest.raises(JMSSecurityException, match=REFUSED.format(name)):
+            await broker.client(name, password)
+    assert compared == [f"{password or ''} ln=4"]
+
+
+@pytest.mark.fact("activemq-edges SE20")
+async def test_a_user_who_fails_too_often_is_refused_for_a_time(
     secured: StartSecured, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plugin = simple(user("alice"), maximum_failed_logins=3, failed_login_period="30s")
+    plugin = simple(user("alice"), user("bob"), maximum_failed_logins=3, failed_login_period="30s")
     async with secured(plugin) as broker:
         url = await broker.broker.tcp_url()
         async with VirtualClock() as clock:
             for _ in range(3):
                 with pytest.raises(JMSSecurityException, match="is invalid"):
                     await broker.client("alice", "guess", url=url)
-            with pytest.raises(
-                JMSSecurityException, match=r"Too many failed logins from 127\.0\.0\.1"
-            ):
-                await broker.client("alice", url=url)
+            for name, password in (("alice", "secret"), ("nobody", "guess"), ("bob", "guess")):
+                with pytest.raises(
+                    JMSSecurityException, match=r"Too many failed logins from 127\.0\.0\.1"
+                ):
+                    await broker.client(name, password, url=url)
+            await broker.client("bob", url=url)  # others behind the same address
             await broker.client("alice")  # vm:// is this process
             await clock.advance(31)
             await broker.client("alice", url=url)
     blocked = [r for r in caplog.records if "logins from 127.0.0.1 have failed" in r.getMessage()]
     assert len(blocked) == 1
+
+
+@pytest.mark.fact("activemq-edges SE20")
+async def test_a_refused_login_takes_as_long_as_a_comparison_but_computes_nothing(
+    secured: StartSecured, compared: list[str]
+) -> None:
+    async with secured(simple(user("alice", password=CHEAP), maximum_failed_logins=1)) as broker:
+        url = await broker.broker.tcp_url()
+        for name in ("alice", "alice", "nobody"):
+            with pytest.raises(JMSSecurityException):
+                await broker.client(name, "no", url=url)
+    assert compared == ["no ln=4"]
 
 
 def written(folder: Path, users: str, groups: str) -> dict[str, Path]:
