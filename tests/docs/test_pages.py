@@ -17,6 +17,7 @@ from pyjms.testing.app import JmsTestApp
 from tests.kit.processes.children import ROOT, environment
 
 DOCS = ROOT / "docs"
+NO_CACHE = ("-p", "no:cacheprovider")
 FILE = re.compile(r"^```\w+\n# (\S+\.\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -30,7 +31,7 @@ def write_files(page: str, folder: Path) -> list[str]:
 
 def run_tests(folder: Path, *files: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        [sys.executable, "-m", "pytest", "-q", "-o", "anyio_mode=auto", *NO_CACHE, *files],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -42,7 +43,7 @@ def run_tests(folder: Path, *files: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "testing.md"])
+@pytest.mark.parametrize("page", ["../README.md", "tutorial.md", "testing.md"])
 def test_the_tests_of_a_page_pass(page: str, tmp_path: Path) -> None:
     names = write_files(page, tmp_path)
     tests = sorted({name for name in names if name.startswith("test_")})
@@ -53,6 +54,17 @@ def test_the_settings_of_amazon_mq_are_valid(tmp_path: Path) -> None:
     assert write_files("deployment.md", tmp_path) == ["application.yaml"]
     settings = load_settings(tmp_path / "application.yaml", environ={"MQ_PASSWORD": "secret"})
     assert settings.activemq.effective_broker_url().startswith("failover:(ssl://b-1234-1.mq")
+
+
+async def test_the_embedded_broker_of_the_deployment_page_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (DOCS / "deployment.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(compile(code, "serve.py", "exec"), scope)
+    await scope["serve"]()
+    assert capsys.readouterr().out == "vm://demo\n"
 
 
 async def test_the_control_of_running_listeners(jms_app: JmsTestApp) -> None:

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pyjms import ConnectionFactory, Queue
 from pyjms.template import Redriven
 from pyjms.testing.app import JmsTestApp
+from tests.kit.clients.messages import text_of
 from tests.kit.clients.queues import messages_in, texts_in
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "retries.md"
@@ -40,3 +42,13 @@ def test_the_redrive_runs() -> None:
     names = run(1)
     assert names["done"] == Redriven()
     names["template"].connection_factory.destroy()
+
+
+def test_dead_letters_are_moved_back() -> None:
+    with ConnectionFactory("vm://demo?broker.persistent=false").create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        session.create_producer(Queue("ActiveMQ.DLQ")).send(session.create_text_message("dead"))
+        run(2)
+        consumer = session.create_consumer(Queue("orders.new"))
+        assert text_of(consumer.receive(timeout=5.0)) == "dead"
