@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import codec, compiled, profile_layers, queue, startup
+from benchmarks import codec, compiled, profile_layers, queue, scale, startup
 from pyjms.wire.openwire.settings import WireFormatSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,3 +133,9 @@ def test_an_attack_is_measured_at_the_broker_and_at_a_client_beside_it() -> None
     assert float(blocked.split()[0]) > 0
     assert float(canary.split()[0]) > 0
     assert refused == "1"
+
+
+def test_scale_measures_each_duty() -> None:
+    rows = scale.measure(quick=True)
+    assert {"start", "scan for expired messages", "as many connections die", "metrics"} <= set(rows)
+    assert all(row.startswith("held") for row in rows.values())

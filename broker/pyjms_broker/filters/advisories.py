@@ -51,7 +51,7 @@ from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_command, copy_for_destination
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.policy.entry import PolicyMap
-from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
+from pyjms_broker.policy.wildcard import PatternMap, matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.topic_subscription import TopicSubscription
 
@@ -153,20 +153,18 @@ def topics_about(destination: Destination) -> list[Topic]:
     ]
 
 
-_MAX_CACHED_TOPICS = 1000
-
-
 class AdvisoryConsumers:
     """The consumers that may get advisories, on advisory topics or on topic patterns.
 
-    An advisory without a consumer is not created.
+    An advisory without a consumer is not created. All Java clients consume from the same two
+    topics, so that only the different topics are kept, with the numbers of their consumers.
     """
 
     def __init__(self, policies: PolicyMap) -> None:
         """Create it with the policies that let topics keep messages for later consumers."""
         self._policies = policies
-        self._destinations: dict[ConsumerId, tuple[Destination, ...]] = {}
-        self._cache: dict[str, bool] = {}
+        self._by_consumer: dict[ConsumerId, tuple[Destination, ...]] = {}
+        self._counts: PatternMap[int] = PatternMap()
 
     def add(self, info: ConsumerInfo) -> None:
         """Add a consumer if it may get advisories."""
@@ -178,33 +176,23 @@ class AdvisoryConsumers:
             if member.is_topic
             and (member.is_pattern or member.physical_name.startswith(ADVISORY_PREFIX))
         )
-        if subscribed:
-            self._destinations[info.consumer_id] = subscribed
-            self._cache.clear()
+        if subscribed and info.consumer_id not in self._by_consumer:
+            self._by_consumer[info.consumer_id] = subscribed
+            for member in subscribed:
+                self._counts[member] = (self._counts.get(member) or 0) + 1
 
     def remove(self, consumer_id: ConsumerId | None) -> None:
         """Remove a consumer; unknown ones are ignored."""
-        if consumer_id is not None and self._destinations.pop(consumer_id, None) is not None:
-            self._cache.clear()
+        for member in self._by_consumer.pop(consumer_id, ()) if consumer_id is not None else ():
+            left = (self._counts.pop(member) or 0) - 1
+            if left > 0:
+                self._counts[member] = left
 
     def includes(self, topic: Topic) -> bool:
         """Return whether a consumer, or a later one, may get a message sent to `topic`."""
-        found = self._cache.get(topic.physical_name)
-        if found is None:
-            found = any(
-                matches(subscribed, topic)
-                for destinations in self._destinations.values()
-                for subscribed in destinations
-            )
-            if not found:
-                policy = self._policies.entry_for(topic)
-                found = policy.subscription_recovery_policy is not None
-            if len(topic.physical_name) > MAX_CACHED_LENGTH:
-                return found
-            if len(self._cache) >= _MAX_CACHED_TOPICS:
-                self._cache.clear()
-            self._cache[topic.physical_name] = found
-        return found
+        if next(self._counts.matching(topic), None) is not None:
+            return True
+        return self._policies.entry_for(topic).subscription_recovery_policy is not None
 
 
 Advise = Callable[[Topic, Destination, Command, ConsumerId | None], None]
@@ -323,6 +311,8 @@ class AdvisoryBroker(BrokerFilter):
         self._anonymous_producers = anonymous_producers
         self._connections: dict[ConnectionId, ConnectionInfo] = {}
         self._destinations: dict[Destination, DestinationInfo] = {}
+        self._temporary: dict[Destination, DestinationInfo] = {}
+        """Apart from the others, because each Java client asks for them when it connects."""
         self._consumers: dict[ConsumerId, ConsumerInfo] = {}
         self._producers: dict[tuple[ProducerId, Destination | None], ProducerInfo] = {}
         self._bridges: list[tuple[BrokerInfo, bool, str]] = []
@@ -354,7 +344,7 @@ class AdvisoryBroker(BrokerFilter):
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
         result = self.next.add_destination(context, destination, create_temporary)
-        if destination not in self._destinations:
+        if destination not in self._reported(destination):
             self._destination_added(DestinationInfo(context.connection_id, destination, _ADDED))
         return result
 
@@ -373,21 +363,24 @@ class AdvisoryBroker(BrokerFilter):
         if info.destination is not None:
             self._destination_removed(context, info.destination)
 
+    def _reported(self, destination: Destination) -> dict[Destination, DestinationInfo]:
+        return self._temporary if destination.is_temporary else self._destinations
+
     def _destination_added(self, info: DestinationInfo) -> None:
         destination = info.destination
         if (
             destination is None
-            or destination in self._destinations
+            or destination in self._reported(destination)
             or is_advisory_topic(destination)
             or is_internal(destination)
         ):
             return
-        self._destinations[destination] = info
+        self._reported(destination)[destination] = info
         self._virtual_demand.destination_added(destination)
         self._advise(destination_topic(destination), info)
 
     def _destination_removed(self, context: ConnectionContext, destination: Destination) -> None:
-        info = self._destinations.pop(destination, None)
+        info = self._reported(destination).pop(destination, None)
         if info is None:
             return
         self._virtual_demand.destination_removed(destination)
@@ -605,7 +598,7 @@ class AdvisoryBroker(BrokerFilter):
 
         It is not if a temporary destination was removed before. (activemq-broker V-A1)
         """
-        return not destination.is_temporary or destination in self._destinations
+        return not destination.is_temporary or destination in self._temporary
 
     def _advise_of_consumer(
         self, destination: Destination, about: Command, target: ConsumerId | None = None
@@ -705,7 +698,9 @@ class AdvisoryBroker(BrokerFilter):
                 self._advise_of_bridge(*bridge, target)
         elif name in DESTINATION_KINDS:
             kind = DESTINATION_KINDS[name]
-            for destination, added in list(self._destinations.items()):
+            is_temporary = kind in (TemporaryQueue.TYPE, TemporaryTopic.TYPE)
+            reported = self._temporary if is_temporary else self._destinations
+            for destination, added in list(reported.items()):
                 if kind == destination.TYPE:
                     self._advise(Topic(name), added, target)
         elif name.startswith(CONSUMER_PREFIX):

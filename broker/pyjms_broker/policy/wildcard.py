@@ -6,7 +6,9 @@ matches if one of its members does. (activemq-broker D5, D7)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import Final, Generic, TypeVar
 
 from pyjms.jms import destination as names
 from pyjms.jms.destination import Destination
@@ -43,3 +45,64 @@ def _specificity(name: str) -> tuple[tuple[int, str], ...]:
 def specificity(pattern: Destination) -> tuple[tuple[int, str], ...]:
     """Return a key that sorts the most specific pattern first: part by part, wildcards last."""
     return _specificity(pattern.physical_name)
+
+
+V = TypeVar("V")
+_DEPTH: Final = 8
+"""The number of path elements by which patterns are found."""
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return the path elements before the first wildcard, at most `_DEPTH` of them."""
+    parts = pattern.split(".", _DEPTH)[:_DEPTH]
+    wild = (number for number, part in enumerate(parts) if part in ("*", ">"))
+    return ".".join(parts[: next(wild, len(parts))])
+
+
+class PatternMap(Generic[V]):
+    """Values by name or pattern, whose patterns for a name are found without trying all.
+
+    They are kept by the path before their first wildcard. A composite is no key; its members are.
+    """
+
+    def __init__(self) -> None:
+        self._by_prefix: dict[str, dict[Destination, V]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Destination]:
+        for values in self._by_prefix.values():
+            yield from values
+
+    def get(self, pattern: Destination) -> V | None:
+        """Return the value of a pattern."""
+        return self._by_prefix.get(literal_prefix(pattern.physical_name), {}).get(pattern)
+
+    def __setitem__(self, pattern: Destination, value: V) -> None:
+        values = self._by_prefix.setdefault(literal_prefix(pattern.physical_name), {})
+        self._count += pattern not in values
+        values[pattern] = value
+
+    def pop(self, pattern: Destination) -> V | None:
+        """Remove a pattern and return its value."""
+        prefix = literal_prefix(pattern.physical_name)
+        values = self._by_prefix.get(prefix)
+        if values is None or pattern not in values:
+            return None
+        found = values.pop(pattern)
+        self._count -= 1
+        if not values:
+            del self._by_prefix[prefix]
+        return found
+
+    def matching(self, destination: Destination) -> Iterator[tuple[Destination, V]]:
+        """Iterate over the patterns that match a name, and their values."""
+        parts = destination.physical_name.split(".", _DEPTH)[:_DEPTH]
+        for length in range(len(parts) + 1):
+            values = self._by_prefix.get(".".join(parts[:length]))
+            if values is not None:
+                for pattern, value in values.items():
+                    if matches(pattern, destination):
+                        yield pattern, value

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import anyio.lowlevel
-
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
@@ -28,10 +26,11 @@ from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.slices import Slices
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
 from pyjms_broker.api.names import can_be_written, is_internal
-from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
+from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, PatternMap, literal_prefix, matches
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.system_usage import DestinationLimits
@@ -44,10 +43,9 @@ logger = get_logger(__name__)
 
 LONGEST_NAME = 8192
 """The maximum length of a destination's name; members of composites count separately."""
-_CACHED_MATCHES = 4096
+_CACHED_MATCHES = 256
+"""The number of patterns whose matches are kept."""
 _HINT: Final = "remove unused destinations, or raise {}"
-_REMOVALS_PER_TURN: Final = 100
-"""The number of destinations that are removed before other tasks run."""
 
 
 class _IdleMark(NamedTuple):
@@ -150,7 +148,7 @@ class DestinationTable:
         """Destinations that a sweep found idle. (activemq-broker D11)"""
         self._destinations: dict[Destination, BaseDestination] = {}
         self._entry_points: dict[Destination, BrokerDestination] = {}
-        self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
+        self._matches: PatternMap[tuple[BrokerDestination, ...]] = PatternMap()
         self.version = 0
         """A version number that changes with each removal and each change of an entry point."""
 
@@ -198,12 +196,12 @@ class DestinationTable:
             self.created.add(context, destination.destination)
         self._destinations[destination.destination] = destination
         self._entry_points[destination.destination] = entry_point
-        self._matches.clear()
+        self._forget_matches(destination.destination)
 
     def change_entry_point(self, destination: Destination, entry_point: BrokerDestination) -> None:
         """Replace the entry point of a destination."""
         self._entry_points[destination] = entry_point
-        self._matches.clear()
+        self._forget_matches(destination)
         self.version += 1
 
     def remove(self, destination: Destination) -> None:
@@ -212,7 +210,7 @@ class DestinationTable:
         if removed is not None:
             self.removed_statistics.add_counters(removed.statistics)
         self._entry_points.pop(destination, None)
-        self._matches.clear()
+        self._forget_matches(destination)
         self.version += 1
         self.idle_marks.pop(destination, None)
         self.created.remove(destination)
@@ -222,24 +220,30 @@ class DestinationTable:
         return dict(self._destinations)
 
     def matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
-        """Return the entry points that a name, a pattern or a composite matches. Cached."""
+        """Return the entry points that a name, a pattern or a composite matches."""
+        if pattern.is_composite:
+            members = pattern.composite_destinations
+            return tuple(dict.fromkeys(each for m in members for each in self.matching(m)))
+        if not pattern.is_pattern:
+            entry_point = self._entry_points.get(pattern)
+            return () if entry_point is None else (entry_point,)
         found = self._matches.get(pattern)
         if found is None:
-            if pattern.is_pattern or pattern.is_composite:
-                found = tuple(
-                    e
-                    for d, e in self._entry_points.items()
-                    if matches(pattern, d) and not is_internal(d)
-                )
-            else:
-                entry_point = self._entry_points.get(pattern)
-                found = () if entry_point is None else (entry_point,)
-            if len(pattern.physical_name) > MAX_CACHED_LENGTH:
-                return found
-            if len(self._matches) >= _CACHED_MATCHES:
-                self._matches.clear()
-            self._matches[pattern] = found
+            prefix = literal_prefix(pattern.physical_name)
+            found = tuple(
+                e
+                for d, e in self._entry_points.items()
+                if d.physical_name.startswith(prefix) and matches(pattern, d) and not is_internal(d)
+            )
+            if len(pattern.physical_name) <= MAX_CACHED_LENGTH:
+                if len(self._matches) >= _CACHED_MATCHES:
+                    self._matches.pop(next(iter(self._matches)))
+                self._matches[pattern] = found
         return found
+
+    def _forget_matches(self, changed: Destination) -> None:
+        for pattern, _ in list(self._matches.matching(changed)):
+            self._matches.pop(pattern)
 
 
 class InactiveDestinations:
@@ -271,9 +275,9 @@ class InactiveDestinations:
     async def sweep(self) -> None:
         """Mark idle destinations, and remove those that have been idle for long enough."""
         removed = 0
-        for number, found in enumerate(self._table.all().values()):
-            if number % _REMOVALS_PER_TURN == 0:
-                await anyio.lowlevel.checkpoint()
+        slices = Slices()
+        for found in self._table.all().values():
+            await slices.after_item()
             if self._is_due(found) and not found.disposed:
                 self._purge(found)
                 removed += 1
@@ -374,13 +378,17 @@ class ExpiryScanner:
     async def _scan_periodically(self, period: float) -> None:
         while True:
             await _clock.sleep(period)
+            slices = Slices()
             for destination in tuple(self._by_period.get(period, ())):
                 if not self._ready():
                     break
+                if destination.disposed:
+                    continue
                 try:
                     destination.expire_messages()
                 except Exception:
                     logger.exception("The expiry scan of %s failed", destination)
+                await slices.after_item()
 
 
 def make_destination(

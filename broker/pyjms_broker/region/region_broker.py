@@ -48,7 +48,7 @@ from pyjms_broker.api.message import MessageReference, SubscriptionKey
 from pyjms_broker.api.names import can_be_written, check_access, is_internal, is_reserved
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyMap
-from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.policy.wildcard import PatternMap
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.dead_letters import send_to_dead_letter_queue
 from pyjms_broker.region.destinations import (
@@ -89,8 +89,9 @@ class SubscriptionRegistry:
         self._durables: dict[SubscriptionKey, DurableTopicSubscription] = {}
         self._exact: dict[Destination, dict[Subscription, None]] = {}
         """The subscriptions to single destinations."""
-        self._patterns: dict[Subscription, None] = {}
-        """The subscriptions to patterns and composites."""
+        self._patterns: PatternMap[dict[Subscription, int]] = PatternMap()
+        """The subscriptions to patterns, and to members of composites, with their order."""
+        self._order = itertools.count()
 
     def get(self, consumer_id: ConsumerId | None) -> Subscription | None:
         """Return the subscription of a live consumer."""
@@ -108,28 +109,42 @@ class SubscriptionRegistry:
         """
         found = list(self._exact.get(destination, ()))
         if not is_internal(destination):
-            found += [
-                subscription
-                for subscription in self._patterns
-                if subscription.requested.is_topic == destination.is_topic  # composites may mix
-                and matches(subscription.requested, destination)
-            ]
+            matching: dict[Subscription, int] = {}
+            for _, subscriptions in self._patterns.matching(destination):
+                matching |= subscriptions
+            found += sorted(
+                # composites may mix queues and topics
+                (each for each in matching if each.requested.is_topic == destination.is_topic),
+                key=matching.__getitem__,
+            )
         return [each for each in found if each.context.may_read(destination)]
 
     def _index(self, subscription: Subscription) -> None:
         requested = subscription.requested
-        if requested.is_pattern or requested.is_composite:
-            self._patterns[subscription] = None
-        else:
+        if not (requested.is_pattern or requested.is_composite):
             self._exact.setdefault(requested, {})[subscription] = None
+            return
+        number = next(self._order)
+        for member in requested.composite_destinations:
+            subscriptions = self._patterns.get(member)
+            if subscriptions is None:
+                subscriptions = self._patterns[member] = {}
+            subscriptions[subscription] = number
 
     def _remove_from_index(self, subscription: Subscription) -> None:
-        self._patterns.pop(subscription, None)
-        exact = self._exact.get(subscription.requested)
-        if exact is not None:
+        requested = subscription.requested
+        if not (requested.is_pattern or requested.is_composite):
+            exact = self._exact.get(requested, {})
             exact.pop(subscription, None)
             if not exact:
-                del self._exact[subscription.requested]
+                self._exact.pop(requested, None)
+            return
+        for member in requested.composite_destinations:
+            subscriptions = self._patterns.get(member)
+            if subscriptions is not None:
+                subscriptions.pop(subscription, None)
+                if not subscriptions:
+                    self._patterns.pop(member)
 
     def add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         """Create a consumer's subscription, or activate its durable one.

@@ -72,9 +72,14 @@ def test_only_consumers_of_topics_may_get_advisories() -> None:
     assert not consumers.includes(queue)
 
 
-def test_the_cache_is_bounded() -> None:
+def test_many_consumers_of_the_same_topics_are_one_comparison(matched: list[Destination]) -> None:
+    """All Java clients consume from the same topics: connecting them costs the same for each."""
     consumers = AdvisoryConsumers(PolicyMap())
-    consumers.add(info(1, Topic("ActiveMQ.Advisory.Consumer.>")))
-    for n in range(2500):
-        assert consumers.includes(topics.consumer_topic(Queue(f"q{n}")))
-    assert len(consumers._cache) <= 1000
+    for number in range(100):
+        consumers.add(info(number, Topic("ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.Queue")))
+    assert consumers.includes(Topic("ActiveMQ.Advisory.Queue"))
+    assert not consumers.includes(topics.consumer_topic(Queue("q")))
+    for number in range(99):
+        consumers.remove(ConsumerId("c", 1, number))
+    assert consumers.includes(Topic("ActiveMQ.Advisory.Queue"))
+    assert matched == [Topic("ActiveMQ.Advisory.Queue")] * 2

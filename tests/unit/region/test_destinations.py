@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from pyjms.errors import (
@@ -14,7 +15,8 @@ from pyjms.errors import (
     JMSException,
     ResourceAllocationException,
 )
-from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.runtime.event_loop import LoopHandle
 from pyjms.wire.openwire.commands import (
     ConnectionId,
     ConnectionInfo,
@@ -25,6 +27,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import DestinationFilter
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.destinations import ExpiryScanner
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DestinationLimits
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
@@ -314,3 +317,56 @@ def test_the_length_of_names_is_limited(broker: Broker, client: Client) -> None:
     with pytest.raises(InvalidDestinationException, match="8193 characters; at most 8192"):
         client.send(Queue("x" * 8193), "1")
     client.send(Queue("x" * 8192), "1")
+
+
+async def test_a_scan_of_many_queues_lets_others_run(broker: Broker, clock: ManualClock) -> None:
+    turns, seen = [0], set[int]()
+    loop = LoopHandle()
+
+    def ready() -> bool:
+        """Called before each queue: record the loop's turn, and count the next one."""
+        seen.add(turns[0])
+        loop.call_next(lambda: turns.__setitem__(0, turns[0] + 1))
+        return True
+
+    scanner = ExpiryScanner(ready)
+    for number in range(350):
+        created = broker.region.add_destination(broker.region.context, Queue(f"q{number}"))
+        scanner.add(created.base)
+    scanner.start()
+    await clock.advance(30)
+    await anyio.wait_all_tasks_blocked()
+    await scanner.stop()
+    assert len(seen) >= 2
+
+
+def test_the_matches_of_a_pattern_follow_its_destinations(broker: Broker, client: Client) -> None:
+    region = broker.region
+
+    def found() -> list[str]:
+        return [
+            each.destination.physical_name for each in region.destinations_matching(Queue("A.*"))
+        ]
+
+    for name in ("A.1", "B.1", "A.2"):
+        client.send(Queue(name), "x")
+    assert found() == ["A.1", "A.2"]
+    client.send(Queue("B.2"), "x")
+    client.send(Queue("A.3"), "x")
+    assert found() == ["A.1", "A.2", "A.3"]
+    region.remove_destination(client.context, Queue("A.2"), 0)
+    assert found() == ["A.1", "A.3"]
+
+
+def test_a_new_destination_is_compared_with_few_patterns(
+    broker: Broker, client: Client, matched: list[Destination]
+) -> None:
+    """Nor does a client with a composite or an exact name compare it with all destinations."""
+    consumers = [client.consume(Queue(f"shop{number}.>,other{number}")) for number in range(50)]
+    matched.clear()
+    client.send(Queue("shop7.a"), "x")
+    assert client.received(consumers[7]) == ["x"]
+    assert set(matched) == {Queue("shop7.>")}
+    matched.clear()
+    client.consume(Queue("shop7.a,shop8.a"))
+    assert matched == []
