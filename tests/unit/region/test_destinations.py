@@ -27,6 +27,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import DestinationFilter
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.destinations import ExpiryScanner
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DestinationLimits
@@ -332,6 +333,7 @@ async def test_a_scan_of_many_queues_lets_others_run(broker: Broker, clock: Manu
     scanner = ExpiryScanner(ready)
     for number in range(350):
         created = broker.region.add_destination(broker.region.context, Queue(f"q{number}"))
+        assert isinstance(created.base, BaseDestination)
         scanner.add(created.base)
     scanner.start()
     await clock.advance(30)
