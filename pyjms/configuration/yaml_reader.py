@@ -55,6 +55,13 @@ _AMBIGUOUS: Final = (
     ),
 )
 
+
+def is_plain_text(text: str) -> bool:
+    """Return whether a text without quotes is read as this text, by YAML 1.1 and 1.2."""
+    patterns = (pattern for pattern, _ in (*_PLAIN, *_AMBIGUOUS))
+    return not any(pattern.fullmatch(text) for pattern in patterns)
+
+
 _STRING_TAG = "tag:yaml.org,2002:str"
 
 

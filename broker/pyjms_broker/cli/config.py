@@ -163,7 +163,7 @@ def create(
 def _convert(source: Path, path: Path) -> Conversion:
     from pyjms_broker.conversion import convert_activemq_xml
 
-    conversion = convert_activemq_xml(source, {"activemq.base": str(path)})
+    conversion = convert_activemq_xml(source, new_base=path)
     conversion.settings()
     return conversion
 
@@ -180,6 +180,7 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
             has characters that would have to be quoted in configuration files.
         OSError: it cannot be written.
     """
+    from pyjms.configuration.yaml_writer import write_yaml
     from pyjms_broker.security.passwords import hash_password
     from pyjms_broker.store.files import make_private_directory
 
@@ -196,7 +197,7 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
     for directory in (path, path / "bin", path / "data"):
         make_private_directory(directory)
     values = {
-        "NAME": _FORBIDDEN_IN_NAMES.sub("_", path.name) or "localhost",
+        "NAME": write_yaml(_FORBIDDEN_IN_NAMES.sub("_", path.name) or "localhost").strip(),
         "PATH": str(path),
         "PYTHON": sys.executable,
         "SHELL_PATH": shlex.quote(str(path)),

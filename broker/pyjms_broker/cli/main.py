@@ -92,8 +92,8 @@ def start(
     """Run a broker until SIGTERM or SIGINT.
 
     Prints one line per connector once it accepts connections. Without --openwire and without
-    connectors in the configuration, it listens on 127.0.0.1:61616. --openwire replaces the
-    connectors of the configuration.
+    connectors in the configuration, it listens on 127.0.0.1:61616; with `connectors: []`, or a URI
+    without any, on no port. --openwire replaces the connectors of the configuration.
     """
     gc.disable()  # until the broker runs: a fifth of the start would be searches among modules
     try:

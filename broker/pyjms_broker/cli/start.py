@@ -139,10 +139,18 @@ def make_service(
         persistence = service.persistence
         name = None if persistence is None else persistence.directory_name
         service.store_directory = None if name is None else data / name.lower()
-    if openwire is not None or not service.connectors:
+    if openwire is not None or not (service.connectors or _says_connectors(source, service)):
         service.connectors.clear()
         service.add_connector(f"tcp://{openwire or DEFAULT_OPENWIRE}", name="openwire")
     return service
+
+
+def _says_connectors(source: Source, service: BrokerService) -> bool:
+    """Return whether the configuration says which connectors there are, be it none."""
+    settings = service.settings
+    return source.uri is not None or (
+        settings is not None and "connectors" in settings.model_fields_set
+    )
 
 
 def _create_service(source: Source) -> BrokerService:

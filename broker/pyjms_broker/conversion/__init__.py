@@ -12,7 +12,7 @@ in tables, made of the rules of `pyjms_broker.conversion.draft`.
 from __future__ import annotations
 
 from pyjms_broker.conversion.broker import Conversion, convert_activemq_xml
-from pyjms_broker.conversion.spring import file_path
+from pyjms_broker.conversion.values import file_path
 from pyjms_broker.conversion.xml_reader import Finding
 
 __all__ = ["Conversion", "Finding", "convert_activemq_xml", "file_path"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-import yaml
-
 from pyjms.configuration.document import Document
+from pyjms.configuration.yaml_writer import write_yaml
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.transport.tls import TLS_SCHEMES
 from pyjms.transport.uri import TransportURI
@@ -26,7 +26,8 @@ from pyjms_broker.conversion.draft import (
     section,
 )
 from pyjms_broker.conversion.elements import PLUGINS, POLICIES, STORE, convert_interceptors
-from pyjms_broker.conversion.spring import Placeholders, SpringFiles, file_path
+from pyjms_broker.conversion.spring import SpringFiles
+from pyjms_broker.conversion.values import Placeholders, find_file
 from pyjms_broker.conversion.xml_reader import Element, Finding, Findings
 from pyjms_broker.network import read_remotes
 from pyjms_broker.service import BrokerService
@@ -76,7 +77,7 @@ class Conversion:
                 head += (f"#   {' '.join(str(each).split())}" for each in findings)
         head.append("")
         values = _escape(self.document.values)
-        body = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
+        body = write_yaml(values)
         return "\n".join(head) + "\n" + body
 
 
@@ -84,6 +85,8 @@ def convert_activemq_xml(
     path: FilePath,
     properties: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
+    *,
+    new_base: FilePath | None = None,
 ) -> Conversion:
     """Convert ActiveMQ's configuration, a Spring XML file; blocking.
 
@@ -91,6 +94,8 @@ def convert_activemq_xml(
         path: the file; its imports and properties files are also read.
         properties: values of placeholders such as `${activemq.data}`; they override all others.
         environ: the environment; `os.environ` by default.
+        new_base: the directory of a new broker: `activemq.base`, except for files in it that only
+            ActiveMQ's directory has.
 
     Raises:
         ConfigurationException: the file cannot be read, is not XML, declares entities, or does not
@@ -99,14 +104,43 @@ def convert_activemq_xml(
     findings = Findings()
     conf = path.absolute().parent
     placeholders = Placeholders(
-        {} if properties is None else properties, os.environ if environ is None else environ, conf
+        {} if properties is None else properties,
+        os.environ if environ is None else environ,
+        conf,
+        new_base,
     )
     draft = Draft(findings, SpringFiles(findings, placeholders).load(path), conf)
     # whether a connector may be open to other machines depends on the plug-ins
     draft.broker.children.sort(key=lambda each: each.name != "plugins")
+    _move_listed_uris(draft.broker)
     draft.convert(draft.broker, BROKER, ())
     draft.report_unread(draft.broker)
+    if not draft.get(("connectors",)):
+        draft.put(("connectors",), [], draft.broker)
+        draft.findings.note(draft.broker, _NO_CONNECTOR, "add one to connectors in broker.yaml")
     return Conversion(draft.document, findings.all)
+
+
+_NO_CONNECTOR: Final = "the broker has no connector: only clients in its process can reach it"
+_LISTED_URIS: Final = {
+    "transportConnectorURIs": ("transportConnectors", "transportConnector"),
+    "networkConnectorURIs": ("networkConnectors", "networkConnector"),
+}
+
+
+def _move_listed_uris(broker: Element) -> None:
+    """Turn lists of URIs into connectors."""
+    for name, (container, item) in _LISTED_URIS.items():
+        listed = broker.child(name)
+        uris = re.split(r",(?![^(]*\))", broker.attributes.pop(name, ""))
+        if listed is not None:
+            broker.children.remove(listed)
+            uris += (each.text for each in listed.children)
+        made = [
+            Element(item, "", {"uri": uri.strip()}, broker.origin) for uri in uris if uri.strip()
+        ]
+        if made:
+            broker.children.append(Element(container, "", {}, broker.origin, made))
 
 
 def _escape(value: Any) -> Any:
@@ -349,7 +383,7 @@ def _tls(draft: Draft, context: Element) -> dict[str, object] | None:
     for attribute, key in (("keyStore", "key_store"), ("trustStore", "trust_store")):
         text = context.take(attribute)
         if text is not None:
-            file = file_path(text, draft.directory)
+            file = find_file(text, draft.directory)
             values[key] = str(file)
             is_usable &= _check_store(draft, context, attribute, file)
     if not is_usable:
@@ -516,8 +550,6 @@ BROKER: Final = Spec(
         "useLocalHostBrokerName": Lost(
             "the name is not taken from the host", "set broker_name", same_as="false"
         ),
-        "transportConnectorURIs": Lost("it is a list in one text", "use <transportConnector>"),
-        "networkConnectorURIs": Lost("it is a list in one text", "use <networkConnector>"),
     },
     children={
         "proxyConnectors": Lost(

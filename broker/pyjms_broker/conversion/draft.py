@@ -37,7 +37,12 @@ from pyjms_broker.settings.persistence import snake_case
 Path: TypeAlias = tuple[str | int, ...]
 Handler: TypeAlias = Callable[["Draft", Element, Path], None]
 
-_INTEGER: Final = re.compile(r"-?[0-9]+")
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "on", "yes", "1"), True),
+    **dict.fromkeys(("false", "off", "no", "0"), False),
+}
+"""Spring's texts of booleans."""
 _DURATION: Final = get_args(Duration)[1:]
 _DESTINATION_ATTRIBUTES: Final = ("physicalName", "topic", "queue", "destination")
 _TOPIC: Final = ("physicalName", "topic")
@@ -118,15 +123,13 @@ def _value_of(text: str, setting: FieldInfo) -> object:
         for extra in setting.metadata
     ):
         return _duration(text)
-    if bool in kinds and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if str in kinds and int not in kinds:
-        return text
-    if _INTEGER.fullmatch(text):
+    if bool in kinds:
+        return _BOOLEANS.get(text.lower(), text)
+    if (int in kinds or float in kinds) and _INTEGER.fullmatch(text):
         return int(text)
     if any(isinstance(kind, type) and issubclass(kind, Enum) for kind in kinds):
         return text.lower()
-    return text
+    return text  # also where it looks like a number: passwords, names
 
 
 def _duration(text: str) -> object:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from pyjms_broker.conversion.data_source import DERBY, MOVE, convert_data_source
 from pyjms_broker.conversion.draft import (
     Draft,
     Handler,
@@ -177,74 +176,6 @@ _MEMORY: Final = Spec(
     },
 )
 
-_POSTGRESQL: Final = "jdbc:postgresql:"
-_PROPERTIES: Final = {
-    "serverName": ("serverName", "servername", "host"),
-    "portNumber": ("portNumber", "port"),
-    "databaseName": ("databaseName",),
-    "user": ("user", "username"),
-    "password": ("password",),
-    "url": ("url", "jdbcUrl"),
-    "driver": ("driverClassName", "driverClass"),
-}
-"""Property names of common DataSource classes, by meaning."""
-_DERBY: Final = (
-    "the embedded database of Java becomes an SQLite file in the store's directory; messages are "
-    "not taken over"
-)
-_MOVE: Final = "let consumers empty the queues before the migration"
-_NO_EFFECT: Final = "connections to the database are pooled by the broker"
-
-
-def _data_source(draft: Draft, bean: Element, path: Path) -> None:
-    values = {
-        meaning: bean.attributes[name]
-        for meaning, names in _PROPERTIES.items()
-        for name in names
-        if name in bean.attributes
-    }
-    bean.read_attributes.update(name for names in _PROPERTIES.values() for name in names)
-    bean.read_attributes.update(("class", "destroy-method", "init-method", "name"))
-    kind = " ".join((bean.attributes.get("class", ""), values.get("url", ""))).lower()
-    if "derby" in kind or "hsqldb" in kind or "jdbc:h2" in kind:
-        draft.findings.note(bean, _DERBY, _MOVE)
-    elif "postgresql" in kind or "pgpooling" in kind:
-        draft.put((*path, "data_source"), _postgresql(values), bean)
-        if "?" in values.get("url", ""):
-            draft.findings.report(
-                bean,
-                "options of the JDBC driver in the URL are left out",
-                "psycopg has different options: data_source: postgresql+psycopg://...?sslmode=...",
-                attribute="url",
-            )
-        for name in bean.attributes.keys() - bean.read_attributes:
-            draft.findings.note(bean, _NO_EFFECT, attribute=name)
-    else:
-        draft.findings.report(
-            bean,
-            "this database is not supported as a store; SQLite is used instead",
-            "set persistence.data_source to the URL of a PostgreSQL database",
-        )
-
-
-def _postgresql(values: Mapping[str, str]) -> str:
-    """Return the SQLAlchemy URL of a PostgreSQL database."""
-    location = values.get("url", "")
-    if location.startswith(_POSTGRESQL):
-        location, _, _options = location.removeprefix(_POSTGRESQL).partition("?")
-        location = location.removeprefix("//")
-        if "/" not in location:
-            location = f"localhost/{location}"
-    else:
-        port = values.get("portNumber", "0")
-        host = values.get("serverName", "localhost") + (f":{port}" if port != "0" else "")
-        location = f"{host}/{values.get('databaseName', '')}"
-    user = quote(values.get("user", ""), safe="")
-    password = quote(values.get("password", ""), safe="")
-    login = f"{user}:{password}@" if password else f"{user}@" if user else ""
-    return f"postgresql+psycopg://{login}{location}"
-
-
 _JDBC_KEYS: Final = {
     "dataDirectory": "directory",
     "dataDirectoryFile": "directory",
@@ -271,7 +202,7 @@ _JDBC_CHILDREN: Final[dict[str, Rule]] = {
     "locker": _LOCKER,
     "databaseLocker": _LOCKER,
     "statements": inside(section("statements", Spec(StatementsSection))),
-    "dataSource": inside(_data_source),
+    "dataSource": inside(convert_data_source),
 }
 
 
@@ -281,7 +212,7 @@ def _jdbc(spec: Spec) -> Handler:
     def convert_jdbc(draft: Draft, element: Element, path: Path) -> None:
         convert(draft, element, path)
         if element.child("dataSource") is None:
-            draft.findings.note(element, _DERBY, _MOVE, attribute="dataSource")
+            draft.findings.note(element, DERBY, MOVE, attribute="dataSource")
 
     return convert_jdbc
 
@@ -594,12 +525,38 @@ def _user(draft: Draft, element: Element, path: Path) -> None:
     item("users", Spec(UserSettings))(draft, element, path)
 
 
+def _user_of_map(draft: Draft, entry: Element, path: Path) -> None:
+    """Convert an entry of a map from user names to passwords."""
+    name, password = entry.take("key"), entry.take("value")
+    user = Element(
+        "authenticationUser", "", {"username": name or "", "password": password or ""}, entry.origin
+    )
+    _user(draft, user, path)
+
+
+def _groups_of_map(draft: Draft, entry: Element, path: Path) -> None:
+    """Add an entry of a map from user names to sets of GroupPrincipal to the user."""
+    name = entry.take("key")
+    groups = []
+    for value in entry.children:
+        value.is_read = True
+        for group in value.children:
+            group.is_read = True
+            groups.append(group.take("name") or group.take("constructor-arg") or group.text)
+    for index, user in enumerate(draft.get((*path, "users")) or ()):
+        if user["username"] == name and groups:
+            draft.put((*path, "users", index, "groups"), ",".join(groups), entry)
+            return
+    draft.findings.report(entry, f"there is no user {name!r} with groups in <userPasswords>")
+
+
 def _simple_authentication(draft: Draft, element: Element, path: Path) -> None:
     rules: dict[str, Rule] = {
         "users": children({"authenticationUser": _user}),
-        "userPasswords": Lost("it is a Java map", "use <users>"),
-        "userGroups": Lost("it is a Java map", "use <users>"),
+        "userPasswords": children({"entry": _user_of_map}),
+        "userGroups": children({"entry": _groups_of_map}),
     }
+    element.children.sort(key=lambda each: each.name == "userGroups")  # they need the users
     _plugin("simple_authentication", rules)(draft, element, path)
     plugin = draft.get((*path, "plugins"))[-1]
     if not plugin.get("users") and not plugin.get("anonymous_access_allowed"):

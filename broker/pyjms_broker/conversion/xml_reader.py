@@ -18,12 +18,16 @@ from pyjms.errors import ConfigurationException
 _MAX_BYTES: Final = 4 << 20
 _MAX_DEPTH: Final = 64
 _SEPARATOR: Final = "|"
-_XSI: Final = "http://www.w3.org/2001/XMLSchema-instance|"
+_IGNORED: Final = (
+    "http://www.w3.org/2001/XMLSchema-instance|",
+    "http://www.w3.org/XML/1998/namespace|",
+)
+"""Namespaces of attributes about the XML itself."""
 
 
 @dataclass(eq=False)
 class Element:
-    """An element; names have no namespace."""
+    """An element; its name has no namespace, those of attributes only if they have another one."""
 
     name: str
     namespace: str
@@ -120,7 +124,7 @@ class _Builder:
         element = Element(
             local,
             namespace,
-            {k: v.strip() for k, v in attributes.items() if not k.startswith(_XSI)},
+            {k: v.strip() for k, v in attributes.items() if not k.startswith(_IGNORED)},
             Origin(self._source, self.parser.CurrentLineNumber),
         )
         if self._open:

@@ -96,6 +96,12 @@ def test_a_directory_with_files_is_refused_without_force(tmp_path: Path) -> None
     assert "has characters other than" in strange.stderr
 
 
+@pytest.mark.parametrize("name", ["2026", "1e3", "no", "null"])
+def test_the_name_of_a_directory_is_a_text(tmp_path: Path, name: str) -> None:
+    create_instance(tmp_path / name)
+    assert load_broker_settings(tmp_path / name / "broker.yaml", environ={}).broker_name == name
+
+
 def test_the_unit_is_one_that_systemd_reads(tmp_path: Path) -> None:
     path = tmp_path / "shop"
     create_instance(path)

@@ -35,7 +35,9 @@ def convert(tmp_path: Path) -> Callable[..., Conversion]:
 def values(conversion: Conversion) -> dict[str, Any]:
     """Return the values of the YAML text, which the broker must accept, too."""
     conversion.settings()
-    read: dict[str, Any] = yaml.safe_load(conversion.yaml()) or {}
+    read: dict[str, Any] = yaml.safe_load(conversion.yaml())
+    if not read["connectors"]:
+        del read["connectors"]
     return read
 
 

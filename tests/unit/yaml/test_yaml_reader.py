@@ -6,9 +6,12 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis.strategies import text
 
 from pyjms.configuration.document import Document, Origin
 from pyjms.configuration.yaml_reader import MAX_VALUES, read_yaml
+from pyjms.configuration.yaml_writer import write_yaml
 from pyjms.errors import ConfigurationException
 from tests.kit.documents import parsed, raised
 
@@ -32,6 +35,18 @@ def test_scalars(text: str, value: object) -> None:
     read = parsed(f"key: {text}", "app.yaml").values["key"]
     assert read == value
     assert type(read) is type(value)
+
+
+@given(text())
+@example("1e3")
+@example("0o17")
+@example("012")
+@example("no")
+@example("=")
+@example("a: b #c")
+def test_written_texts_are_read_as_the_same_texts(value: str) -> None:
+    written = {"key": value, "list": [value]}
+    assert parsed(write_yaml(written), "app.yaml").values == written
 
 
 def test_not_a_number() -> None:

@@ -92,6 +92,16 @@ def test_the_environment_counts_without_a_file(monkeypatch: pytest.MonkeyPatch) 
     assert [connector.name for connector in service.connectors] == ["openwire"]
 
 
+@pytest.mark.parametrize(
+    ("text", "names"), [("connectors: []\n", []), ("persistent: false\n", ["openwire"])]
+)
+def test_no_connectors_means_none(tmp_path: Path, text: str, names: list[str]) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text(text, encoding="utf-8")
+    service = make_service(Source(config=file), None, ephemeral=True, openwire=None, name=None)
+    assert [connector.name for connector in service.connectors] == names
+
+
 def test_a_wrong_key_is_one_line_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "broker.yaml"
     file.write_text("persistent: false\nadvisory_suport: true\n")
