@@ -1,4 +1,4 @@
-"""The values in Spring's texts: placeholders `${...}`, and the simple ones of its expressions `#{...}`.
+"""The values in Spring's texts: placeholders `${...}`, and simple expressions `#{...}`.
 
 Of the expression language those parts are evaluated that need no Java object: look-ups of
 `systemEnvironment`, `systemProperties`, `environment` and `T(System)`, literals, `+ - * /`,
