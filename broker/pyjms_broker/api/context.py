@@ -18,6 +18,7 @@ from pyjms.wire.openwire.commands import (
     ProducerInfo,
     TransactionId,
 )
+from pyjms_broker.api.access import Access, Right
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.transaction import Transaction
 
@@ -81,20 +82,6 @@ class BlockedSend(Protocol):
         """Stop waiting and let the send fail with `error`."""
 
 
-class Access(Protocol):
-    """The rights of a client, for filters inside the authorization filter."""
-
-    def may_read(self, destination: Destination) -> bool:
-        """Whether the client may receive from a destination."""
-
-    def check_read(self, destination: Destination) -> None:
-        """Check that the client may receive from a destination.
-
-        Raises:
-            JMSSecurityException: it is not allowed.
-        """
-
-
 class ConnectionContext:
     """The broker's state of one connection. Source: ActiveMQ ConnectionContext."""
 
@@ -144,7 +131,7 @@ class ConnectionContext:
 
     def may_read(self, destination: Destination) -> bool:
         """Whether its consumers may receive from a destination. (activemq-edges SE5)"""
-        return self.access is None or self.access.may_read(destination)
+        return self.access is None or self.access.may(Right.READ, destination)
 
 
 @dataclass(slots=True, eq=False, repr=False)

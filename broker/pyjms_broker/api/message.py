@@ -15,7 +15,6 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY
 from pyjms.runtime import clock as _clock
-from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BaseCommand,
@@ -26,7 +25,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
 )
 from pyjms.wire.openwire.fast_writer import patch_raw, readdress_raw
-from pyjms.wire.openwire.primitives import decode_map, encode_map
+from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.completion import COMPLETED, Completion
 
 if TYPE_CHECKING:
@@ -203,11 +202,7 @@ class MessageReference:
         """The application's properties, decoded on first use. Read-only by convention."""
         properties = self._properties
         if properties is None:
-            marshalled = self.message.marshalled_properties
-            properties = (
-                {} if marshalled is None else dict(decode_map(marshalled, MAX_PROPERTY_VALUES))
-            )
-            self._properties = properties
+            properties = self._properties = self.message.properties
         return properties
 
     @property
@@ -330,7 +325,7 @@ def duplicate_id_of(message: ActiveMQMessage) -> str | None:
     marshalled = message.marshalled_properties
     if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
         return None
-    value: object = decode_map(marshalled, MAX_PROPERTY_VALUES).get(DUPLICATE_ID_PROPERTY)
+    value = message.properties.get(DUPLICATE_ID_PROPERTY)
     return None if value is None else str(value)
 
 
@@ -343,7 +338,7 @@ def remove_duplicate_id(copy: ActiveMQMessage) -> None:
     if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
         return
     try:
-        properties = dict(decode_map(marshalled, MAX_PROPERTY_VALUES))
+        properties = copy.properties
     except JMSException:
         return  # stores cannot read a duplicate id in them either
     if properties.pop(DUPLICATE_ID_PROPERTY, None) is not None:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.types import Long
-from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import ActiveMQMapMessage, ActiveMQMessage
-from pyjms.wire.openwire.primitives import decode_map, encode_map
+from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.access import STATISTICS_PREFIX, is_statistics
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.context import ProducerExchange
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from pyjms_broker.management.management import Management
 
 MOST_REPLIES: Final = 1000
-_PREFIX: Final = "activemq.statistics."
-_BROKER: Final = "ActiveMQ.Statistics.Broker"
-_SUBSCRIPTION: Final = "ActiveMQ.Statistics.Subscription"
-_DESTINATION: Final = "ActiveMQ.Statistics.Destination"
+_BROKER: Final = f"{STATISTICS_PREFIX}Broker"
+_SUBSCRIPTION: Final = f"{STATISTICS_PREFIX}Subscription"
+_DESTINATION: Final = f"{STATISTICS_PREFIX}Destination"
 _RESET: Final = f"{_BROKER}.Reset"
 _END: Final = f"{_DESTINATION}.List.End.With.Null"
 _FIRST: Final = f"{_DESTINATION}.Include.First.Message.Timestamp"
@@ -74,15 +73,13 @@ class StatisticsBroker(BrokerFilter):
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         to = message.destination
-        if (
-            to is None
-            or message.reply_to is None
-            or to.physical_name[: len(_PREFIX)].lower() != _PREFIX
-        ):
+        if to is None or message.reply_to is None or not is_statistics(to):
             return self.next.send(exchange, message)
         name = to.physical_name.lower()
         for prefix, replies_to in _REQUESTS.items():
             if name.startswith(prefix.lower()):
+                if exchange.context.access is not None:  # this filter may be outside its own
+                    exchange.context.access.check_request(message)
                 replies = replies_to(self._tree, to, _properties(message))
                 return self._send(exchange, message, list(islice(replies, MOST_REPLIES + 1)))
         return self.next.send(exchange, message)
@@ -116,9 +113,8 @@ class StatisticsBroker(BrokerFilter):
 
 
 def _properties(message: ActiveMQMessage) -> _Values:
-    marshalled = message.marshalled_properties
     try:
-        return dict(decode_map(marshalled, MAX_PROPERTY_VALUES)) if marshalled else {}
+        return message.properties
     except JMSException:
         return {}
 

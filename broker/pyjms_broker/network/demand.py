@@ -33,9 +33,15 @@ from pyjms.wire.openwire.commands import (
     RemoveInfo,
     RemoveSubscriptionInfo,
 )
+from pyjms_broker.api.access import Right
+from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import copy_command
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION, BrokerHost
-from pyjms_broker.filters.advisories import CONSUMER_PREFIX, VIRTUAL_CONSUMER_PREFIX
+from pyjms_broker.filters.advisories import (
+    CONSUMER_PREFIX,
+    VIRTUAL_CONSUMER_PREFIX,
+    consumer_topic,
+)
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.bridge_filter import is_too_long, path_with
@@ -108,14 +114,22 @@ def advisory_topic(attributes: NetworkConnectorAttributes) -> Topic:
 
 
 def durable_subscriptions(
-    host: BrokerHost, attributes: NetworkConnectorAttributes
+    host: BrokerHost,
+    attributes: NetworkConnectorAttributes,
+    requester: ConnectionContext | None = None,
 ) -> BrokerSubscriptionInfo:
-    """Return the durable subscriptions of `host` that a bridge with these attributes serves."""
+    """Return the durable subscriptions of `host` that a bridge with these attributes serves.
+
+    A bridge that logged in at `host` as `requester` is told of those in whose topics it may
+    receive or send, if it may also read the advisories about their consumers.
+    """
     made_up, numbers = IdGenerator().generate(), itertools.count(1)
     listed: list[ConsumerInfo | None] = []
     for each in host.region_broker.subscriptions.all():
-        if not isinstance(each, DurableTopicSubscription) or not is_forwarded(
-            attributes, each.requested
+        if (
+            not isinstance(each, DurableTopicSubscription)
+            or not is_forwarded(attributes, each.requested)
+            or not _may_know(requester, each.requested)
         ):
             continue
         info = copy_command(each.info)
@@ -128,6 +142,14 @@ def durable_subscriptions(
         if len(listed) == MAXIMUM_DURABLES:
             break
     return BrokerSubscriptionInfo(host.broker_id, host.broker_name, listed)
+
+
+def _may_know(requester: ConnectionContext | None, topic: Destination) -> bool:
+    access = None if requester is None else requester.access
+    return access is None or (
+        access.may(Right.READ, consumer_topic(topic))
+        and (access.may(Right.READ, topic) or access.may(Right.WRITE, topic))
+    )
 
 
 def durable_name(local_name: str, destination: Destination) -> str:

@@ -135,7 +135,11 @@ class Networks:
             self._reverse_tasks = running | {task}
             handlers |= reverse_handlers(bridge, handlers[ActiveMQMessage.TYPE])
         if attributes.sync_durable_subs and not attributes.dynamic_only:
-            connection.send_command(durable_subscriptions(self._host, attributes))
+            connection.resources.when_logged_in(
+                lambda context: connection.send_command(
+                    durable_subscriptions(self._host, attributes, context)
+                )
+            )
         return handlers
 
     def _on_message(self, connection: BrokerConnection, message: ActiveMQMessage) -> Completion:

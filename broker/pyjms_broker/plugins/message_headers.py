@@ -19,7 +19,6 @@ from pyjms_broker.api.broker import Broker, PluginFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.attribute import attribute, duration, flag
-from pyjms_broker.filters.scheduler.schedule_properties import properties_of
 
 logger = get_logger(__name__)
 
@@ -136,7 +135,7 @@ class TraceBrokerPathBroker(PluginFilter[TraceBrokerPathPlugin]):
 
     def _stamp(self, message: ActiveMQMessage) -> None:
         try:
-            properties = properties_of(message)
+            properties = message.properties
         except JMSException as error:
             logger.warning(
                 "%s: message %s gets no property %s: its properties cannot be decoded: %s",

@@ -30,7 +30,7 @@ from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import MessageReference, copy_command
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import attribute, count, duration, flag
-from pyjms_broker.filters.scheduler.schedule_properties import number_of, properties_of
+from pyjms_broker.filters.scheduler.schedule_properties import number_of
 from pyjms_broker.policy.wildcard import matches, specificity
 
 logger = get_logger(__name__)
@@ -202,7 +202,7 @@ class RedeliveryBroker(DeadLetterFilter):
 def _redelivery_of(reference: MessageReference, policy: RedeliveryPolicy) -> ActiveMQMessage:
     """Return the message that is scheduled; the caller sets its id."""
     message = reference.message
-    properties = properties_of(message)
+    properties = message.properties
     redeliveries = reference.redelivery_counter
     previous = (number_of(properties, REDELIVERY_DELAY) or 0) / 1000
     delay = Long(round(policy.delay(redeliveries, previous) * 1000))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Final, NoReturn
 from weakref import WeakSet
 
@@ -22,11 +21,10 @@ from pyjms.wire.openwire.commands import (
     ProducerInfo,
     RemoveSubscriptionInfo,
 )
+from pyjms_broker.api.access import Right, is_answered, meaning, permanent
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange, SecurityContext
-from pyjms_broker.filters.ranges.filter import RANGES
-from pyjms_broker.filters.scheduler.schedule_properties import is_management
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.security.audit import audit_client
 
@@ -35,14 +33,6 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
 
 _ANYBODY = "*"
-
-
-class Right(Enum):
-    """A right on a destination; the value is its description in errors."""
-
-    READ = "read from"
-    WRITE = "write to"
-    ADMIN = "administer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,8 @@ class AuthorizationMap:
         only the messages of `a.b`.
         """
         return all(
-            self._is_allowed(groups, right, member) for member in destination.composite_destinations
+            self._is_allowed(groups, right, meaning(member))
+            for member in destination.composite_destinations
         )
 
     def _is_allowed(self, groups: frozenset[str], right: Right, destination: Destination) -> bool:
@@ -154,35 +145,38 @@ class UserAccess:
         self.last_written = None
 
     def may(self, right: Right, destination: Destination) -> bool:
-        """Return whether the user has a right."""
         return self.rights.is_allowed(self.user.groups, right, destination)
 
-    def may_read(self, destination: Destination) -> bool:
-        """Return whether the user may receive from a destination."""
-        return self.may(Right.READ, destination)
+    def may_administer(self, destination: Destination) -> bool:
+        return self.may(Right.ADMIN, permanent(destination))
 
-    def check_read(self, destination: Destination) -> None:
-        """Check that the user may receive from a destination."""
-        if not self.may(Right.READ, destination):
-            self.refuse(Right.READ.value, destination)
+    def check(self, right: Right, destination: Destination) -> None:
+        if not self.may(right, destination):
+            self.refuse(right.value, destination.qualified_name)
 
-    def check_write(self, destination: Destination) -> None:
-        """Check that the user may send to a destination."""
-        if not self.may(Right.WRITE, destination):
-            self.refuse(Right.WRITE.value, destination)
-        if _is_answered(destination):
-            return  # requests to such a destination are checked individually
-        if len(self.writable) >= _REMEMBERED:
-            self.writable.clear()
-            self.last_written = None
-        self.writable.add(destination)
+    def check_request(self, message: ActiveMQMessage) -> None:
+        if message.destination is not None:
+            self.check(Right.WRITE, message.destination)
+        if message.reply_to is not None:
+            self.check(Right.WRITE, message.reply_to)
 
-    def refuse(self, action: str, destination: Destination) -> NoReturn:
-        """Log a refusal in the audit log and raise ActiveMQ's error."""
-        name = destination.qualified_name
-        audit_client(self.context, f"{action} {name}", "refused", logging.WARNING)
+    def check_send(self, message: ActiveMQMessage, destination: Destination) -> None:
+        """Check that the user may send a message."""
+        if destination in self.writable:
+            self.last_written = destination
+        elif is_answered(destination):
+            self.check_request(message)  # each of them
+        else:
+            self.check(Right.WRITE, destination)
+            if len(self.writable) >= _REMEMBERED:
+                self.writable.clear()
+            self.writable.add(destination)
+            self.last_written = destination
+
+    def refuse(self, action: str, what: str) -> NoReturn:
+        audit_client(self.context, f"{action} {what}", "refused", logging.WARNING)
         raise JMSSecurityException(
-            f"User {self.user.user_name} is not authorized to {action}: {name}"
+            f"User {self.user.user_name} is not authorized to {action}: {what}"
         )
 
 
@@ -221,13 +215,13 @@ class AuthorizationBroker(BrokerFilter):
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         if info.destination is not None and not _is_free(context):
-            _access(context).check_write(info.destination)
+            _access(context).check(Right.WRITE, info.destination)
         super().add_producer(context, info)
 
     # consumers
     def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         if info.destination is not None and not _is_free(context):
-            _access(context).check_read(info.destination)
+            _access(context).check(Right.READ, info.destination)
         return super().add_consumer(context, info)
 
     def remove_subscription(
@@ -249,7 +243,7 @@ class AuthorizationBroker(BrokerFilter):
             access = _access(context)
             is_allowed = access.may(Right.ADMIN, destination)
             if not is_allowed and destination not in self.next.destinations():
-                access.refuse("create", destination)
+                access.refuse("create", destination.qualified_name)
         return super().add_destination(context, destination, create_temporary)
 
     def remove_destination(
@@ -258,22 +252,14 @@ class AuthorizationBroker(BrokerFilter):
         if not _is_free(context):
             access = _access(context)
             if not access.may(Right.ADMIN, destination):
-                access.refuse("remove", destination)
+                access.refuse("remove", destination.qualified_name)
         super().remove_destination(context, destination, timeout)
 
 
 def _check_send(context: ConnectionContext, message: ActiveMQMessage) -> None:
     """Check that a client may send a message."""
-    destination = message.destination
-    if destination is None or _is_free(context):
-        return
-    access = _access(context)
-    if destination not in access.writable:
-        access.check_write(destination)
-        if message.reply_to is not None and _is_answered(destination):
-            access.check_write(message.reply_to)
-    if destination in access.writable:
-        access.last_written = destination
+    if message.destination is not None and not _is_free(context):
+        _access(context).check_send(message, message.destination)
 
 
 def _check_original(context: ConnectionContext, message: ActiveMQMessage) -> None:
@@ -300,10 +286,3 @@ def _access(context: ConnectionContext) -> UserAccess:
     if not isinstance(access, UserAccess):
         raise JMSSecurityException("User is not authenticated.")
     return access
-
-
-def _is_answered(destination: Destination) -> bool:
-    """Return whether the broker itself replies to messages sent there, with its own rights."""
-    return any(
-        member == RANGES or is_management(member) for member in destination.composite_destinations
-    )

@@ -18,7 +18,9 @@ from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
 from pyjms.jms.destination import Destination
+from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire import kinds
+from pyjms.wire.openwire.primitives import decode_map
 
 # fmt: off
 
@@ -887,6 +889,16 @@ class ActiveMQMessage(BaseCommand):
         self.jms_xgroup_first_for_consumer = jms_xgroup_first_for_consumer
         self.raw = None
     # end generated
+
+    @property
+    def properties(self) -> dict[str, object]:
+        """The application's properties, decoded at each use: changes of the result have no effect.
+
+        Raises:
+            JMSException: they are damaged.
+        """
+        data = self.marshalled_properties
+        return dict(decode_map(data, MAX_PROPERTY_VALUES)) if data else {}
 
 
 class ActiveMQBytesMessage(ActiveMQMessage):

@@ -12,7 +12,7 @@ import pytest
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic, parse_destination
 from pyjms.wire.openwire.commands import AckType, DestinationInfo, RemoveSubscriptionInfo
-from pyjms_broker.filters.ranges.filter import RANGES
+from pyjms_broker.api.access import RANGES
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.security import AuthorizationSettings

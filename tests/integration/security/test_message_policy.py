@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.primitives import encode_text
+from pyjms_broker.api.access import RANGES
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.plugins.message_authorization import MessageAuthorizationPlugin
 from tests.kit.brokers.security import StartSecured, simple, user
@@ -85,3 +88,32 @@ async def test_a_policy_that_fails_allows_nothing(
         await admin.send(Queue("q"), "broken", "1", "broken")
         assert await texts(shop, 1) == [b"1"]
     assert caplog.text.count("The message policy has failed") == 1
+
+
+async def test_range_reads_get_and_remove_only_what_is_allowed(secured: StartSecured) -> None:
+    async with secured(USERS, POLICY) as broker:
+        shop, admin = await broker.client("shop"), await broker.client("admin")
+        await admin.send(Queue("q"), "1", "secret", "2")
+        reply = TemporaryQueue(f"{shop.name}:1")
+        await shop.destination(reply)
+        await shop.consumer(reply)
+        producer = await shop.producer()
+
+        async def ask(**fields: object) -> ActiveMQMessage:
+            request = shop.text(producer, RANGES, json.dumps(fields))
+            request.reply_to = reply
+            await shop.request(request)
+            return await shop.message()
+
+        content = (await ask(op="lease", queue="q", owner="o")).content
+        assert content is not None
+        token = json.loads(content[4:])["token"]
+        for source in ({"token": token}, {"queue": "q"}):
+            content = (await ask(op="range", **{"from": 1, "to": 4}, **source)).content
+            assert content is not None
+            assert [t for t in ("1", "secret", "2") if encode_text(t) in content] == ["1", "2"]
+        await ask(op="hold", token=token, to=4)
+        await ask(op="trim", token=token, to=4)
+        await ask(op="release", token=token)
+        await admin.consumer(Queue("q"))
+        assert await texts(admin, 1) == [b"secret"]

@@ -24,11 +24,12 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.api.access import RANGES
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.filters.ranges.filter import RANGES, RangesBroker
+from pyjms_broker.filters.ranges.filter import RangesBroker
 
 Act = Callable[[ConnectionContext], None]
 TEXTS = [f"m{number}" for number in range(200)]

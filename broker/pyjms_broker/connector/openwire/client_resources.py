@@ -140,6 +140,7 @@ class ClientResources:
         self._lost = False
         self.connection_added = anyio.Event()
         """Set once the client has registered a JMS connection."""
+        self._on_login: list[Callable[[ConnectionContext], None]] = []
 
     def connection(self, connection_id: ConnectionId | None, action: str) -> ConnectionState:
         """Return a JMS connection; `action` describes the attempt in the error.
@@ -235,6 +236,15 @@ class ClientResources:
             info, context, self._connector.maximum_transactions_per_connection
         )
         self.connection_added.set()
+        while self._on_login:
+            self._on_login.pop(0)(context)
+
+    def when_logged_in(self, action: Callable[[ConnectionContext], None]) -> None:
+        """Call `action` with the client's first connection: now, or once it is registered."""
+        if self.connections:
+            action(next(iter(self.connections.values())).context)
+        else:
+            self._on_login.append(action)
 
     def add_session(self, info: SessionInfo) -> None:
         """Register a session."""

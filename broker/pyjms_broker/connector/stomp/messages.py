@@ -27,7 +27,7 @@ from pyjms.jms.mutf8 import decode_mutf8_lenient, encode_mutf8
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.limits import LARGE_FRAME, MAX_PROPERTY_VALUES, inflate, inflate_sized
+from pyjms.wire.limits import LARGE_FRAME, inflate, inflate_sized
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
     ActiveMQMapMessage,
@@ -559,7 +559,7 @@ def _properties(message: ActiveMQMessage) -> dict[str, Any]:
         raise JMSException(
             f"The properties have {len(marshalled)} bytes; {_PROPERTIES} can become headers"
         )
-    return decode_map(marshalled, MAX_PROPERTY_VALUES)
+    return message.properties
 
 
 def _transform_body(

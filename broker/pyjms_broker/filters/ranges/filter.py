@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination, Queue
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
+from pyjms_broker.api.access import RANGES
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pyjms_broker.filters.ranges.requests import RangeRequests
 
 
-RANGES: Final = Queue("PyJMS.Ranges")
-"""The queue for the requests."""
 PROGRESS_RECORDS: Final = Queue("PyJMS.Ranges.Marks")
 """The queue of the progress records."""
 

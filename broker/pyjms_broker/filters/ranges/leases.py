@@ -51,7 +51,7 @@ import itertools
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -65,14 +65,15 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.forwarding import DelegatedAttribute
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import Selector, selector_or_none
-from pyjms.wire.openwire.commands import MessageId
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.api.access import RANGES, Access, Right
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.api.completion import completion_of as checked
-from pyjms_broker.api.context import Access, ConnectionContext, ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference, Position, StoredMessage
-from pyjms_broker.filters.ranges.filter import PROGRESS_RECORDS, RANGES
+from pyjms_broker.filters.ranges.filter import PROGRESS_RECORDS
 from pyjms_broker.filters.ranges.protocol import RangesError, ReplyFactory
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
@@ -84,6 +85,8 @@ _LEVELS: Final = 10
 _PAGE: Final = 200
 _PRIORITY_PAGE: Final = 50
 _arrival = attrgetter("position.arrival")
+
+MessagePredicate = Callable[[ActiveMQMessage], bool]
 
 
 def messages_between(
@@ -406,8 +409,10 @@ class QueueReading:
         """Return a reference to a stored message, for selectors."""
         return self._queue.reference_to(stored.message, stored.position)
 
-    async def trim(self, end: int) -> None:
+    async def trim(self, end: int, policy: MessagePredicate | None) -> None:
         """Remove the messages before `end`; the removal is on disk when this returns.
+
+        Those that the `policy` of messages withholds from the reader stay for other consumers.
 
         Raises:
             RangesError: ahead.
@@ -415,8 +420,8 @@ class QueueReading:
         self.check(end)
         if end <= self.first:
             return
-        removed = await self._remove_from_memory(end)
-        removed += await self._remove_from_store(end)
+        removed = await self._remove_from_memory(end, policy)
+        removed += await self._remove_from_store(end, policy)
         self.first = max(self.first, end)
         if removed:
             await self._progress.set(self._queue.destination, self.progress)
@@ -463,9 +468,15 @@ class QueueReading:
         first = first_arrival(self._store, prioritized=self._prioritized)
         return self.next if first is None else min(first, self.next)
 
-    async def _remove_from_memory(self, end: int) -> int:
+    async def _remove_from_memory(self, end: int, policy: MessagePredicate | None) -> int:
         queue = self._queue
-        held = (r for r in queue.references if r.position is not None and r.position.arrival < end)
+        held = (
+            r
+            for r in queue.references
+            if r.position is not None
+            and r.position.arrival < end
+            and (policy is None or policy(r.message))
+        )
         removed = 0
         for reference in tuple(held):
             queue.dispatcher.remove(reference)
@@ -476,10 +487,12 @@ class QueueReading:
                 await _clock.sleep(0)
         return removed
 
-    async def _remove_from_store(self, end: int) -> int:
+    async def _remove_from_store(self, end: int, policy: MessagePredicate | None) -> int:
         queue = self._queue
         removed = 0
         for stored in messages_between(self._store, 1, end, prioritized=self._prioritized):
+            if policy is not None and not policy(stored.message):
+                continue
             queue.remove_paged_out(self.reference_to(stored))
             removed += 1
             if removed % _BATCH == 0:
@@ -597,9 +610,9 @@ class Leases:
             RangesError: there is no such lease, or no such queue.
         """
         if fields.get("queue") is not None:
-            access.check_read(_plain_queue(fields["queue"]))
+            access.check(Right.READ, _plain_queue(fields["queue"]))
         if fields.get("token") is not None and fields["op"] != "lease":
-            access.check_read(self.find(fields["token"]).destination)
+            access.check(Right.READ, self.find(fields["token"]).destination)
 
     def is_leased(self, destination: Destination) -> bool:
         """Return whether the queue is leased."""

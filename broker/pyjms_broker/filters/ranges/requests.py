@@ -30,12 +30,12 @@ from pyjms.runtime.logging import get_logger
 from pyjms.selector import Selector, SelectorLimitException
 from pyjms.selector.budget import BUSY_DELAY, SelectorsBusyException
 from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.access import RANGES
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import StoredMessage
 from pyjms_broker.api.names import check_access
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.filters.ranges.filter import RANGES
 from pyjms_broker.filters.ranges.leases import Leases, ProgressRecords, QueueReading
 from pyjms_broker.filters.ranges.protocol import (
     RangesError,
@@ -103,7 +103,7 @@ async def _look(leases: Leases, _context: ConnectionContext, fields: Fields) -> 
     return Reply({"epoch": reading.epoch, "first": reading.first, "next": reading.next})
 
 
-async def _range(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
+async def _range(leases: Leases, context: ConnectionContext, fields: Fields) -> Reply:
     start, end, token = fields["from"], fields["to"], fields.get("token")
     if token is not None:
         lease = leases.find(token)
@@ -115,13 +115,14 @@ async def _range(leases: Leases, _context: ConnectionContext, fields: Fields) ->
     else:
         raise RangesError("bad_request", "A range request needs a token or a queue")
     frames: list[bytes] = []
-    size, following = 0, start
+    size, following, policy = 0, start, context.message_policy
     for seen, stored in enumerate(found, 1):
         if seen % _BATCH == 0:
             await _clock.sleep(0)
             if token is not None:
                 leases.find(token)
-        if selector is None or await _matches(selector, reading, stored):
+        is_allowed = policy is None or policy(stored.message)
+        if is_allowed and (selector is None or await _matches(selector, reading, stored)):
             frame = frame_message(stored)
             if frames and size + len(frame) > _CHUNK:
                 return _chunk(reading, frames, following, last=False)
@@ -150,9 +151,9 @@ async def _matches(selector: Selector, reading: QueueReading, stored: StoredMess
         return False
 
 
-async def _trim(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
+async def _trim(leases: Leases, context: ConnectionContext, fields: Fields) -> Reply:
     reading = leases.find(fields["token"]).reading
-    await reading.trim(fields["to"])
+    await reading.trim(fields["to"], context.message_policy)
     return Reply({"first": reading.first})
 
 

@@ -54,6 +54,7 @@ from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.access import is_scheduler_management
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import COMPLETED, Completion, wait_for
 from pyjms_broker.api.completion import completion_of as checked
@@ -64,9 +65,7 @@ from pyjms_broker.filters.scheduler.schedule_properties import (
     SCHEDULED,
     check_source,
     check_target,
-    is_management,
     number_of,
-    properties_of,
     read_schedule,
 )
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
@@ -94,7 +93,7 @@ def defer_fields(
     text = _text_of(copy) if is_redelivery else None
     if text is None and not copy.expiration and not _has_deferred(copy):
         return
-    properties = properties_of(copy)
+    properties = copy.properties
     for name in (_EXPIRATION, _ID_TEXT):  # a sender's values must not be restored
         properties.pop(name, None)
     if text is not None:
@@ -113,7 +112,7 @@ def restore_fields(copy: ActiveMQMessage, target: Destination) -> None:
     """Restore a copy's original duplicate id, expiration and text of the message id."""
     if not _has_deferred(copy):
         return
-    properties = properties_of(copy)
+    properties = copy.properties
     expiration = properties.pop(_EXPIRATION, None)
     if isinstance(expiration, int):
         copy.expiration = expiration
@@ -310,7 +309,7 @@ class _InvalidRequestError(MessageFormatException):
 
 def _readable_properties(message: ActiveMQMessage) -> dict[str, object]:
     try:
-        return properties_of(message)
+        return message.properties
     except JMSException:
         return {}
 
@@ -336,7 +335,7 @@ class Management:
             MessageFormatException: the action is unknown, or a required property is missing.
             JMSException: too many lists are being sent, or the reply destination is reserved.
         """
-        properties = properties_of(request)
+        properties = request.properties
         action = properties.get(AMQ_SCHEDULER_ACTION)
         execute = _ACTIONS.get(action) if isinstance(action, str) else None
         if execute is None:
@@ -495,7 +494,7 @@ class SchedulerBroker(BrokerFilter):
         # dead letters and advisories are never scheduled
         if to is None or (context.is_broker and not exchange.is_redelivery):
             return self.next.send(exchange, message)
-        if is_management(to):
+        if is_scheduler_management(to):
             return self._management.serve(context, message)
         check_source(to)
         if read_schedule(message, self._max_repeat_allowed) is None:

@@ -90,7 +90,6 @@ from pyjms_broker.filters.scheduler.schedule_properties import (
     SCHEDULE_PROPERTIES,
     ScheduleProperties,
     check_target,
-    properties_of,
 )
 from pyjms_broker.region.flow_control import abort_blocked_sends
 from pyjms_broker.region.region_broker import RegionBroker
@@ -317,7 +316,7 @@ def copy_of_job(
     more: Mapping[str, object] = {},
 ) -> ActiveMQMessage:
     """Return a copy of a job's message with the job's id, and with other properties."""
-    properties = properties_of(message)
+    properties = message.properties
     for name in without:
         properties.pop(name, None)
     properties |= {AMQ_SCHEDULED_ID: job.job_id, **more}

@@ -22,13 +22,10 @@ from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_ID,
     AMQ_SCHEDULED_PERIOD,
     AMQ_SCHEDULED_REPEAT,
-    AMQ_SCHEDULER_MANAGEMENT_DESTINATION,
 )
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import ActiveMQMessage
-from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
@@ -82,7 +79,7 @@ def read_schedule(message: ActiveMQMessage, max_repeat: int) -> ScheduleProperti
     marshalled = message.marshalled_properties
     if marshalled is None or PREFIX not in marshalled:
         return None
-    properties = properties_of(message)
+    properties = message.properties
     if not _asks(properties):
         return None
     schedule = ScheduleProperties(
@@ -97,18 +94,12 @@ def read_schedule(message: ActiveMQMessage, max_repeat: int) -> ScheduleProperti
 
 def asks_for_schedule(message: ActiveMQMessage) -> bool:
     """Return whether a broker with a scheduler would not deliver the message at once."""
-    return _asks(properties_of(message))
+    return _asks(message.properties)
 
 
 def _asks(properties: Mapping[str, object]) -> bool:
     triggered = any(name in properties for name in _TRIGGERS)
     return triggered and AMQ_SCHEDULED_ID not in properties
-
-
-def properties_of(message: ActiveMQMessage) -> dict[str, object]:
-    """Return the application's properties as a new dict."""
-    marshalled = message.marshalled_properties
-    return {} if marshalled is None else dict(decode_map(marshalled, MAX_PROPERTY_VALUES))
 
 
 def number_of(properties: Mapping[str, object], name: str) -> int | None:
@@ -179,18 +170,6 @@ def check_target(destination: Destination) -> None:
         raise IllegalStateException(
             f"{destination} is reserved for the broker: the scheduler does not send to it"
         )
-
-
-_MANAGEMENT_TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
-
-
-def is_management(destination: Destination | None) -> bool:
-    """Return whether a destination is the management topic, ignoring case."""
-    return (
-        destination is not None
-        and destination.is_topic
-        and destination.physical_name.lower() == _MANAGEMENT_TOPIC
-    )
 
 
 MAXIMUM_WARNINGS: Final = 100
