@@ -13,6 +13,8 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
 from pyjms_broker.api.broker import Broker, PluginFilter
 from pyjms_broker.api.context import ConnectionContext
 
+__all__ = ["MessageAuthorizationPlugin", "MessagePolicy"]
+
 logger = get_logger(__name__)
 
 MessagePolicy = Callable[[ConnectionContext, ActiveMQMessage], bool]

@@ -34,6 +34,19 @@ from pyjms_broker.security.users import (
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.values import DestinationName, Groups
 
+__all__ = [
+    "AccessSettings",
+    "AuthorizationEntrySettings",
+    "AuthorizationSettings",
+    "JaasAuthenticationSettings",
+    "JaasCertificateAuthenticationSettings",
+    "JaasDualAuthenticationSettings",
+    "LoginSettings",
+    "PropertiesAuthenticationSettings",
+    "SimpleAuthenticationSettings",
+    "UserSettings",
+]
+
 
 class AccessSettings(Section):
     """Groups by right: `admins,users` or a list; `*`: every user."""
