@@ -42,7 +42,11 @@ class ClientConnection(Protocol):
     def remote_address(self) -> str: ...
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        """Send a message to the client, in the order of the calls."""
+        """Send a message to the client, in the order of the calls.
+
+        Raises:
+            LocalProtocolError: the client's connection cannot carry it, and remains usable.
+        """
 
     def send_command(self, command: Command) -> None:
         """Send another command to the client."""

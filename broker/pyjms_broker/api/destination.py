@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from pyjms.errors import LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
@@ -326,6 +327,12 @@ class RegionDestination(BrokerDestination):
         cause: Throwable | None,
     ) -> None:
         """Dead-letter a message that `subscription` rejected with a poison acknowledgement."""
+
+    @abstractmethod
+    def on_unwritable(
+        self, reference: MessageReference, subscription: Subscription, error: LocalProtocolError
+    ) -> None:
+        """Count and log a message that the connection of `subscription` cannot carry."""
 
 
 _NEXT: Final = attrgetter("next")

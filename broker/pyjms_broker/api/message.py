@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
 
 _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
+MOST_REDELIVERIES: Final = 1 << 30
+"""The largest accepted redelivery counter; that many redeliveries can still be added."""
 
 
 class Position(NamedTuple):
@@ -123,7 +125,10 @@ class MessageReference:
         self.priority: int = message.priority
         self.persistent: bool = message.persistent
         self.group_id: str | None = message.group_id
-        self.redelivery_counter: int = message.redelivery_counter
+        counter = message.redelivery_counter  # any int, as clients may set it
+        self.redelivery_counter: int = (
+            counter if 0 <= counter < MOST_REDELIVERIES else 0 if counter < 0 else MOST_REDELIVERIES
+        )
         self.owner: Subscription | None = None
         """The consumer to which a queue has dispatched it, exclusively."""
         self.acked: bool = False

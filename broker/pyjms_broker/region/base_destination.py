@@ -8,16 +8,18 @@ keep their order of arrival (`ArrivalOrder`).
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from pyjms.errors import LocalProtocolError
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.message_audit import MessageAudit
-from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
@@ -43,6 +45,8 @@ class BaseDestination(RegionDestination):
     """The base class of queues and topics."""
 
     _audit: MessageAudit | None = None
+    _unwritable: MessageId | None = None
+    """The message that was set aside last."""
     disposed: bool = False
     is_dead_letter_queue: bool = False
     FIXED: ClassVar[tuple[str, ...]]
@@ -217,6 +221,22 @@ class BaseDestination(RegionDestination):
     ) -> None:
         self.broker.root.send_to_dead_letter_queue(context, reference, subscription, cause)
         self.forget_duplicate(reference)
+
+    def on_unwritable(
+        self, reference: MessageReference, subscription: Subscription, error: LocalProtocolError
+    ) -> None:
+        self.broker.unwritable_count += 1
+        # once a message: all subscribers of a topic may miss it
+        level = logging.DEBUG if reference.message_id is self._unwritable else logging.WARNING
+        self._unwritable = reference.message_id
+        logger.log(
+            level,
+            "%s: message %s is set aside, as it cannot be sent to %s: %s",
+            self,
+            reference.message_id,
+            subscription,
+            error,
+        )
 
     def forget_duplicate(self, reference: MessageReference) -> None:
         """Allow a message with this id again, if the destination detects duplicate ids."""

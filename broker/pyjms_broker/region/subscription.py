@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from anyio import lowlevel
 
-from pyjms.errors import InvalidDestinationException, JMSException
+from pyjms.errors import InvalidDestinationException, JMSException, LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
@@ -37,6 +37,7 @@ from pyjms.wire.openwire.commands import (
     MessageDispatch,
     MessageId,
     MessagePull,
+    Throwable,
     XATransactionId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
@@ -112,7 +113,7 @@ class PendingRedeliveryMarks:
     a crash nothing is returned. (ActiveMQ persistJMSRedelivered)
     """
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: AbstractSubscription) -> None:
         self._subscription = subscription
         self._pending: deque[_PendingMessage] = deque()
         self._markers: dict[BrokerDestination, _Marker] = {}
@@ -183,10 +184,16 @@ class PendingRedeliveryMarks:
         while messages and messages[0].is_marked:
             pending = messages.popleft()
             reference, connection = pending.reference, subscription.context.connection
-            if connection is not None and not reference.dropped:
+            if connection is None or reference.dropped:
+                continue
+            try:
                 connection.dispatch(
                     reference.dispatch_to(subscription.consumer_id, pending.redelivery_counter)
                 )
+            except LocalProtocolError as error:
+                subscription.on_unwritable(reference, error)
+                if subscription.prefetch_size == 0:
+                    subscription.end_pull()
 
 
 LAST_DELIVERED_UNKNOWN: Final = -2
@@ -389,7 +396,7 @@ class AbstractSubscription(Subscription):
         if self.dispatched_count != before or self._pulls == 0:
             return
         if pull.timeout < 0:
-            self._end_pull()
+            self.end_pull()
         elif pull.timeout > 0:
             self._pull_timer = _wakeup.spawn(
                 self._pull_timeout, pull.timeout / 1000, name=f"pull of {self.consumer_id}"
@@ -399,9 +406,10 @@ class AbstractSubscription(Subscription):
         await _clock.sleep(seconds)
         self._pull_timer = None
         if self._pulls:
-            self._end_pull()
+            self.end_pull()
 
-    def _end_pull(self) -> None:
+    def end_pull(self) -> None:
+        """Answer the pull, if there is one, without a message."""
         self._pulls = 0
         self.dispatch_nothing()
 
@@ -414,15 +422,27 @@ class AbstractSubscription(Subscription):
     def transmit(self, reference: MessageReference, redelivery_counter: int) -> None:
         """Send a message to the client and count it as dispatched."""
         self.dispatched_count += 1
+        pulls, timer = self._pulls, self._pull_timer
         if self.prefetch_size == 0:
-            self._pulls = 0
-            self._stop_pull_timer()
+            self._pulls, self._pull_timer = 0, None
         if self.redelivery_marking is not None:
             self.redelivery_marking.put(reference, redelivery_counter)
         elif (connection := self.context.connection) is not None:
-            connection.dispatch(reference.dispatch_to(self.consumer_id, redelivery_counter))
+            try:
+                connection.dispatch(reference.dispatch_to(self.consumer_id, redelivery_counter))
+            except LocalProtocolError as error:
+                self._pulls, self._pull_timer = pulls, timer
+                self.on_unwritable(reference, error)
+                return
+        if timer is not None:
+            timer.cancel()
         if reference.destination.reports_dispatched:
             reference.destination.report_dispatched(reference, self)
+
+    def on_unwritable(self, reference: MessageReference, error: LocalProtocolError) -> None:
+        """Set a message aside that the connection cannot carry; the consumer gets the next ones."""
+        self.dispatched_count -= 1
+        reference.destination.on_unwritable(reference, self, error)
 
     def dispatch_nothing(self) -> None:
         """Send an empty dispatch, which ends a pull or a browse without another message."""
@@ -455,6 +475,9 @@ class PrefetchSubscription(AbstractSubscription):
         self._by_id = not (self.requested.is_composite or self.requested.is_pattern)
         self._transacted: set[MessageReference] = set()  # acknowledged in open transactions
         self._open_transactions = 0  # acknowledgements in open local transactions
+        self._unwritable: dict[MessageReference, LocalProtocolError | None] = {}
+        """Messages set aside, with their errors; None: they stay here until the consumer leaves."""
+        self._setting_aside: _wakeup.BackgroundTask | None = None
 
     # the kinds of subscriptions
     @abstractmethod
@@ -546,16 +569,50 @@ class PrefetchSubscription(AbstractSubscription):
     def remove_dispatched(self, destination: object) -> list[MessageReference]:
         """Remove the destination's messages from the window and return them in dispatch order.
 
-        Messages that an open transaction has acknowledged stay in the window.
+        Those that were set aside come first. Messages that an open transaction has acknowledged stay in the window.
         """
         removed = [
             reference
-            for reference in self.dispatched.values()
+            for reference in chain(self._unwritable, self.dispatched.values())
             if reference.destination is destination and reference not in self._transacted
         ]
         for reference in removed:
+            self._unwritable.pop(reference, None)
             self.undispatch(reference)
         return removed
+
+    # messages that the connection cannot carry
+    def on_unwritable(self, reference: MessageReference, error: LocalProtocolError) -> None:
+        super().on_unwritable(reference, error)
+        self.undispatch(reference)
+        self._unwritable[reference] = error
+        if self._setting_aside is None or self._setting_aside.done:
+            # a task, as the queue that is dispatching cannot remove the message now
+            self._setting_aside = _wakeup.spawn(self._set_aside, name=f"unwritable of {self}")
+
+    def close(self) -> None:
+        super().close()
+        if self._setting_aside is not None:
+            self._setting_aside.cancel()
+
+    async def _set_aside(self) -> None:
+        """Dead-letter the unwritable messages; keep those for which there is no other queue."""
+        for reference, error in list(self._unwritable.items()):
+            if error is None:
+                continue
+            self._unwritable[reference] = None
+            source = reference.destination
+            target = source.dead_letter_strategy.dead_letter_destination(reference, self)
+            if target == source.destination:
+                continue
+            cause = Throwable("java.io.IOException", f"It cannot be sent to {self}: {error.reason}")
+            try:
+                source.on_poisoned(self.context, reference, self, cause)
+                self._complete(NO_TRANSACTION, [reference], are_dead_letters=True)
+            except JMSException as failure:
+                logger.error("%s stays with %s: %s", reference.message_id, self, failure)
+            else:
+                del self._unwritable[reference]
 
     def delivered_messages(
         self, destination: object, last_sequence_id: int
@@ -994,6 +1051,10 @@ class QueueBrowserSubscription(AbstractSubscription):
             self.enqueue_count += 1
             self.transmit(reference, reference.redelivery_counter)
         self._resume_later()
+
+    def on_unwritable(self, reference: MessageReference, error: LocalProtocolError) -> None:
+        super().on_unwritable(reference, error)
+        self._in_flight -= 1
 
     def _read_next(self) -> bool:
         """Read one more message, into `_next` if it matches; return False at the end.

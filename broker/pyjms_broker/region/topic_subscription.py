@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, LocalProtocolError
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.message_audit import MessageAudit
@@ -185,6 +185,12 @@ class TopicSubscription(AbstractSubscription):
         self.expired_count += 1
         reference.destination.on_expired(self.context, reference, self)
         reference.decrement_reference_count()
+
+    def on_unwritable(self, reference: MessageReference, error: LocalProtocolError) -> None:
+        super().on_unwritable(reference, error)
+        self.discarded_count += 1
+        if self.policy.advisory_for_discarding_messages:
+            self.broker.root.message_discarded(self.context, reference, self)
 
     def _dispatch(self, reference: MessageReference) -> None:
         statistics = reference.destination.statistics

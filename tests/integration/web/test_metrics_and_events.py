@@ -55,6 +55,7 @@ async def test_metrics_of_broker_and_destinations() -> None:
     assert found[f"pyjms_destination_enqueued_total{labels}"] == 3
     assert found[f"pyjms_destination_dequeued_total{labels}"] == 1
     assert found["pyjms_broker_ready"] == 1
+    assert found["pyjms_broker_unwritable_total"] == 0
     assert found["pyjms_broker_memory_limit_bytes"] == 1 << 30
     assert any(name.startswith('pyjms_broker_info{broker="measured",') for name in found)
     for metric in metrics_of(BROKER).values():

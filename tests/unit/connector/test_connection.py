@@ -449,7 +449,7 @@ async def test_a_command_that_cannot_be_written_closes_the_connection(
         raise LocalProtocolError("too long")
 
     cast("Any", client.connection)._oneway = cannot
-    client.connection.dispatch(MessageDispatch())
+    client.connection.send_command(ConsumerControl())
     await client.connection.wait_stopped()
     assert "too long" in caplog.text
 

@@ -450,7 +450,14 @@ class BrokerConnection:
 
     # to the client
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        if not self._closed and self._write(dispatch) and self._outbound.congested:
+        if self._closed:
+            return
+        try:
+            self._oneway(dispatch)
+        except ConnectionFailedException as error:
+            self._log_unsent(error)
+            return
+        if self._outbound.congested:
             self._on_congestion()
 
     def send_command(self, command: Command) -> None:
@@ -467,9 +474,7 @@ class BrokerConnection:
         try:
             self._oneway(command)
         except ConnectionFailedException as error:
-            logger.debug(
-                "%s: the connection is closed, so this is not sent: %s", self.remote_address, error
-            )
+            self._log_unsent(error)
             return False
         except LocalProtocolError as error:
             name = type(command).__name__
@@ -477,6 +482,10 @@ class BrokerConnection:
             self.stop_soon(error)
             return False
         return True
+
+    def _log_unsent(self, error: Exception) -> None:
+        address = self.remote_address
+        logger.debug("%s: the connection is closed, so this is not sent: %s", address, error)
 
     def service_exception(self, error: Exception) -> None:
         identifier = next(iter(self.resources.connections), None)
