@@ -474,7 +474,7 @@ class RegionBroker(InnermostBroker):
         self.context.is_broker = True
         self.context.producer_flow_control = False
         self.unwritable_count = 0
-        """Messages that were set aside, because the connection of a consumer could not carry them."""
+        """Messages set aside, because the connection of a consumer could not carry them."""
         self.queue_consumer_added: Callable[[Subscription], None] | None = None
         """Called for each new consumer of a queue, with its subscription."""
         self._table = DestinationTable(destination_limits or DestinationLimits())

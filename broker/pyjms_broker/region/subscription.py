@@ -569,7 +569,8 @@ class PrefetchSubscription(AbstractSubscription):
     def remove_dispatched(self, destination: object) -> list[MessageReference]:
         """Remove the destination's messages from the window and return them in dispatch order.
 
-        Those that were set aside come first. Messages that an open transaction has acknowledged stay in the window.
+        Those that were set aside come first. Messages that an open transaction has acknowledged
+        stay in the window.
         """
         removed = [
             reference
