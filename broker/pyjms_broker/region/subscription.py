@@ -477,7 +477,7 @@ class PrefetchSubscription(AbstractSubscription):
         self._open_transactions = 0  # acknowledgements in open local transactions
         self._unwritable: dict[MessageReference, LocalProtocolError | None] = {}
         """Messages set aside, with their errors; None: they stay here until the consumer leaves."""
-        self._setting_aside: _wakeup.BackgroundTask | None = None
+        self._unwritable_task: _wakeup.BackgroundTask | None = None
 
     # the kinds of subscriptions
     @abstractmethod
@@ -587,16 +587,18 @@ class PrefetchSubscription(AbstractSubscription):
         super().on_unwritable(reference, error)
         self.undispatch(reference)
         self._unwritable[reference] = error
-        if self._setting_aside is None or self._setting_aside.done:
+        if self._unwritable_task is None or self._unwritable_task.done:
             # a task, as the queue that is dispatching cannot remove the message now
-            self._setting_aside = _wakeup.spawn(self._set_aside, name=f"unwritable of {self}")
+            self._unwritable_task = _wakeup.spawn(
+                self._dead_letter_unwritable, name=f"unwritable of {self}"
+            )
 
     def close(self) -> None:
         super().close()
-        if self._setting_aside is not None:
-            self._setting_aside.cancel()
+        if self._unwritable_task is not None:
+            self._unwritable_task.cancel()
 
-    async def _set_aside(self) -> None:
+    async def _dead_letter_unwritable(self) -> None:
         """Dead-letter the unwritable messages; keep those for which there is no other queue."""
         for reference, error in list(self._unwritable.items()):
             if error is None:

@@ -130,9 +130,11 @@ def _broker_lines(context: WebContext) -> Iterator[str]:
     yield from _head(info.name, info)
     name, version = _escape(broker["BrokerName"]), _escape(broker["BrokerVersion"])
     yield f'{info.name}{{broker="{name}",version="{version}"}} 1'
-    aside = Metric("pyjms_broker_unwritable_total", "Messages that a consumer could not be sent.")
-    yield from _head(aside.name, aside)
-    yield f"{aside.name} {context.service.region_broker.unwritable_count}"
+    unwritable = Metric(
+        "pyjms_broker_unwritable_total", "Messages that a consumer could not be sent."
+    )
+    yield from _head(unwritable.name, unwritable)
+    yield f"{unwritable.name} {context.service.region_broker.unwritable_count}"
     for attribute, metric in metrics_of(BROKER).items():
         yield from _head(f"pyjms_broker_{metric.name}", metric)
         yield f"pyjms_broker_{metric.name} {_value(broker, attribute)}"
