@@ -727,6 +727,7 @@ class Wiring:
             pub_sub_domain=container.reply_pub_sub_domain,
             qos=container.reply_qos_settings,
             send_chain=self.interceptors.chain_of_replies(self.container),
+            listener=f"Listener {endpoint.id}",
         )
         size = container.batch_size
         listener = self._handler_listener(bound_to_instance(endpoint.handler), converter, size)

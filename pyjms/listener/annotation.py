@@ -175,8 +175,8 @@ def jms_listener(
         durable: whether the subscription outlives the application: the destination is then a topic,
             and the connection needs a client id (`jms.client_id`).
         prefetch: the messages sent to each consumer ahead of their acknowledgements. "auto", the
-            default of an application: few if the number of consumers may grow, so that each gets
-            its share; otherwise the connection's prefetch.
+            default of an application: few on a queue, so that each consumer and each process gets
+            its share of a backlog.
         batch_size: the handler gets batches of at most this size, `list[Order]` instead of
             `Order`; each batch is one transaction.
         batch_timeout: the seconds from the first message of a batch until the handler is called,

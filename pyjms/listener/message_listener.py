@@ -147,6 +147,7 @@ class MessageListenerAdapter:
                 default.qualified_name if isinstance(default, Destination) else default
             ),
             qos=reply_qos_settings,
+            listener=type(self.delegate).__qualname__,
         )
 
     async def on_message(self, message: Message, session: Session | None = None) -> None:

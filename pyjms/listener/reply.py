@@ -1,20 +1,26 @@
 """Replies: the results of handlers, sent with the listener's session and in its transaction.
 
 The destination is that of a JmsResponse, otherwise the request's reply_to, otherwise that of
-`@send_to`. The correlation id is the request's correlation id, otherwise its message id.
-(spring-jms 6.2)
+`@send_to`. The correlation id is the request's correlation id, otherwise its message id. A result
+for which there is no destination is dropped with one warning: a redelivery would not find one
+either. Spring makes the message a dead letter after seven attempts. (spring-jms 6.2)
 """
 
 from __future__ import annotations
 
-from pyjms.errors import InvalidDestinationException, ReplyFailureException
+from typing import Final
+
+from pyjms.errors import ReplyFailureException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
 from pyjms.jms.message import Message
+from pyjms.runtime.logging import get_logger
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import GenericMessage, SimpleJmsHeaderMapper
 from pyjms.support.qos import QosSettings
 from pyjms.template.interceptors import InterceptorChain, SendInterceptor, SendInvocation
+
+logger: Final = get_logger(__name__)
 
 
 class JmsResponse:
@@ -55,8 +61,12 @@ class ReplySender:
         pub_sub_domain: bool = False,
         qos: QosSettings | None = None,
         send_chain: InterceptorChain[SendInterceptor] | None = None,
+        listener: str = "A listener",
     ) -> None:
+        """Keep `listener`, which the log calls the listener."""
         self._send_chain = send_chain
+        self._listener = listener
+        self._has_warned = False
         self._converter = converter
         self._header_mapper = SimpleJmsHeaderMapper()
         self._qos = qos
@@ -66,32 +76,40 @@ class ReplySender:
         )
 
     async def send(self, result: object, request: Message, session: Session) -> None:
-        """Send `result`, which is not None, as the reply to `request`.
+        """Send `result`, which is not None, as the reply to `request`, if that has a destination.
 
         Raises:
-            ReplyFailureException: the reply has no destination, the result cannot be converted, or
-                the send failed (its cause).
+            ReplyFailureException: the result cannot be converted, or the send failed (its cause).
         """
+        own = result.destination if isinstance(result, JmsResponse) else None
+        destination = own or request.reply_to or self._default
+        if destination is None:
+            self._warn(result)
+            return
         try:
-            await self._send(result, request, session)
+            await self._send(result, destination, request, session)
         except Exception as error:
             raise ReplyFailureException(
                 f"Failed to send reply with payload of type {type(result).__name__}: {error}",
                 message=request,
             ) from error
 
-    async def _send(self, result: object, request: Message, session: Session) -> None:
-        own = result.destination if isinstance(result, JmsResponse) else None
+    def _warn(self, result: object) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%s returns a %s, and the message has no reply destination: such results are "
+                "dropped. Add @send_to, set reply_to on the request, or return None",
+                self._listener,
+                type(result).__name__,
+            )
+
+    async def _send(
+        self, result: object, destination: Destination, request: Message, session: Session
+    ) -> None:
         content = result.response if isinstance(result, JmsResponse) else result
         reply = content if isinstance(content, Message) else self._convert(content, session)
         reply.correlation_id = request.correlation_id or request.message_id
-        destination = own or request.reply_to or self._default
-        if destination is None:
-            raise InvalidDestinationException(
-                "Cannot determine response destination: Request message does not contain "
-                "reply-to destination, and no default response destination set.",
-                hint="add @send_to, set reply_to on the request, or return None",
-            )
         if self._send_chain is not None:
             await self._send_chain.around_operation(
                 SendInvocation(destination, reply, session, is_reply=True),

@@ -28,10 +28,12 @@ logger: Final = get_logger(__name__)
 
 _PREFETCH_OPTION: Final = "consumer.prefetchSize"
 
-# With a large prefetch, the consumers that exist first would get all the messages of a queue; with
-# a prefetch of one, each message would cost a round trip. So they share a number of messages.
+# With a large prefetch, the consumers that exist first would get all the messages of a queue, also
+# before other processes start; with a prefetch of one, each message would cost a round trip. So
+# consumers whose number grows share a number of messages, and others get a few.
 _FAIR_TOTAL: Final = 100
 _FAIR_MINIMUM: Final = 5
+_FAIR_FIXED: Final = 20
 _BATCHES_AHEAD: Final = 2
 
 
@@ -223,8 +225,8 @@ def _prefetch(destination: Destination, properties: ContainerProperties) -> int 
         policy = None
     size, most = None, properties.growth_limit
     is_chosen = policy is not None and policy.is_chosen("queue_prefetch")
-    if properties.prefetch == "auto" and most is not None and destination.is_queue:
-        size = None if is_chosen else max(_FAIR_MINIMUM, _FAIR_TOTAL // most)
+    if properties.prefetch == "auto" and destination.is_queue and not is_chosen:
+        size = _FAIR_FIXED if most is None else max(_FAIR_MINIMUM, _FAIR_TOTAL // most)
     if properties.batch_size is None:
         return size
     # the next batch arrives while this one is handled

@@ -21,7 +21,7 @@ from pyjms import (
     send_to,
 )
 from pyjms.aio import DefaultJmsListenerContainerFactory, Session
-from pyjms.errors import ReplyFailureException
+from pyjms.errors import MessageConversionException, ReplyFailureException
 from pyjms.jms.message import TextMessage
 from pyjms.support.qos import QosSettings
 from pyjms.testing.app import JmsTestApp
@@ -124,12 +124,12 @@ async def test_answers_are_those_that_spring_gave(
 @pytest.mark.fact("spring-jms 6.2.1")
 async def test_none_is_not_a_reply_and_replies_are_in_the_transaction(jms_app: JmsTestApp) -> None:
     @jms_listener("in")
-    async def twice(text: str, template: Annotated[Any, Provide["jms_template"]]) -> str:
+    async def twice(text: str, template: Annotated[Any, Provide["jms_template"]]) -> object:
         await template.convert_and_send("aside", text)
-        return text
+        return object() if text == "lost" else text
 
     await jms_app.start(twice, silent)
-    await jms_app.template.send("in", request("lost"))  # nowhere to answer: all is rolled back
+    await jms_app.template.send("in", request("lost", reply_to=Queue("replies")))
     await jms_app.template.send("in", request("done", reply_to=Queue("replies")))
     await jms_app.template.send("silent", request("x", reply_to=Queue("replies")))
     await jms_app.drained("in")
@@ -242,19 +242,41 @@ async def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_listener(
     seen: list[Exception] = []
 
     @jms_listener("in", id="in")
+    @send_to("out")
     async def handler(text: str) -> object:
-        return text
+        return object()
 
     application = await jms_app.start(handler)
     application.registry["in"].error_handler = seen.append
-    await jms_app.template.convert_and_send("in", "nowhere")
+    await jms_app.template.convert_and_send("in", "unknown")
     await jms_app.drained("in")
     assert len(seen) == 7
     assert all(isinstance(error, ReplyFailureException) for error in seen)
     assert issubclass(ReplyFailureException, ListenerExecutionFailedException)
     assert "Failed to send reply with payload" in str(seen[0])
-    assert "Cannot determine response destination" in str(seen[0].__cause__)
-    assert [text_of(m) for m in await jms_app.dead_letters()] == ["nowhere"]
+    assert isinstance(seen[0].__cause__, MessageConversionException)
+    assert [text_of(m) for m in await jms_app.dead_letters()] == ["unknown"]
+
+
+@pytest.mark.fact("spring-jms 6.2.2")
+async def test_a_result_without_a_destination_is_dropped_with_one_warning(
+    jms_app: JmsTestApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spring: seven attempts and a dead letter, with all that the handler does in each of them."""
+
+    @jms_listener("in", id="in")
+    async def handler(text: str) -> str:
+        return text
+
+    await jms_app.start(handler)
+    for text in ("one", "two"):
+        await jms_app.template.convert_and_send("in", text)
+    await jms_app.drained("in", raise_errors=True)
+    assert jms_app.recorder.results(handler) == ["one", "two"]
+    warnings = [r.getMessage() for r in caplog.records if r.name == "pyjms.listener.reply"]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("Listener in returns a str, and the message has no reply dest")
+    assert await jms_app.dead_letters() == []
 
 
 @pytest.mark.fact("spring-jms 6.2.8")

@@ -265,7 +265,7 @@ async def _results(
     await until(
         lambda: (
             len(listeners.multi) == 2
-            and len(errors.get("nowhere", ())) == len(errors.get("jms", ())) == 7
+            and len(errors.get("jms", ())) == 7
             and listeners.numbers
             and listeners.arguments
         )
@@ -274,7 +274,7 @@ async def _results(
     found["null result: reply"] = await template.receive(replies, timeout=0.5)
     found["argument resolution"] = listeners.arguments
     found["text '17' to an int parameter"] = {"int": listeners.numbers[0]}
-    found["nowhere"] = errors["nowhere"]
+    found["nowhere"] = errors.get("nowhere", [])
     found["jms"] = errors["jms"]
     await application.registry["two"].stop()
     found["repeated annotation with a selector"] = {
@@ -298,10 +298,8 @@ def check(found: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
         if name == "registry":
             assert found["concurrency"] == wanted["concurrencyFromPlaceholder"]
         elif name.startswith("result but no JMSReplyTo"):
-            assert len(found["nowhere"]) == wanted["errors"]
-            chain = f"{type(found['nowhere'][0]).__name__} <- "
-            chain += type(found["nowhere"][0].__cause__).__name__
-            assert wanted["first"].startswith(chain)
+            assert wanted["errors"] == 7  # a deviation: dropped with a warning (spring-jms 6.2.2)
+            assert found["nowhere"] == []
         elif name == "method throws JMSException":
             (first, *_) = found["jms"]
             assert wanted == (

@@ -122,7 +122,8 @@ async def _fetched_by_the_first(jms_app: JmsTestApp, application: JmsApplication
 @pytest.mark.parametrize(
     ("sections", "arguments", "fetched"),
     [
-        ({}, {}, 50),
+        ({}, {}, 21),
+        ({"activemq": {"prefetch": 1000}}, {}, 50),
         ({"activemq": {"prefetch": 4}}, {}, 5),
         ({"jms": {"listener": {"prefetch": 4}}}, {}, 5),
         ({"listeners": {"orders": {"prefetch": 4}}}, {"prefetch": 30}, 5),
