@@ -176,7 +176,8 @@ class ContainerProperties:
     letter at once; redeliver: it is treated like any other failure, as in Spring."""
     prefetch: Prefetch = None
     """Messages sent to each consumer ahead of their acknowledgement; None: the connection's
-    prefetch; auto: few for queue consumers, unless the connection's prefetch is set. A change applies to new consumers."""
+    prefetch; auto: few for queue consumers, unless the connection's prefetch is set. A change
+    applies to new consumers."""
     batch_size: int | None = None
     """The largest number of messages in a batch; None: the listener gets single messages."""
     batch_timeout: float = 0.0
