@@ -400,7 +400,7 @@ def serve(directory: str, handles: int) -> None:
     if handles:
         resource.setrlimit(resource.RLIMIT_NOFILE, (handles, handles))
     gc.freeze()  # as `pyjms broker start` sets it; a full collection would block the loop, too
-    gc.set_threshold(10_000, 20, 100)
+    gc.set_threshold(10_000, 5, 400)
     anyio.run(_serve, directory)
 
 

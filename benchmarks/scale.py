@@ -30,6 +30,7 @@ from anyio.from_thread import start_blocking_portal
 
 from benchmarks.limits import Peer
 from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.cli.start import GC_THRESHOLDS
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 
@@ -176,7 +177,7 @@ class Scale:
 def measure(*, quick: bool, queues: int = 10_000, connections: int = 2000) -> dict[str, str]:
     """Return what each duty costs."""
     gc.freeze()
-    gc.set_threshold(10_000, 20, 100)  # as in `pyjms broker start`
+    gc.set_threshold(*GC_THRESHOLDS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:

@@ -33,7 +33,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import anyio
@@ -56,6 +56,7 @@ class BackgroundTask:
         self.error: BaseException | None = None
         self._scope = anyio.CancelScope()
         self._done = anyio.Event()
+        self._has_ended = False  # before `on_error` is called, which is before `done`
 
     @property
     def done(self) -> bool:
@@ -64,7 +65,8 @@ class BackgroundTask:
 
     def cancel(self) -> None:
         """Request that the task stops at its next wait. Call it on the task's loop."""
-        self._scope.cancel()
+        if not self._has_ended:  # otherwise anyio would format the caller's task for nothing
+            self._scope.cancel()
 
     async def wait(self) -> None:
         """Wait until the task has ended, in whatever way."""
@@ -80,7 +82,9 @@ class BackgroundTask:
         try:
             with self._scope:
                 await function(*args)
+            self._has_ended = True
         except Exception as error:
+            self._has_ended = True
             self.error = error
             if on_error is None:
                 logger.exception("Background task %s failed", self.name)
@@ -129,6 +133,9 @@ async def end_tasks(*tasks: BackgroundTask | None) -> None:
         await task.wait()
 
 
+_ENDS_AT_ONCE: Final = 20
+
+
 class Turn:
     """Runs the phases of one chunk of input; see the module's docstring. One per loop."""
 
@@ -137,6 +144,7 @@ class Turn:
         "_call_next",
         "_count",
         "_early",
+        "_ends",
         "_has_sent",
         "_sends",
         "is_open",
@@ -153,6 +161,7 @@ class Turn:
         self.late: deque[Callable[[], object]] = deque()
         """The functions of `defer`; one may be appended while the turn is open."""
         self._has_sent = False  # in this loop turn; `_next_pass` is scheduled
+        self._ends: deque[Callable[[], object]] = deque()
         self.number: int = 0
         """The number of the current turn, from 1; 0: there is none."""
         self._count = 0
@@ -204,6 +213,22 @@ class Turn:
         if self.is_open:
             self.late.append(function)
         return self.is_open
+
+    def end_with(self, function: Callable[[], object]) -> None:
+        """Call `function()`, which ends a connection, in one of the next loop turns.
+
+        Few are called in each: a host with thousands of connections may have died.
+        """
+        self._ends.append(function)
+        if len(self._ends) == 1:
+            self._call_next(self._end_some)
+
+    def _end_some(self) -> None:
+        for _ in range(min(len(self._ends), _ENDS_AT_ONCE)):
+            self._ends[0]()
+            self._ends.popleft()
+        if self._ends:
+            self._call_next(self._end_some)
 
     def _send(self) -> None:
         sends, self._sends = self._sends, []

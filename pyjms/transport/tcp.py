@@ -467,7 +467,7 @@ class SocketReader:
         """Stop reading for good; `run` raises `error`."""
         self.pause()
         self._error = self._error or error
-        self._ended.set()
+        self._turn.end_with(self._ended.set)
 
     def _read_chunk(self) -> None:
         try:
@@ -754,9 +754,11 @@ class TcpTransport(Transport[C]):
             self._reader.pause()
         if self._writer is not None:
             self._writer.abandon()
-        for task in (self._reader_task, self._writer_task):
-            if task is not None:
-                task.cancel()
+        if self._reader_task is not None:
+            self._reader_task.cancel()
+        if self._writer_task is not None:
+            # not in this task, which anyio would format: a host may have lost all its connections
+            self._loop.call_next(self._writer_task.cancel)
         if self._stream is not None:
             self._closer_task = spawn(
                 anyio.aclose_forcefully, self._stream, name=f"pyjms {self._remote} closer"

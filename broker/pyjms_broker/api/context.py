@@ -38,6 +38,9 @@ class SecurityContext:
 class ClientConnection(Protocol):
     """A client's connection in the connector. No method waits."""
 
+    is_lost: bool
+    """Whether the client is gone; its resources are removed soon."""
+
     @property
     def remote_address(self) -> str: ...
 

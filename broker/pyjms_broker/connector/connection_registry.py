@@ -6,14 +6,20 @@ the store is still writing, and sends that never reached the store. (activemq-br
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
+from pyjms.runtime.event_loop import LoopHandle, spawn
+from pyjms.runtime.logging import get_logger
+from pyjms.runtime.slices import Slices
 from pyjms.wire.openwire.commands import ConnectionId, ProducerId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.context import BlockedSend, ClientConnection
+
+logger = get_logger(__name__)
 
 _CAPACITY: Final = 50_000
 """The maximum number of recorded sends of all producers; a connection has about 1000 at most."""
@@ -71,10 +77,49 @@ class UnstoredSends:
             self._count -= len(self._by_producer.pop(next(iter(self._by_producer))))
 
 
+_ENDS_AT_ONCE: Final = 10
+
+
+class ConnectionEnds:
+    """Ends lost connections: at once, or in slices if the host of many of them has died."""
+
+    def __init__(self) -> None:
+        self._in_turn = 0
+        """The number of ends in the loop's present turn."""
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def add(self, end: Callable[[], None]) -> None:
+        """Call `end()` now, or later if many others are to end, too."""
+        if self._waiting:
+            self._waiting.append(end)
+        elif self._in_turn < _ENDS_AT_ONCE:
+            if not self._in_turn:
+                LoopHandle().call_next(self._on_next_turn)
+            self._in_turn += 1
+            end()
+        else:
+            self._waiting.append(end)
+            spawn(self._end_all, name="broker removes lost connections")
+
+    def _on_next_turn(self) -> None:
+        self._in_turn = 0
+
+    async def _end_all(self) -> None:
+        slices = Slices(items=_ENDS_AT_ONCE)
+        while self._waiting:
+            await slices.after_item()
+            try:
+                self._waiting[0]()
+            except Exception:
+                logger.exception("Ending a lost connection failed")
+            self._waiting.popleft()
+
+
 class ConnectionRegistry:
     """All live connections of one broker by connection id."""
 
     def __init__(self) -> None:
+        self.ends = ConnectionEnds()
         self.by_id: dict[ConnectionId, ClientConnection] = {}
         self.total = 0
         """The number of connections so far."""

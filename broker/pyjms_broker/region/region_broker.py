@@ -423,6 +423,9 @@ class ClientIds:
         self, client_id: str, other: ConnectionContext, context: ConnectionContext
     ) -> None:
         connection = other.connection
+        if connection is not None and connection.is_lost:
+            connection.give_way(JMSException("The client has connected again"))
+            return
         address = "the broker" if connection is None else connection.remote_address
         if connection is None or not context.allow_link_stealing:
             raise InvalidClientIDException(

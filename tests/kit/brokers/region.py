@@ -102,6 +102,7 @@ class Client:
     """One connection: records dispatches, sends and acknowledges."""
 
     remote_address = "tcp://client:1"
+    is_lost = False
 
     def __init__(self, broker: RegionBroker, name: str) -> None:
         self.broker = broker

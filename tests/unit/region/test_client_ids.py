@@ -16,6 +16,7 @@ class Connection:
     """A connection that leaves when it is told to."""
 
     remote_address = "tcp://10.0.0.1:5"
+    is_lost = False
 
     def __init__(self) -> None:
         self.errors: list[Exception] = []
@@ -79,3 +80,13 @@ def test_the_client_id_of_the_broker_cannot_be_stolen() -> None:
     thief.allow_link_stealing = True
     with pytest.raises(InvalidClientIDException, match="already connected from the broker"):
         clients.claim("c", thief)
+
+
+@pytest.mark.fact("activemq-broker C1")
+def test_a_lost_connection_does_not_keep_its_client_id() -> None:
+    """Its client may be back before the broker has removed what it left behind."""
+    clients, connection = ClientIds("b"), Connection()
+    clients.claim("c", ConnectionContext(cast("ClientConnection", connection)))
+    connection.is_lost = True
+    clients.claim("c", ConnectionContext(cast("ClientConnection", Connection())))
+    assert [str(error) for error in connection.errors] == ["The client has connected again"]

@@ -40,11 +40,12 @@ window are throttled by withholding their ProducerAcks, not by pausing the conne
 commands, such as acknowledgements, must still get through.
 
 The life cycle: `start_soon` negotiates in the background, and a failure closes the connection;
-`release`, called by whatever ends the connection first, immediately removes the client's resources
-from the broker, so that nothing more is dispatched to it; `stop_soon` then closes the transport in
-the background. The last two are idempotent. A request that was accepted before the connector stops
-is completed, and `wait_for_responses` lets the client get the result: the outcome of a commit is
-unknown if its response is lost. (activemq-broker C1 to C9, M2, M6)
+`release`, called by whatever ends the connection first, removes the client's resources from the
+broker, so that nothing more is dispatched to it; `stop_soon` then closes the transport in the
+background. The last two are idempotent. If many clients are lost at once, their resources are
+removed one after the other (`ConnectionEnds`). A request that was accepted before the connector
+stops is completed, and `wait_for_responses` lets the client get the result: the outcome of a commit
+is unknown if its response is lost. (activemq-broker C1 to C9, M2, M6)
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -177,6 +179,8 @@ class BrokerConnection:
         self._worked = 0.0
         self._turn: BackgroundTask | None = None
         self._closed = False
+        self.is_lost = False
+        """Whether the client is gone; its resources are removed soon."""
         self._start_task: BackgroundTask | None = None
         self._stop_task: BackgroundTask | None = None
         self._delayed_stop: BackgroundTask | None = None
@@ -299,7 +303,8 @@ class BrokerConnection:
 
     def give_way(self, error: Exception) -> None:
         """Yield to a newer connection with the same id. (activemq-broker C1, C8)"""
-        logger.warning("%s is disconnected: %s", self.remote_address, error)
+        if not self.is_lost:
+            logger.warning("%s is disconnected: %s", self.remote_address, error)
         self.release(error)
         self.stop_soon(error)
 
@@ -438,6 +443,11 @@ class BrokerConnection:
         return broker.acknowledge(exchange, ack)
 
     def on_exception(self, error: Exception) -> None:
+        self.is_lost = True
+        self._set_congested(True)  # nothing is dispatched any more, even if `_end` has to wait
+        self.host.connections.ends.add(partial(self._end, error))
+
+    def _end(self, error: Exception) -> None:
         if not self._closed:
             self._log_end("disconnected", error)
         self.release(error)
@@ -507,6 +517,8 @@ class BrokerConnection:
     async def _wait_until_drained(self) -> None:
         await self._transport.drained()
         self._draining = None
+        if self.is_lost:
+            return
         self._set_congested(False)
         self._resume_reading(ReadPause.RESPONSES)
         for exchange in list(self.consumers.values()):
