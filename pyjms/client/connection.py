@@ -602,6 +602,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
             self._tasks.spawn(consumer.close)
         else:
             consumer.info.prefetch_size = control.prefetch
+            consumer.wake_receivers()  # without a prefetch they must pull
 
     def _on_connection_control(self, control: commands.ConnectionControl) -> None:
         if control.fault_tolerant:

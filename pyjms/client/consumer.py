@@ -1282,6 +1282,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
             if message is not None:
                 return message
             left = _seconds_left(deadline)
+            if self.info.prefetch_size == 0:  # the broker has just said so
+                return await self._wait_for_pull(left, deadline)
         self.raise_failure()
         return self.receive_buffered()
 

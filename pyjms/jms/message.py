@@ -39,6 +39,7 @@ from collections.abc import (
     Mapping,
     MutableMapping,
 )
+from contextlib import suppress
 from typing import ClassVar, Final, Protocol, TypeVar, cast
 
 from pyjms.enums import DeliveryMode
@@ -62,6 +63,7 @@ from pyjms.jms.conversions import (
 )
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
+from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_PERIOD, AMQ_SCHEDULED_REPEAT
 
 
 class TypedSetters:
@@ -439,6 +441,20 @@ def _set_reply_to(message: Message, name: str, value: object) -> None:
     message.reply_to = reply_to
 
 
+def _schedule_setter(target: str) -> Callable[[Message, str, object], None]:
+    """Return a setter that stores a number of a schedule with the type of ActiveMQ's clients.
+
+    Artemis ignores a delay of another integer type. What is no integer is left to the broker.
+    """
+
+    def set_schedule(message: Message, name: str, value: object) -> None:
+        with suppress(MessageFormatException, ValueError, TypeError):
+            value = fit(convert(value, "long", PROPERTY_READS, NULLS), target)
+        message.property_values()[name] = value
+
+    return set_schedule
+
+
 _HEADER_SETTERS: Final[dict[str, Callable[[Message, str, object], None]]] = {
     "JMSCorrelationID": _setter("correlation_id", "String"),
     "JMSDeliveryMode": _set_delivery_mode,
@@ -451,7 +467,11 @@ _HEADER_SETTERS: Final[dict[str, Callable[[Message, str, object], None]]] = {
     "JMSXDeliveryCount": _setter("delivery_count", "int"),
     "JMSXGroupID": _setter("group_id", "String"),
     "JMSXGroupSeq": _setter("group_sequence", "int"),
+    AMQ_SCHEDULED_DELAY: _schedule_setter("long"),
+    AMQ_SCHEDULED_PERIOD: _schedule_setter("long"),
+    AMQ_SCHEDULED_REPEAT: _schedule_setter("int"),
 }
+"""Setters of properties that are headers, or have a type of their own."""
 
 
 DEFAULT_PRIORITY = 4

@@ -185,6 +185,7 @@ TCP: Options = {
     **{f"socket.{name}": option for name, option in SOCKET.items()},
 }
 SERVER: Options = options_of(ServerOptions)
+_REUSE = "listening sockets always reuse their address"
 _JAVA_STREAMS = "it applies to Java's streams and threads"
 _LOGGING_TRANSPORT = "commands are logged by the loggers of pyjms.transport at level DEBUG"
 _OF_CONNECTORS = "it is an option for a broker's connector"
@@ -201,7 +202,7 @@ IGNORED: Mapping[str, str] = {
     "startLogging": _LOGGING_TRANSPORT,
     "dynamicManagement": "there is no JMX",
     "jmxPort": "there is no JMX",
-    "socket.reuseAddress": "listening sockets always reuse their address",
+    "socket.reuseAddress": _REUSE,
     "socket.oOBInline": "OpenWire has no urgent data",
 }
 """ActiveMQ's options without an effect here, and why."""
@@ -221,6 +222,7 @@ IGNORED_BY_SERVERS: Mapping[str, str] = {
 _NAMES_OF_CLIENTS = "options of the client begin with jms., such as jms.prefetchPolicy.all=10"
 IGNORED_OF_ACCEPTED: Mapping[str, str] = {
     **IGNORED,
+    "reuseAddress": _REUSE,
     "allowLinkStealing": _OF_CONNECTORS,
     "connectionTimeout": _OF_CLIENTS,
     "useLocalHost": _OF_CLIENTS,

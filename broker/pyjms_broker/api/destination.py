@@ -222,8 +222,8 @@ class RegionDestination(BrokerDestination):
     reports_dispatched: bool
     """Whether each message sent to a consumer is reported to the chain."""
     prepared_sends: int
-    """Its number of messages in prepared transactions and running commits: while there
-    are any, it cannot be removed."""
+    """Its number of messages sent, or acknowledged before a restart, in prepared transactions and
+    running commits: while there are any, it cannot be removed."""
 
     @abstractmethod
     def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:

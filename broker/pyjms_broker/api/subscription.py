@@ -83,6 +83,13 @@ class Subscription(ABC):
         """Dispatch one message to a consumer without prefetch. (activemq-broker Q14)"""
 
     @abstractmethod
+    def request_pulls(self) -> None:
+        """Tell the client that a policy takes the prefetch of its consumer, so that it pulls.
+
+        A client that cannot be told gets a prefetch of 1. (activemq-broker Q15)
+        """
+
+    @abstractmethod
     def set_prefetch(self, prefetch_size: int) -> None:
         """Change the size of the prefetch window at once. (activemq-broker Q15)"""
 

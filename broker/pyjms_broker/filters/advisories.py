@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjms.errors import JMSException
@@ -50,6 +51,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_command, copy_for_destination
 from pyjms_broker.api.names import is_internal
+from pyjms_broker.api.step_queue import StepQueue
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.policy.wildcard import PatternMap, matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
@@ -308,6 +310,7 @@ class AdvisoryBroker(BrokerFilter):
         self._sequence = itertools.count(1)
         self._advisory_consumers = AdvisoryConsumers(region.policy_map)
         self._region = region
+        self._sends = StepQueue()  # an advisory may cause others while it is dispatched
         self._anonymous_producers = anonymous_producers
         self._connections: dict[ConnectionId, ConnectionInfo] = {}
         self._destinations: dict[Destination, DestinationInfo] = {}
@@ -682,6 +685,9 @@ class AdvisoryBroker(BrokerFilter):
         self._send_message(message)
 
     def _send_message(self, message: ActiveMQMessage) -> None:
+        self._sends.run(partial(self._send_now, message))
+
+    def _send_now(self, message: ActiveMQMessage) -> None:
         try:
             self.next.send(ProducerExchange(self._region.context), message)
         except JMSException:

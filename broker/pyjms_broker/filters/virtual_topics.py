@@ -69,6 +69,10 @@ class VirtualDestination(ABC):
         """Return the destination or pattern that it forwards to `destination`; None if none."""
         return None
 
+    def makes_queue(self, pattern: Destination) -> bool:
+        """Return whether a consumer of a pattern of queues needs a queue of that very name."""
+        return False
+
     @abstractmethod
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         """Return `destination` itself, or a filter around it if this rule applies to it."""
@@ -91,9 +95,13 @@ class VirtualDestinationInterceptor:
     def queue_consumer_added(self, subscription: Subscription) -> None:
         """Send the messages kept by a queue's topics to its first consumer (activemq-broker V6).
 
-        Messages that the queue has already received are left out.
+        Messages that the queue has already received are left out. A pattern of the queues of
+        virtual topics becomes a queue of its own, which the topics feed (activemq-broker V7).
         """
         queue, region = subscription.requested, self._routes.region
+        for pattern in queue.composite_destinations:
+            if pattern.is_pattern and any(each.makes_queue(pattern) for each in self._virtual):
+                region.root.add_destination(subscription.context, pattern)
         if queue.is_pattern or queue.is_composite:
             return
         for virtual in self._virtual:
@@ -151,8 +159,11 @@ class VirtualTopic(VirtualTopicAttributes, VirtualDestination):
             return None
         before, after = self.prefix.count("."), self.postfix.count(".")
         path = destination.physical_name.split(".")
-        fed = path[before : len(path) - after]
-        return DestinationTopic(".".join(fed)) if fed else self.virtual_destination
+        fed = ".".join(path[before : len(path) - after])
+        return DestinationTopic(fed) if fed else self.virtual_destination
+
+    def makes_queue(self, pattern: Destination) -> bool:
+        return matches(Queue(f"{self.prefix}>"), pattern)
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         topic = destination.destination
@@ -181,7 +192,7 @@ class _VirtualTopicFilter(DestinationFilter):
             return self.next.send(exchange, message)
         completions = [
             self._send_copy(exchange, message, queue)
-            for queue in self._region.destinations_matching(self._pattern)
+            for queue in self._region.destinations_overlapping(self._pattern)
             if not queue.disposed
         ]
         completions.append(self.next.send(exchange, message))

@@ -72,10 +72,9 @@ class PolicyAttributes:
     cursor_memory_high_water_mark: int = count(
         70,
         "Percentage of the memory limits above which pending messages stay in the stores.",
-        maximum=100,
     )
     store_usage_high_water_mark: int = count(
-        100, "Percentage of store_limit above which senders wait.", minimum=1, maximum=100
+        100, "Percentage of store_limit above which senders wait.", minimum=1
     )
     persist_jms_redelivered: bool = flag(
         "Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."

@@ -36,6 +36,20 @@ def name_matches(pattern: str, name: str) -> bool:
 _cached_match = lru_cache(maxsize=4096)(names.name_matches)
 
 
+def overlaps(one: Destination, other: Destination) -> bool:
+    """Return whether there may be a name that both patterns match."""
+    if one.TYPE != other.TYPE:
+        return False
+    ones, others = one.physical_name.split("."), other.physical_name.split(".")
+    for left, right in zip(ones, others, strict=False):
+        if ">" in (left, right):
+            return True
+        if left != right and "*" not in (left, right):
+            return False
+    longer = ones if len(ones) > len(others) else others
+    return len(ones) == len(others) or longer[min(len(ones), len(others))] == ">"
+
+
 @lru_cache(maxsize=1024)
 def _specificity(name: str) -> tuple[tuple[int, str], ...]:
     ranks = {"*": 1, ">": 2}

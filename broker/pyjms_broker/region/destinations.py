@@ -30,7 +30,7 @@ from pyjms.runtime.slices import Slices
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
 from pyjms_broker.api.names import can_be_written, is_internal
-from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, PatternMap, literal_prefix, matches
+from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, PatternMap, literal_prefix, matches, overlaps
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.system_usage import DestinationLimits
@@ -149,6 +149,9 @@ class DestinationTable:
         self._destinations: dict[Destination, BaseDestination] = {}
         self._entry_points: dict[Destination, BrokerDestination] = {}
         self._matches: PatternMap[tuple[BrokerDestination, ...]] = PatternMap()
+        self._patterns: set[Destination] = set()
+        """Queues whose names are patterns. (activemq-broker V7)"""
+        self._overlaps: dict[Destination, tuple[Destination, ...]] = {}
         self.version = 0
         """A version number that changes with each removal and each change of an entry point."""
 
@@ -196,6 +199,9 @@ class DestinationTable:
             self.created.add(context, destination.destination)
         self._destinations[destination.destination] = destination
         self._entry_points[destination.destination] = entry_point
+        if destination.destination.is_pattern:
+            self._patterns.add(destination.destination)
+            self._overlaps.clear()
         self._forget_matches(destination.destination)
 
     def change_entry_point(self, destination: Destination, entry_point: BrokerDestination) -> None:
@@ -210,6 +216,9 @@ class DestinationTable:
         if removed is not None:
             self.removed_statistics.add_counters(removed.statistics)
         self._entry_points.pop(destination, None)
+        if destination.is_pattern:
+            self._patterns.discard(destination)
+            self._overlaps.clear()
         self._forget_matches(destination)
         self.version += 1
         self.idle_marks.pop(destination, None)
@@ -240,6 +249,19 @@ class DestinationTable:
                     self._matches.pop(next(iter(self._matches)))
                 self._matches[pattern] = found
         return found
+
+    def overlapping(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
+        """Return the same as `matching`, and the queues whose own names are patterns like it."""
+        found = self.matching(pattern)
+        if not self._patterns:
+            return found
+        others = self._overlaps.get(pattern)
+        if others is None:
+            others = tuple(d for d in self._patterns if overlaps(pattern, d))
+            if len(self._overlaps) >= _CACHED_MATCHES:
+                self._overlaps.clear()
+            self._overlaps[pattern] = others
+        return tuple(dict.fromkeys([*found, *(self._entry_points[each] for each in others)]))
 
     def _forget_matches(self, changed: Destination) -> None:
         for pattern, _ in list(self._matches.matching(changed)):

@@ -1035,14 +1035,17 @@ class Queue(BaseDestination):
         self.memory.increase(reference.size)
         self.contents.add(reference)
         reference.acked = True
+        self.statistics.messages -= 1  # nobody can get it
         return reference
 
     def forget_hidden(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        self.statistics.messages += 1
         self.drop(reference)
 
     def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
         reference.acked = False
         if not reference.dropped:
+            self.statistics.messages += 1
             self.contents.mark_visible(reference)
             self.dispatcher.on_arrival(reference)
 

@@ -46,6 +46,7 @@ from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, Produc
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
 from pyjms_broker.api.message import MessageReference, SubscriptionKey
 from pyjms_broker.api.names import can_be_written, check_access, is_internal, is_reserved
+from pyjms_broker.api.step_queue import StepQueue
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.policy.wildcard import PatternMap
@@ -480,6 +481,8 @@ class RegionBroker(InnermostBroker):
         """Messages set aside, because the connection of a consumer could not carry them."""
         self.queue_consumer_added: Callable[[Subscription], None] | None = None
         """Called for each new consumer of a queue, with its subscription."""
+        self.evictions = StepQueue()
+        """Evictions of slow topic consumers; what one discards may cause others."""
         self._table = DestinationTable(destination_limits or DestinationLimits())
         self.removed_statistics = self._table.removed_statistics
         self.subscriptions = SubscriptionRegistry(self, self._table)
@@ -562,6 +565,10 @@ class RegionBroker(InnermostBroker):
     def destinations_matching(self, wanted: Destination) -> tuple[BrokerDestination, ...]:
         """Return the existing destinations that a name, pattern or composite matches. Cached."""
         return self._table.matching(wanted)
+
+    def destinations_overlapping(self, wanted: Destination) -> tuple[BrokerDestination, ...]:
+        """Return the same, and the destinations whose own names are patterns like `wanted`."""
+        return self._table.overlapping(wanted)
 
     def region_destination(self, destination: Destination) -> RegionDestination:
         """Return the destination itself, inside all filters; create it if it does not exist."""
@@ -689,8 +696,14 @@ class RegionBroker(InnermostBroker):
             if not destination.is_composite:
                 self._entry_point(context, destination)
         subscription = self.subscriptions.add(context, info)
+        if info.prefetch_size and not subscription.prefetch_size:
+            subscription.request_pulls()
         if destination.is_queue and self.queue_consumer_added is not None:
-            self.queue_consumer_added(subscription)
+            try:
+                self.queue_consumer_added(subscription)
+            except Exception:
+                self.subscriptions.remove(context, info, LAST_DELIVERED_UNSET)
+                raise
         return subscription
 
     def remove_consumer(

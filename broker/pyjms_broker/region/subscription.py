@@ -373,6 +373,13 @@ class AbstractSubscription(Subscription):
         self.prefetch_size = prefetch_size
         self.window_freed()
 
+    def request_pulls(self) -> None:
+        connection, client = self.context.connection, self.context.info
+        if connection is not None and client is not None and client.manageable:
+            connection.send_command(ConsumerControl(consumer_id=self.consumer_id, prefetch=0))
+        else:  # such as a STOMP client: it would wait for ever
+            self.set_prefetch(1)
+
     def close(self) -> None:
         """Stop the background tasks of this subscription."""
         self._stop_pull_timer()

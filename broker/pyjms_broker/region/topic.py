@@ -207,11 +207,20 @@ class Topic(BaseDestination):
 
     def publish_retained(self, reference: MessageReference) -> None:
         """Publish a message and release the reference count that was taken until now."""
-        self._publish(reference)
+        self.publish(reference)
         reference.decrement_reference_count()
 
     def publish(self, reference: MessageReference) -> None:
-        self._publish(reference)
+        """Publish a message, unless it expired while its transaction was open."""
+        if not reference.expiration or not reference.is_expired():
+            self._publish(reference)
+            return
+        if reference.position is not None and self.store is not None:
+            self.store.mark_visible(reference)
+        self.on_expired(self.broker.context, reference, None)
+        for subscriber in self._subscribers:
+            if isinstance(subscriber, DurableTopicSubscription):
+                self.store_dead_lettered(NO_TRANSACTION, reference, subscriber.key)
 
     def _publish(self, reference: MessageReference) -> None:
         statistics = self.statistics

@@ -132,7 +132,7 @@ class TopicSubscription(AbstractSubscription):
             if reference.expiration:
                 self._earliest_expiration = min(self._earliest_expiration, reference.expiration)
             if self._most_unevicted < len(pending):
-                self._evict()
+                self.broker.evictions.run(self._evict)
 
     def _update_spooling(self) -> None:
         """Notify the topics whether their messages need space in the temp store."""

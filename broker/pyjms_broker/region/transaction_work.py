@@ -157,11 +157,14 @@ class _RecoveredAcknowledgement(Synchronization):
         self._destination = region.region_destination(destination)
         self._key = key
         self._hidden = self._destination.hide(stored, key)
+        self._destination.prepared_sends += 1
 
     def after_commit(self) -> None:
+        self._destination.prepared_sends -= 1
         if not self._destination.disposed:
             self._destination.forget_hidden(self._hidden, self._key)
 
     def after_rollback(self) -> None:
+        self._destination.prepared_sends -= 1
         if not self._destination.disposed:
             self._destination.restore(self._hidden, self._key)

@@ -46,7 +46,8 @@ class BrokerAttributes:
         Unit.PATH,
     )
     delete_all_messages_on_startup: bool = flag(
-        "Whether the broker starts with an empty store.", "deleteAllMessagesOnStartup"
+        "Whether the broker starts with an empty store; scheduled messages are kept.",
+        "deleteAllMessagesOnStartup",
     )
     advisory_support: bool = flag(
         "Whether advisories are sent; Java clients need them for temporary destinations.",

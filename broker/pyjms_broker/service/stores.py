@@ -188,8 +188,6 @@ class BrokerStores:
 
         store.on_state = job_store_state
         self.job_store = usage.store = store
-        if config.delete_all_messages_on_startup:
-            await store.delete_all_jobs()
         await store.start()
 
     def log_contents(self, region: RegionBroker) -> None:

@@ -164,17 +164,3 @@ async def test_what_was_answered_is_safe(store: Any, scheduler: Any) -> None:
         assert answer.done and answer.error is None
     await store.checkpoint()
     assert store.state is StoreState.RUNNING
-
-
-async def test_starting_with_nothing(tmp_path: Path) -> None:
-    for name, make in STORES.items():
-        first = make(tmp_path / name)
-        await first.start()
-        add(first.scheduler(), "a", 1000)
-        await first.stop()
-        again = make(tmp_path / name)
-        await again.delete_all_jobs()
-        await again.start()
-        assert again.schedulers() == []
-        await again.stop()
-        await again.stop()

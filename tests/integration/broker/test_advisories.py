@@ -25,6 +25,7 @@ from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.filters.advisories import AdvisoryBroker
+from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.eviction import ConstantPendingMessageLimitStrategy
 from pyjms_broker.service import BrokerService
@@ -522,3 +523,38 @@ async def test_all_four_kinds_of_destinations_come_and_go(connect: Connect) -> N
     await client.destination(Topic(f"{A}Consumer.Queue.x"))
     await client.destination(Topic(f"{A}Consumer.Queue.x"), 1)
     await client.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker V-A5")
+@pytest.mark.parametrize("limit", [1, 200])
+async def test_advisories_of_discarded_messages_do_not_recurse(
+    broker_with: BrokerWith, limit: int
+) -> None:
+    """A full consumer of all topics discards a message for each advisory about a discarded one."""
+    policy = PolicyEntry(
+        destination=Topic(">"),
+        pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=limit),
+        advisory_for_discarding_messages=True,
+        advisory_for_slow_consumers=True,
+    )
+    async with broker_with(policies=PolicyMap([policy])) as (broker, client):
+        for _ in range(2):
+            await client.consumer(Topic(">"), prefetch_size=2)
+        await client.send(Topic("news"), *("m" * (limit + 10)))
+        found = broker.service.broker.destinations()[Topic("news")].consumers
+        assert [each.pending_count for each in found] == [limit, limit]
+
+
+@pytest.mark.fact("activemq-broker V-A5")
+async def test_dead_letters_of_discarded_messages_on_a_topic_do_not_recurse(
+    broker_with: BrokerWith,
+) -> None:
+    policy = PolicyEntry(
+        destination=Topic(">"),
+        pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=200),
+        dead_letter_strategy=SharedDeadLetterStrategy(dead_letter_queue=Topic("dead")),
+    )
+    async with broker_with(policies=PolicyMap([policy])) as (broker, client):
+        await client.consumer(Topic(">"), prefetch_size=1)
+        await client.send(Topic("news"), *("m" * 210))
+        assert broker.service.broker.destinations()[Topic("dead")].statistics.enqueues >= 9

@@ -122,3 +122,29 @@ async def test_an_expired_message_between_those_of_the_transaction(
     if end == TransactionType.ROLLBACK:
         assert [text_of(await client.dispatched()) for _ in range(2)] == ["first", "second"]
     await client.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker X10")
+@pytest.mark.parametrize("is_durable", [False, True], ids=["topic", "durable"])
+async def test_what_expires_before_its_own_commit_reaches_no_subscriber(
+    made: Any, clock: ManualClock, *, is_durable: bool
+) -> None:
+    broker, client = made
+    fields = {"client_id": "me", "subscription_name": "s"} if is_durable else {}
+    consumer = await client.consumer(Topic("t"), **fields)
+    local, producer = client.local(1), await client.producer()
+    await client.transaction(TransactionType.BEGIN, local)
+    for text, lifetime in (("first", 0), ("brief", BRIEF), ("last", 0)):
+        message = client.text(producer, Topic("t"), text, local)
+        message.expiration = message.timestamp + lifetime if lifetime else 0
+        await client.request(message)
+    await clock.advance(BRIEF / 1000 + 1)
+    await client.transaction(TransactionType.COMMIT_ONE_PHASE, local)
+    assert [text_of(await client.dispatched()) for _ in range(2)] == ["first", "last"]
+    assert await dead_letters(broker) == ["brief"]
+    await client.remove(consumer)
+    await client.consumer(Topic("t"), **fields)
+    assert [text_of(await client.dispatched()) for _ in range(2 * is_durable)] == [
+        *(["first", "last"] if is_durable else [])
+    ]
+    await client.nothing_dispatched()

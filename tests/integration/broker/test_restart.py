@@ -28,6 +28,7 @@ from pyjms.wire.openwire.commands import (
     RemoveSubscriptionInfo,
     SessionId,
     SessionInfo,
+    TransactionInfo,
     TransactionType,
     XATransactionId,
 )
@@ -203,6 +204,7 @@ async def check_hidden(broker: EmbeddedTestBroker, client: Any) -> None:
     assert isinstance(answer, DataArrayResponse)
     assert answer.data == [XA]
     assert broker.queue_statistics("out").messages == 0
+    assert broker.queue_statistics("q").messages == 1
     queue = await client.consumer(Q)
     left = await client.dispatched()
     assert text_of(left.message) == "left"
@@ -246,6 +248,21 @@ async def check_the_end(broker: EmbeddedTestBroker, client: Any, commit: bool) -
     await client.nothing_dispatched()
     await client.remove(queue)
     await client.remove(durable)
+
+
+@pytest.mark.fact("activemq-broker X11")
+async def test_recover_follows_the_prepares_that_were_sent_before_it(data: Data) -> None:
+    async with data.broker() as broker, data.client(broker, "reader") as client:
+        branches = [XATransactionId(4660, b"global", b"%d" % n) for n in range(5)]
+        for branch in branches:
+            await client.transaction(TransactionType.BEGIN, branch)
+            await client.send(OUT, "x", transaction_id=branch)
+        for branch in branches:
+            client.send_command(
+                TransactionInfo(client.connection_id, branch, TransactionType.PREPARE)
+            )
+        answer = await client.transaction(TransactionType.RECOVER, None)
+        assert sorted(answer.data, key=str) == branches
 
 
 @pytest.mark.fact("activemq-broker X6")

@@ -353,3 +353,50 @@ async def test_a_queue_gets_what_its_topic_keeps_only_once(broker_with: BrokerWi
             assert await texts(client, 2) == expected
             await client.nothing_dispatched()
             await client.remove(consumer)
+
+
+@pytest.mark.fact("activemq-broker V7")
+@pytest.mark.parametrize("pattern", ["VirtualTopic.*", "VirtualTopic.>", "VirtualTopic.t.>"])
+async def test_a_pattern_of_the_queues_of_virtual_topics_is_a_queue_of_its_own(
+    connect: Connect, pattern: str
+) -> None:
+    client = await connect()
+    queue = Queue(f"Consumer.A.{pattern}")
+    await client.consumer(queue)
+    await client.send(T, "x")
+    copy = await client.message()
+    assert (body(copy), copy.destination, copy.original_destination) == ("x", queue, T)
+    await client.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker V7")
+async def test_other_patterns_of_queues_create_nothing(
+    connect: Connect, test_broker: EmbeddedTestBroker
+) -> None:
+    client = await connect()
+    await client.consumer(Queue("orders.*"))
+    assert Queue("orders.*") not in test_broker.service.broker.destinations()
+
+
+@pytest.mark.fact("activemq-broker V7")
+async def test_a_consumer_of_a_pattern_whose_queue_is_refused_is_not_registered(
+    broker_with: BrokerWith,
+) -> None:
+    async with broker_with(maximum_destinations_per_user=1) as (broker, client):
+        await client.destination(A)
+        with pytest.raises(JMSException, match="its maximum|their maximum"):
+            await client.consumer(Queue("Consumer.A.>"))
+        await client.send(A, "x")
+        await client.nothing_dispatched()
+        assert broker.queue_statistics(A.physical_name).consumers == 0
+
+
+@pytest.mark.fact("activemq-broker V13")
+async def test_a_queue_of_all_virtual_topics_may_have_an_empty_name(
+    broker_with: BrokerWith,
+) -> None:
+    async with broker_with([VirtualTopic(">")], use_virtual_dest_subs=True) as (_, client):
+        queue = Queue("Consumer.foo.")
+        await client.consumer(queue)
+        await client.send(queue, "x")
+        assert body(await client.message()) == "x"

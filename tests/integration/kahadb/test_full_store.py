@@ -54,3 +54,24 @@ async def test_senders_continue_despite_an_unconsumed_message(
             kept = await session.create_consumer(KEPT)
             assert await kept.receive(5.0) is not None
     assert "acknowledgements out of segment" in caplog.text
+
+
+@pytest.mark.fact("activemq-broker M13")
+async def test_a_limit_counts_what_is_used_even_below_the_length_of_a_segment(
+    tmp_path: Path,
+) -> None:
+    """Segments have 32 MiB; what was consumed makes room, although no segment is full."""
+    service = BrokerService("small", data_directory=tmp_path, store_limit=200_000)
+    with anyio.fail_after(60):
+        async with (
+            EmbeddedTestBroker(service) as broker,
+            await ConnectionFactory(broker.url).create_connection() as connection,
+        ):
+            await connection.start()
+            session = await connection.create_session()
+            producer = await session.create_producer(WORK)
+            consumer = await session.create_consumer(WORK)
+            for _ in range(30):  # 600 kB
+                await producer.send(session.create_text_message(BODY))
+                assert await consumer.receive(5.0) is not None
+            assert service.stores.store.size < 200_000 + 2 * len(BODY)

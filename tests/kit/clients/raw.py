@@ -100,6 +100,9 @@ class RawClient:
             setattr(info, field, value)
         await self.request(info)
 
+    async def open_session(self) -> None:
+        await self.request(SessionInfo(self.session_id))
+
     async def request(self, command: Command) -> Response:
         return await self.transport.request(command, timeout=5)
 

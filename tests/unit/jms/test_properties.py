@@ -281,3 +281,25 @@ def test_text_that_is_not_such_a_number(text: str, getter: str) -> None:
     with pytest.raises(ValueError) as caught:
         getattr(properties, getter)("x")
     assert type(caught.value) is ValueError
+
+
+@pytest.mark.fact("activemq-broker S11")
+@pytest.mark.parametrize("value", [2000, Long(2000), Short(2000), "2000"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("AMQ_SCHEDULED_DELAY", Long), ("AMQ_SCHEDULED_PERIOD", Long), ("AMQ_SCHEDULED_REPEAT", int)],
+)
+def test_numbers_of_a_schedule_have_the_types_of_activemqs_client(
+    name: str, kind: type, value: object
+) -> None:
+    properties = Message().properties
+    properties[name] = value
+    assert properties[name] == 2000
+    assert type(properties[name]) is kind
+
+
+@pytest.mark.parametrize("value", ["soon", 1.5, None, True])
+def test_what_is_no_number_of_a_schedule_is_left_to_the_broker(value: object) -> None:
+    properties = Message().properties
+    properties["AMQ_SCHEDULED_DELAY"] = value
+    assert properties["AMQ_SCHEDULED_DELAY"] is value

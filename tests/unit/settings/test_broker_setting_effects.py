@@ -62,7 +62,7 @@ SHOWN: Final = {
         "integration/broker/configuration/test_key_effects.py::test_messages_survive_a_restart_of_a_persistent_broker"
     ),
     "BrokerSettings.delete_all_messages_on_startup": (
-        "integration/broker/scheduler/test_store.py::test_an_empty_store_has_no_jobs"
+        "integration/broker/scheduler/test_store.py::test_an_empty_store_keeps_the_jobs"
     ),
     "BrokerSettings.advisory_support": (
         "integration/broker/configuration/test_key_effects.py::test_advisories"

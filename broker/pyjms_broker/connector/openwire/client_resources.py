@@ -75,6 +75,7 @@ class ConnectionState:
         "context",
         "info",
         "maximum_transactions",
+        "prepares",
         "producers",
         "sessions",
         "temporary",
@@ -95,6 +96,8 @@ class ConnectionState:
         self.temporary: dict[Destination, DestinationInfo] = {}
         self.transactions: dict[TransactionId, int | None] = {}
         """Open transactions; the value is the response to PREPARE."""
+        self.prepares: set[Completion] = set()
+        """PREPAREs that the store has not recorded yet."""
         identifier = info.connection_id.value if info.connection_id is not None else None
         implicit = SessionId(identifier, _IMPLICIT_SESSION)
         self.sessions[implicit] = SessionState(SessionInfo(implicit))

@@ -46,7 +46,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.connector.base import TransportConnector
@@ -223,7 +223,7 @@ def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> 
     state = connection.resources.named_connection(info.connection_id, "run a transaction on")
     broker, context, xid, kind = connection.broker, state.context, info.transaction_id, info.type
     if kind == TransactionType.RECOVER:
-        return DataArrayResponse(data=list(broker.prepared_transactions(context)))
+        return _recover(broker, state)
     if kind not in _TRANSACTION_TYPES:
         raise JMSException(f"Unknown transaction info type: {kind}")
     if xid is None:
@@ -271,6 +271,19 @@ def _forget_ended(broker: Broker, state: ConnectionState) -> None:
             del state.transactions[xid]
 
 
+def _recover(broker: Broker, state: ConnectionState) -> CommandResult:
+    """List the prepared transactions, after the PREPAREs that the client has sent before."""
+    response = DataArrayResponse()
+    deferred = DeferredResponse(response)
+
+    def answer(_prepared: Completion) -> None:
+        response.data = list(broker.prepared_transactions(state.context))
+        deferred.complete()
+
+    all_of(tuple(state.prepares)).then(answer)
+    return deferred if not deferred.done else response
+
+
 def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> CommandResult:
     if xid not in state.transactions:
         raise IllegalStateException(
@@ -288,8 +301,10 @@ def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Comm
             state.transactions[xid] = result
         return IntegerResponse(result=result)
     response = DeferredResponse(IntegerResponse(result=_XA_OK))
+    state.prepares.add(result)
 
     def vote(completion: Completion) -> None:
+        state.prepares.discard(result)
         if completion.error is None and xid in state.transactions:
             state.transactions[xid] = _XA_OK
         response.complete(completion.error)

@@ -29,7 +29,7 @@ from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.codec import decode_command, encode_command
 from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaCommand
-from pyjms.wire.kahadb.journal import RECORD_HEAD, Location, segment_number
+from pyjms.wire.kahadb.journal import RECORD_HEAD, Location
 from pyjms.wire.kahadb.segments import JournalRecord, Skipped
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.store.adapters import FileAdapter
@@ -57,13 +57,6 @@ _PAGE: Final = 200
 _SPARE_SEGMENTS: Final = 2
 
 Last = tuple[Location, bytes]
-
-
-def _delete_job_files(directory: Path) -> None:
-    """Remove the journal and the indexes, and thereby all jobs."""
-    for path in directory.iterdir():
-        if segment_number(path.name) is not None or path.name in (*_INDEX_FILES, *_ACTIVEMQ_INDEX):
-            path.unlink()
 
 
 def _recover(
@@ -231,15 +224,12 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
 
     async def _open(self) -> None:
         try:
-            if self._delete_all:
-                await to_thread.run_sync(_delete_job_files, self.directory)
             await self.journal.open()
             self._index, self._last = await to_thread.run_sync(
                 _recover, self.directory, self.journal, self._ignore_missing
             )
         except (OSError, sqlite3.Error) as error:
             raise self._cannot_open(error) from error
-        self._delete_all = False
 
     def _cannot_open(self, error: Exception) -> ResourceAllocationException:
         return ResourceAllocationException(
@@ -308,10 +298,6 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
                     await lowlevel.checkpoint()
                 await self._checkpoint()
             await journal.delete(oldest[0])
-
-    async def delete_all_jobs(self) -> None:
-        """Make the next `start` delete all jobs once it holds the lock; call it before `start`."""
-        self._delete_all = True
 
     @property
     def index(self) -> JobIndex:

@@ -346,10 +346,6 @@ class JobSchedulerStore(ABC):
     async def checkpoint(self) -> None:
         """Bring the index on disk up to date with the journal."""
 
-    @abstractmethod
-    async def delete_all_jobs(self) -> None:
-        """Make the next `start` begin with an empty store; call it only before `start`."""
-
     def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
         """Return a scheduler; one without jobs is the same as none."""
         return JobScheduler(name, self)
@@ -549,15 +545,12 @@ class MemoryJobSchedulerStore(JobSchedulerStore):
         """Do nothing: there is nothing to open."""
 
     async def stop(self) -> None:
-        await self.delete_all_jobs()
-
-    async def checkpoint(self) -> None:
-        """Do nothing: changes in memory cannot be made more durable."""
-
-    async def delete_all_jobs(self) -> None:
         self.index.clear()
         self._frames.clear()
         self._size = 0
+
+    async def checkpoint(self) -> None:
+        """Do nothing: changes in memory cannot be made more durable."""
 
     def record(self, command: KahaCommand, *, sync: bool) -> Completion:
         """Apply the command to the index; completed at once."""

@@ -394,6 +394,8 @@ class Journal:
         self._is_writable = False  # open, and not FAILED
         self._tasks: list[BackgroundTask] = []
         self._preallocated_after = 0
+        self.size = 0
+        """The used bytes: preallocated space behind the end does not count."""
         self._header: Callable[[], Sequence[bytes]] = tuple
         self._always = settings.disk_sync_strategy is DiskSyncStrategy.ALWAYS
         self._most_waiters = settings.max_async_jobs
@@ -467,6 +469,7 @@ class Journal:
     def _start(self) -> None:
         self.state, self.error = StoreState.RUNNING, None
         self._file_id, self._offset = self.written
+        self._measure()
         self._loop = LoopHandle()
         self._turn = self._loop.turn
         self._fail_fast = self._turn_scheduled = False
@@ -708,6 +711,15 @@ class Journal:
             self._closed_bytes += batch.end - batch.offset
             self.records += len(batch.offsets)
 
+    def _measure(self) -> None:
+        files = self.files
+        self.size = files.size - files.lengths.get(self._file_id, 0) + self._offset
+
+    def begin_segment(self) -> None:
+        """Make the next record begin a new segment, so that the current one can be deleted."""
+        self._close_batch()
+        self._segment_limit = 0
+
     def _preallocate_next(self, offset: int) -> None:
         """Start preallocating the next segment once this one is filled up to its half."""
         settings = self.settings
@@ -801,6 +813,7 @@ class Journal:
             logger.info("The journal can be written again")
             self._set_state(StoreState.RUNNING, None)
         self._job = None
+        self._measure()
         failure = None if error is None else self._fail(job, error)
         if self.state is StoreState.CONGESTED and not self._is_congested:
             self._set_state(StoreState.RUNNING, None)
@@ -1004,6 +1017,7 @@ class Journal:
             raise ResourceAllocationException(
                 f"Cannot remove segment {file_id} from {self.directory}: {error}"
             ) from error
+        self._measure()
 
     @property
     def end(self) -> Location:
@@ -1034,11 +1048,6 @@ class Journal:
     def is_writing(self) -> bool:
         """Whether a write is in progress, or is retried until the disk has space."""
         return self._job is not None
-
-    @property
-    def size(self) -> int:
-        """The size of all segments on disk in bytes."""
-        return self.files.size
 
 
 def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:

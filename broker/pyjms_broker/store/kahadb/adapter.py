@@ -321,8 +321,8 @@ class KahaDBPersistenceAdapter(
 
     @property
     def size(self) -> int:
-        """The size of the journal on disk in bytes."""
-        return 0 if self._journal is None else self._journal.files.size
+        """The used size of the journal in bytes."""
+        return 0 if self._journal is None else self._journal.size
 
     @property
     def last_broker_sequence_id(self) -> int:

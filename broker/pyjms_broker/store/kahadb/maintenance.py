@@ -111,6 +111,7 @@ from pyjms_broker.store.kahadb.records import (
     TRANSACTION,
     destination_field,
     parse_trace,
+    plain_trace,
     remove_record,
 )
 from pyjms_broker.store.kahadb.recovery import record_digest
@@ -313,6 +314,10 @@ class SegmentKeeper(NamedTuple):
     destination: Destination
     messages: int
     oldest: str | None
+
+
+_WORTH_LEAVING: Final = 16384
+"""The least bytes of a segment that is left early: a new one begins with a header of its own."""
 
 
 class SegmentReport(NamedTuple):
@@ -595,12 +600,29 @@ class Maintenance:
         if not segments and self._compaction.is_due(is_space_wanted=is_space_wanted):
             moved = await self._compaction.run(self._ack_only())
             segments = [] if moved is None else [moved]
+        if not segments and is_space_wanted:
+            segments = await self._leave_current_segment()
         if segments:
             self._rewrite_duplicate_ids(segments)
             # make the rewritten records durable, and an index that needs none of the segments
             await self._checkpoint(sync=True)
             await self._delete(segments)
         self._compaction.note(freed=bool(segments))
+
+    async def _leave_current_segment(self) -> list[int]:
+        """Begin a new segment if nothing in the current one is needed; return the unneeded ones.
+
+        Otherwise a limit below the length of a segment would never have space again.
+        """
+        journal, current = self._db.journal, self._reports()[-1]
+        if journal.end.offset < _WORTH_LEAVING:
+            return []
+        if current.messages or current.subscriptions or current.transactions or current.refers_to:
+            return []
+        journal.begin_segment()
+        journal.append(plain_trace(f"segment {current.file_id} is not needed"))
+        await self._checkpoint(sync=True)
+        return [report.file_id for report in self._reports() if not report.needed]
 
     def _reports(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
         """Return the reasons for which each segment is kept, oldest segment first."""

@@ -116,7 +116,7 @@ def test_a_small_cache_with_use_cache_off(make_broker: type[Broker], paged: Page
 
 
 @pytest.mark.fact("activemq-broker 2.1/useCache", "activemq-broker 2.1/cursorMemoryHighWaterMark")
-@pytest.mark.parametrize(("mark", "kept"), [(70, 14), (40, 8), (100, 20)])
+@pytest.mark.parametrize(("mark", "kept"), [(70, 14), (40, 8), (100, 20), (110, 22)])
 def test_memory_is_used_up_to_the_high_water_mark(
     make_broker: type[Broker], paged: PagedAdapter, mark: int, kept: int
 ) -> None:

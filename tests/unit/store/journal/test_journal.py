@@ -251,7 +251,7 @@ async def test_segments_are_numbered_from_one_and_preallocated(
             journal.append(bytes(40_000))
         assert await answer(journal.barrier()) is None
         assert journal.segments() == [1, 2, 3]
-        assert journal.size == 3 * 65536
+        assert journal.size == 2 * 65536 + journal.end.offset < 3 * 65536
     assert sorted(OS_DISK.names(tmp_path)) == ["db-1.log", "db-2.log", "db-3.log"]
     data = (tmp_path / "db-3.log").read_bytes()
     (records,) = struct.unpack_from(">i", data, 16)
@@ -303,7 +303,8 @@ async def test_a_record_larger_than_a_segment_gets_a_separate_one(
         assert journal.read(places[1]) == large
         assert await answer(journal.barrier()) is None
         assert journal.read(places[1]) == large
-        assert journal.size == 2 * 4096 + 2 * (28 + 5 + len(large) + len(END_MARKER))
+        full = 2 * 4096 + 28 + 5 + len(large) + len(END_MARKER)
+        assert journal.size == full + journal.end.offset
     async with Journal(tmp_path, SMALL) as journal:
         assert journal.end == Location(4, 28 + 5 + len(large))
         assert journal.append(b"more") == Location(5, 28)
@@ -369,7 +370,7 @@ async def test_segments_are_removed_or_archived(tmp_path: Path, answer: Answer) 
         journal.read(places[0])
         await journal.delete(1)
         assert journal.segments() == [2, 3]
-        assert journal.size == 2 * 4096
+        assert journal.size == 4096 + journal.end.offset
         for number in (1, 3, 9):
             with pytest.raises(ValueError, match="cannot be removed"):
                 await journal.delete(number)
