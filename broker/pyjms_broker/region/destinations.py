@@ -30,7 +30,13 @@ from pyjms.runtime.slices import Slices
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
 from pyjms_broker.api.names import can_be_written, is_internal
-from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, PatternMap, literal_prefix, matches, overlaps
+from pyjms_broker.policy.wildcard import (
+    MAX_CACHED_LENGTH,
+    PatternMap,
+    literal_prefix,
+    matches,
+    overlaps,
+)
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.system_usage import DestinationLimits
