@@ -384,7 +384,7 @@ async def test_a_consumer_of_a_pattern_whose_queue_is_refused_is_not_registered(
 ) -> None:
     async with broker_with(maximum_destinations_per_user=1) as (broker, client):
         await client.destination(A)
-        with pytest.raises(JMSException, match="its maximum|their maximum"):
+        with pytest.raises(JMSException, match="their maximum"):
             await client.consumer(Queue("Consumer.A.>"))
         await client.send(A, "x")
         await client.nothing_dispatched()
