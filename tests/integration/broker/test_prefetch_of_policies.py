@@ -8,10 +8,11 @@ import pytest
 
 from pyjms.aio import ConnectionFactory
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import ConsumerControl
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
-from tests.kit.clients.raw import BrokerWith, RawClient, create_transport
+from tests.kit.clients.raw import BrokerWith, RawClient
 
 NO_PREFETCH = PolicyMap(
     [
