@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Final, TypeAlias
 import sniffio
 from anyio.abc import SocketAttribute, SocketListener
 from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pyjms.errors import ConfigurationException
@@ -28,13 +29,29 @@ from pyjms.transport.uri import did_you_mean
 from pyjms_broker import entry_points
 from pyjms_broker.connector.listening import FileHandles, check_exposure, listen
 from pyjms_broker.management.host import ManagedBroker
+from pyjms_broker.security.failed_logins import address_key
 from pyjms_broker.web.configuration import WebConfiguration
 from pyjms_broker.web.context import WebContext
-from pyjms_broker.web.errors import exception_handlers
+from pyjms_broker.web.errors import WebError, exception_handlers, response_to
 from pyjms_broker.web.gate import Gate
 
 logger = get_logger(f"{__name__}.requests")
 logger.setLevel(logging.ERROR)
+
+
+_FOR_HEALTH: Final = 10
+"""Connections beyond the maximum, for health checks only."""
+
+
+def _only_health(app: ASGIApp) -> ASGIApp:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path", "").startswith("/health/"):
+            await app(scope, receive, send)
+        else:
+            error = WebError(503, "There are too many connections", "see web: maximum_connections")
+            await response_to(HTTPConnection(scope), error)(scope, receive, send)
+
+    return serve
 
 
 class _LimitedProtocol(H11Protocol):
@@ -43,6 +60,7 @@ class _LimitedProtocol(H11Protocol):
     maximum: ClassVar[int]
     head_timeout: ClassVar[float]
     handles: ClassVar[FileHandles]
+    idle_since = 0.0
     _head_timer: Any = None
     _read_timer: Any = None
     """The event loop's handles of the timers."""
@@ -51,12 +69,47 @@ class _LimitedProtocol(H11Protocol):
         """Accept a connection, unless there are too many."""
         super().connection_made(transport)
         self.logger = logger  # errors of clients must not flood the log
+        self.idle_since = self.loop.time()
         connection = transport.get_extra_info("socket")
-        if len(self.connections) > self.maximum or not self.handles.may_serve(connection.fileno()):
+        if not self._has_room() or not self.handles.may_serve(connection.fileno()):
             logger.debug("A connection to the web server is refused: there are too many")
             transport.abort()
             return
         self._wait_for_head()
+
+    def _has_room(self) -> bool:
+        """Make room, if necessary in place of an idle connection, and return whether there is any.
+
+        One address may have three quarters of the connections. A few more than the maximum get
+        health checks only: an orchestrator must not end a broker because its clients are many.
+        """
+        count = 0
+        by_address: dict[str | None, list[_LimitedProtocol]] = {}
+        for each in self.connections:
+            if isinstance(each, _LimitedProtocol) and not each.transport.is_closing():
+                by_address.setdefault(each.address, []).append(each)
+                count += 1
+        mine = by_address[self.address]
+        is_share_used = len(mine) > max(1, self.maximum * 3 // 4)
+        if count <= self.maximum and not is_share_used:
+            return True
+        most = mine if is_share_used else max(by_address.values(), key=len)
+        idle = [each for each in most if each is not self and each.is_idle]
+        if idle:
+            min(idle, key=lambda each: each.idle_since).transport.abort()
+            return True
+        self.app = _only_health(self.app)
+        return count <= self.maximum + _FOR_HEALTH
+
+    @property
+    def address(self) -> str | None:
+        """The client's address, as for failed logins."""
+        return address_key(f"tcp://{self.client[0]}:{self.client[1]}" if self.client else None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
         """Handle input; a request's headers must be complete in time."""
@@ -69,6 +122,7 @@ class _LimitedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Wait for the next request; uvicorn closes an idle connection."""
         super().on_response_complete()
+        self.idle_since = self.loop.time()
         self._stop_timer()
 
     def pause_writing(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -309,17 +310,59 @@ async def test_a_request_must_arrive_in_time() -> None:
             assert b" 408 " in await body.receive()
 
 
-async def test_connections_beyond_the_limit_are_closed() -> None:
+GET = "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+UNFINISHED = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+
+
+async def test_an_idle_connection_makes_room_for_a_new_one() -> None:
     async with web_broker(web={**WEB, "maximum_connections": 2}) as broker:
         host, port = broker.url.removeprefix("http://").split(":")
-        first = await anyio.connect_tcp(host, int(port))
-        async with await anyio.connect_tcp(host, int(port)):
-            async with await anyio.connect_tcp(host, int(port)) as third:
-                with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
-                    await third.receive()
-            await first.send(b"GET /open HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            assert b" 200 " in await first.receive()
-        await first.aclose()
+        async with (
+            await anyio.connect_tcp(host, int(port)) as first,
+            await anyio.connect_tcp(host, int(port)),
+            await anyio.connect_tcp(host, int(port)) as third,
+        ):
+            with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                await first.receive()
+            await third.send(GET.format("/open").encode())
+            assert b" 200 " in await third.receive()
+
+
+async def test_one_address_leaves_room_for_others() -> None:
+    async with (
+        web_broker(web={**WEB, "maximum_connections": 4}) as broker,
+        AsyncExitStack() as all_,
+    ):
+        host, port = broker.url.removeprefix("http://").split(":")
+        busy = []
+        for _ in range(3):
+            busy.append(
+                await all_.enter_async_context(
+                    await anyio.connect_tcp(host, int(port), local_host="127.0.0.2")
+                )
+            )
+            await busy[-1].send(UNFINISHED)
+        for local, status in (("127.0.0.2", b" 503 "), ("127.0.0.1", b" 200 ")):
+            async with await anyio.connect_tcp(host, int(port), local_host=local) as other:
+                await other.send(GET.format("/open").encode())
+                assert status in await other.receive()
+
+
+async def test_beyond_the_limit_there_are_only_health_checks() -> None:
+    web = {**WEB, "parts": (*WEB["parts"], "health"), "maximum_connections": 1}
+    async with web_broker(web=web) as broker:
+        host, port = broker.url.removeprefix("http://").split(":")
+        async with await anyio.connect_tcp(host, int(port)) as busy:
+            await busy.send(UNFINISHED)
+            for path, status in (("/health/live", b" 200 "), ("/open", b" 503 ")):
+                async with await anyio.connect_tcp(host, int(port)) as other:
+                    await other.send(GET.format(path).encode())
+                    assert status in await other.receive()
+            others = [await anyio.connect_tcp(host, int(port)) for _ in range(12)]
+            await busy.send(b"123456789")
+            assert b" 200 " in await busy.receive()
+            for other in others:
+                await other.aclose()
 
 
 async def test_a_browser_is_sent_to_the_login_page(install_part: Any) -> None:

@@ -992,7 +992,7 @@ SHOWN: Final = {
         "integration/web/test_server.py::test_a_port_in_use_is_an_error_that_names_it"
     ),
     "WebSettings.maximum_connections": (
-        "integration/web/test_server.py::test_connections_beyond_the_limit_are_closed"
+        "integration/web/test_server.py::test_an_idle_connection_makes_room_for_a_new_one"
     ),
     "WebSettings.maximum_body_size": (
         "integration/web/test_server.py::test_a_body_that_is_too_large_is_refused"
