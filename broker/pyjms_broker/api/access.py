@@ -56,6 +56,10 @@ class Access(Protocol):
     def may_administer(self, destination: Destination) -> bool:
         """Return whether the client may administer what others own: see `permanent`."""
 
+    @property
+    def is_administrator(self) -> bool:
+        """Whether the client may administer all queues or all topics."""
+
     def check_request(self, message: ActiveMQMessage) -> None:
         """Check that the client may send a request to the broker, and may write to its reply
         destination, to which the broker sends with its own rights.

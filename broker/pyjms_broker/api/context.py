@@ -136,6 +136,11 @@ class ConnectionContext:
         self.user_name = info.user_name
         self.fault_tolerant = info.fault_tolerant
 
+    @property
+    def user(self) -> str | None:
+        """The name of the authenticated user; None: the broker has no users."""
+        return None if self.security is None else self.security.user_name
+
     def may_read(self, destination: Destination) -> bool:
         """Whether its consumers may receive from a destination. (activemq-edges SE5)"""
         return self.access is None or self.access.may(Right.READ, destination)

@@ -6,23 +6,26 @@ the store is still writing, and sends that never reached the store. (activemq-br
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Destination
 from pyjms.runtime.event_loop import LoopHandle, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
-from pyjms.wire.openwire.commands import ConnectionId, ProducerId
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId, MessageId, ProducerId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
-from pyjms_broker.api.context import BlockedSend, ClientConnection
+from pyjms_broker.api.context import BlockedSend, ClientConnection, ConnectionContext
 
 logger = get_logger(__name__)
 
 _CAPACITY: Final = 50_000
 """The maximum number of recorded sends of all producers; a connection has about 1000 at most."""
+
+_FORMER: Final = 10_000
+"""The maximum number of ended connections whose users are remembered."""
 
 
 class UnstoredSends:
@@ -116,11 +119,18 @@ class ConnectionEnds:
 
 
 class ConnectionRegistry:
-    """All live connections of one broker by connection id."""
+    """All live connections of one broker by connection id.
+
+    On a broker with users, a connection id belongs to the user who has or had a connection with it,
+    and so do the ids that begin with it: of producers and messages. Advisories tell these ids.
+    """
 
     def __init__(self) -> None:
         self.ends = ConnectionEnds()
         self.by_id: dict[ConnectionId, ClientConnection] = {}
+        self._users: dict[str, str] = {}
+        self._former_users: OrderedDict[str, str] = OrderedDict()
+        """Of ids whose connections have ended; their clients may reconnect."""
         self.total = 0
         """The number of connections so far."""
         self.pending_sends: dict[ProducerId | None, Completion] = {}
@@ -129,20 +139,75 @@ class ConnectionRegistry:
         self.unstored_sends = UnstoredSends()
         """Sends of such producers that are not stored, although later ones may be."""
 
-    def claim(self, connection_id: ConnectionId, connection: ClientConnection) -> None:
-        """Register `connection`, replacing (and closing) an older one with the same id."""
+    def user_of(self, connection_id: str) -> str | None:
+        """Return the user to whom a connection id belongs; None: it is unknown."""
+        return self._users.get(connection_id) or self._former_users.get(connection_id)
+
+    def claim(
+        self, connection_id: ConnectionId, connection: ClientConnection, user: str | None = None
+    ) -> None:
+        """Register `connection`, replacing (and closing) an older one with the same id.
+
+        Raises:
+            JMSSecurityException: the id belongs to another user than the authenticated `user`.
+        """
+        if user is not None and self.user_of(str(connection_id.value)) not in {None, user}:
+            raise JMSSecurityException(
+                f"Connection id {connection_id} belongs to another user than {user}",
+                hint="connect with a new connection id",
+            )
         former = self.by_id.get(connection_id)
         if former is not None and former is not connection:
             former.give_way(
                 JMSException("Another connection has the same connection id; this one is closed")
             )
         self.by_id[connection_id] = connection
+        if user is not None:
+            self._users[str(connection_id.value)] = user
         self.total += 1
+
+    def check_message_id(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
+        """Check that a user sends no message with an id of another's connection.
+
+        It would count as the one that the other producer sends later. Bridges send ids of other
+        brokers' connections; if a client of the other broker has come here, what a bridge has of
+        its earlier messages gets ids of the bridge's own.
+
+        Raises:
+            JMSSecurityException: the id is of a connection that is not the user's.
+        """
+        message_id, own, user = message.message_id, message.producer_id, context.user
+        if user is None or own is None or message_id is None:
+            return
+        producer = message_id.producer_id or own
+        names = {producer.connection_id}
+        if message_id.text_view is not None:
+            names.add(str(message_id).rsplit(":", 3)[0])
+        owner = self.user_of(str(producer.connection_id))
+        is_others = any(self.user_of(str(name)) not in {None, user} for name in names)
+        if not is_others and (owner is not None or context.network_connection):
+            return
+        if context.access is not None and context.access.is_administrator:
+            return
+        if not context.network_connection:
+            raise JMSSecurityException(
+                f"User {user} cannot send a message with the id {message_id} of another connection"
+            )
+        connection = f"{own.connection_id}|{producer.connection_id}"
+        renamed = ProducerId(connection, producer.value, producer.session_id)
+        message.message_id = MessageId(None, renamed, message_id.producer_sequence_id)
+        message.raw = None
 
     def release(self, connection_id: ConnectionId, connection: ClientConnection) -> None:
         """Remove `connection`, unless a newer one has its id."""
         if self.by_id.get(connection_id) is connection:
             del self.by_id[connection_id]
+            user = self._users.pop(str(connection_id.value), None)
+            if user is not None:
+                self._former_users[str(connection_id.value)] = user
+                self._former_users.move_to_end(str(connection_id.value))
+                if len(self._former_users) > _FORMER:
+                    self._former_users.popitem(last=False)
 
     def owner_of(self, destination: Destination) -> ClientConnection | None:
         """Return the connection that created a temporary destination, or None."""

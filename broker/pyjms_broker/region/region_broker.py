@@ -406,7 +406,8 @@ class ClientIds:
     def claim(self, client_id: str | None, context: ConnectionContext) -> None:
         """Assign the client id to `context`.
 
-        If the connector allows link stealing, another connection with that id is closed.
+        If the connector allows link stealing, another connection of the user with that id is
+        closed.
         """
         if client_id is None:
             raise InvalidClientIDException("No clientID specified for connection request")
@@ -428,7 +429,8 @@ class ClientIds:
             connection.give_way(JMSException("The client has connected again"))
             return
         address = "the broker" if connection is None else connection.remote_address
-        if connection is None or not context.allow_link_stealing:
+        may_steal = context.allow_link_stealing and context.user == other.user
+        if connection is None or not may_steal:
             raise InvalidClientIDException(
                 f"Broker: {self._broker_name} - Client: {client_id} "
                 f"already connected from {address}"

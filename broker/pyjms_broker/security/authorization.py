@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from weakref import WeakSet
 
 from pyjms.errors import JMSSecurityException
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionInfo,
@@ -149,6 +149,10 @@ class UserAccess:
 
     def may_administer(self, destination: Destination) -> bool:
         return self.may(Right.ADMIN, permanent(destination))
+
+    @property
+    def is_administrator(self) -> bool:
+        return self.may(Right.ADMIN, Queue(">")) or self.may(Right.ADMIN, Topic(">"))
 
     def check(self, right: Right, destination: Destination) -> None:
         if not self.may(right, destination):

@@ -228,8 +228,8 @@ class ClientResources:
         """
         if info.connection_id is None or self._lost:
             raise ConnectionFailedException(f"{self._owner.remote_address} has disconnected")
-        self._host.connections.claim(info.connection_id, self._owner)
         try:
+            self._host.connections.claim(info.connection_id, self._owner, context.user)
             self._broker.add_connection(context, info)
         except Exception as error:
             self._host.connections.release(info.connection_id, self._owner)

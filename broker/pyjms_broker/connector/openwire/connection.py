@@ -382,6 +382,11 @@ class BrokerConnection:
             )
         if exchange.last_stored_sequence is not None and self._is_stored_replay(exchange, message):
             return self._on_stored_replay(exchange, message)
+        message_id = message.message_id
+        if message_id is not None and (
+            message_id.producer_id is not producer_id or message_id.text_view is not None
+        ):
+            self.host.connections.check_message_id(exchange.context, message)
         exchange.sent_count += 1
         broker, destination = self.broker, message.destination
         is_plain = _is_plain(exchange, message)
