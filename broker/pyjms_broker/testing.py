@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 import anyio
 
-from pyjms.errors import RequestTimeoutException
+from pyjms.errors import InvalidDestinationException, RequestTimeoutException, nearest_name
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -124,14 +124,18 @@ class EmbeddedTestBroker:
     async def drained(self, name: str, timeout: float | None = 5.0) -> None:
         """Wait until a queue has no messages, including those in flight.
 
-        A queue that does not exist has no messages. `name` is a queue's name or `topic://name`.
-        `timeout` is in seconds of real time, even with a virtual clock; None: no limit.
+        `name` is a queue's name or `topic://name`. `timeout` is in seconds of real time, even with
+        a virtual clock; None: no limit.
 
         Raises:
+            InvalidDestinationException: there is no such queue: nobody has sent to it or consumes
+                it. The text suggests another name.
             RequestTimeoutException: the queue still has messages after `timeout` seconds.
         """
         queue = self._destination(parse_destination(name))
-        if queue is None or not queue.statistics.messages:
+        if queue is None:
+            raise self._unknown(parse_destination(name))
+        if not queue.statistics.messages:
             return
         empty = anyio.Event()
 
@@ -180,6 +184,14 @@ class EmbeddedTestBroker:
             return QueueStatistics()
         counters = found.statistics
         return QueueStatistics(*(getattr(counters, field) for field in QueueStatistics._fields))
+
+    def _unknown(self, destination: Destination) -> InvalidDestinationException:
+        known = map(str, self.service.region_broker.destinations())
+        near = nearest_name(str(destination), known)
+        return InvalidDestinationException(
+            f"There is no {destination}: nobody has sent to it, and nobody consumes it",
+            hint=f"did you mean {near}?" if near else "check the name",
+        )
 
     def _destination(self, destination: Destination) -> BrokerDestination | None:
         return self.service.region_broker.destinations().get(destination)

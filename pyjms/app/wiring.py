@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from dependency_injector import containers, providers
 
@@ -75,7 +75,6 @@ from pyjms.listener.registry import (
     mark_of,
 )
 from pyjms.listener.reply import ReplySender
-from pyjms.runtime.logging import get_logger
 from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
@@ -83,8 +82,6 @@ from pyjms.support.messaging import SimpleJmsHeaderMapper
 from pyjms.template.interceptors import HandlerInterceptor, SendInterceptor
 from pyjms.template.template import JmsTemplate
 from pyjms.template.workers import Worker, current_worker
-
-logger: Final = get_logger(__name__)
 
 
 class ProvidedInstance:
@@ -163,16 +160,21 @@ def functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
 
 
 def missing_instances(targets: Iterable[object]) -> Iterator[str]:
-    """Yield a hint for each class of a module among the targets whose handlers are not found."""
+    """Yield a hint for each class of a module among the targets whose handlers have no instance.
+
+    Without it they, static methods included, would not run, and their messages would pile up.
+    """
     targets = list(targets)
     for module in targets:
         if not isinstance(module, ModuleType):
             continue
         for kind in marked_classes(module):
-            if not any(_is_instance(target, kind) for target in targets):
+            is_base = inspect.isabstract(kind)
+            if not is_base and not any(_is_instance(target, kind) for target in targets):
                 yield (
                     f"{module.__name__}.{kind.__name__} has marked methods: they need an "
-                    f"instance, as in JmsApplication({_instance_of(module, kind)})"
+                    f"instance, as in JmsApplication({_instance_of(module, kind)}), or a provider "
+                    "of the class in the container"
                 )
 
 
@@ -459,8 +461,6 @@ class Wiring:
         problems = Problems()
         found = self.find(problems)
         problems.raise_all()
-        for hint in missing_instances(self._provided_targets()):
-            logger.warning("%s", hint)
         return found
 
     def find(self, problems: Problems) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
@@ -482,6 +482,8 @@ class Wiring:
             targets = self._provided_targets()
             endpoints = self._valid_endpoints(targets, problems)
             hooks = self._valid_hooks(targets, problems)
+            for hint in missing_instances(targets):
+                problems.add(ConfigurationException(hint))
         return endpoints, hooks
 
     def find_settings_problems(self, problems: Problems) -> None:

@@ -40,6 +40,7 @@ class EmbeddedBroker(Protocol):
         """Wait until the queue `name` is empty and all its messages are acknowledged.
 
         Raises:
+            InvalidDestinationException: there is no such queue.
             RequestTimeoutException: it is not after `timeout` seconds of real time; the text says
                 how many messages are left.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -18,11 +18,13 @@ from pyjms.app.container import ApplicationContainer
 from pyjms.client.messages import from_command
 from pyjms.errors import (
     IllegalStateException,
+    InvalidDestinationException,
     ListenerExecutionFailedException,
     RequestTimeoutException,
+    nearest_name,
 )
 from pyjms.jms.api import QueueBrowser, Session
-from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, parse_destination
 from pyjms.jms.message import Message
 from pyjms.listener.properties import ErrorHandler
 from pyjms.runtime import clock as _clock
@@ -65,11 +67,31 @@ class Recorder:
 
     def __init__(self) -> None:
         self.all_calls: list[HandlerCall] = []
+        self.application: JmsApplication | None = None
+        """The application that calls the handlers, if it is known."""
         self._changed = anyio.Event()
 
     def calls(self, handler: Callable[..., Any]) -> list[HandlerCall]:
-        """Return the calls of this handler. Methods compare by function and instance."""
-        return [call for call in self.all_calls if call.handler == handler]
+        """Return the calls of this handler. Methods compare by function and instance.
+
+        Raises:
+            IllegalStateException: it is not a handler of the application: it would never be called.
+        """
+        found = [call for call in self.all_calls if call.handler == handler]
+        if not found and self.application is not None:
+            self._require_listener(handler, self.application)
+        return found
+
+    def _require_listener(self, handler: Callable[..., Any], application: JmsApplication) -> None:
+        listeners = [container.message_listener for container in application.registry]
+        handlers = [getattr(listener, "handler", listener) for listener in listeners]
+        if handler not in handlers:
+            name = _name_of(handler)
+            near = nearest_name(name, map(_name_of, handlers))
+            raise IllegalStateException(
+                f"{name} is not a handler of the running application",
+                hint=f"did you mean {near}?" if near else "start it: await jms_app.start(...)",
+            )
 
     def messages(self, handler: Callable[..., Any]) -> list[Message]:
         """Return the messages that this handler was called with."""
@@ -172,6 +194,8 @@ class JmsTestApp:
         self.chaos: Chaos = Chaos(broker)
         self._application: JmsApplication | None = None
         self._template: JmsTemplate | None = None
+        self._before_start: JmsApplication | None = None
+        """Supplies the template until the application starts; is never started itself."""
 
     @property
     def application(self) -> JmsApplication:
@@ -192,10 +216,14 @@ class JmsTestApp:
         """A template (coroutines) with the application's settings; receives wait 5 s at most.
 
         If the settings have a `receive_timeout`, it applies instead. The application's own template
-        waits indefinitely.
+        waits indefinitely. Before `start` the template has the default settings.
         """
         if self._template is None:
-            self._template = copy.copy(self.application.template)
+            application = self._application or self._before_start
+            if application is None:
+                settings = PyjmsSettings().with_broker_url(self.url)
+                application = self._before_start = JmsApplication(settings=settings)
+            self._template = copy.copy(application.template)
             if self._template.receive_timeout is None:
                 self._template.receive_timeout = RECEIVE_TIMEOUT
         return self._template
@@ -245,6 +273,7 @@ class JmsTestApp:
             send_interceptors=send_interceptors,
             error_handler=error_handler,
         )
+        self.recorder.application = self._application
         await self._application.start()
         return self._application
 
@@ -254,9 +283,12 @@ class JmsTestApp:
         Args:
             timeout: seconds of real time for handlers in progress; then they are cancelled.
         """
-        if self._application is not None:
-            with real_time():
+        with real_time():
+            if self._application is not None:
                 await self._application.stop(timeout)
+            if self._before_start is not None:
+                await self._before_start.wiring.close_factories()
+                self._before_start = None
 
     async def drained(self, name: str, *, raise_errors: bool = False, timeout: float = 5.0) -> None:
         """Wait until the queue `name` is empty and all its messages are acknowledged.
@@ -267,11 +299,16 @@ class JmsTestApp:
             timeout: seconds of real time.
 
         Raises:
+            InvalidDestinationException: there is no such queue; the text suggests another name. (A
+                broker of its own process is not asked.)
             RequestTimeoutException: it was not empty in time; the message quotes the handlers'
                 errors.
         """
         try:
             await self.broker.drained(name, timeout)
+        except InvalidDestinationException:
+            if parse_destination(name) not in self._consumed_destinations():
+                raise
         except RequestTimeoutException as late:
             raised = self.recorder.errors()
             if not raised:
@@ -286,6 +323,12 @@ class JmsTestApp:
         errors: list[Any] = self.recorder.errors() if raise_errors else []
         if errors:
             raise errors[0]
+
+    def _consumed_destinations(self) -> Iterator[Destination]:
+        """Yield the destinations of the listeners, which may not have connected again yet."""
+        for container in self.application.registry:
+            if container.destination is not None:
+                yield from container.destination.composite_destinations
 
     async def messages(self, name: str) -> list[Message]:
         """Return the messages in the queue `name`, oldest first, without removing them."""
@@ -326,6 +369,10 @@ def _with_quick_recovery(settings: PyjmsSettings) -> PyjmsSettings:
     listener = listener.model_copy(update={"recovery_interval": _RECOVERY_INTERVAL})
     jms = settings.jms.model_copy(update={"listener": listener})
     return settings.model_copy(update={"jms": jms})
+
+
+def _name_of(handler: object) -> str:
+    return getattr(handler, "__qualname__", None) or repr(handler)
 
 
 def _times(number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -241,8 +242,26 @@ def test_nothing_to_run_says_what_was_looked_for(caplog: pytest.LogCaptureFixtur
     hooks.wiring.require_work()
     hooks.check()
     assert caplog.text == ""
-    JmsApplication(module_of(begin, Own), settings=PyjmsSettings()).check()
-    assert "handlers_of_a_test.Own has marked methods" in caplog.text
+
+
+def test_methods_without_an_instance_are_refused() -> None:
+    class Own:
+        @staticmethod
+        @jms_listener("in")
+        def method(text: str) -> None: ...
+
+    class Base(ABC):
+        @abstractmethod
+        def number(self) -> int: ...
+
+        @jms_listener("in")
+        def method(self, text: str) -> None:
+            self.number()
+
+    assert problem_of(module_of(fine, Own, Base)) == (
+        "handlers_of_a_test.Own has marked methods: they need an instance, as in "
+        "JmsApplication(Own(...)), or a provider of the class in the container"
+    )
 
 
 def test_a_second_parameter_that_nothing_explains() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pyjms import (
     IllegalStateException,
+    InvalidDestinationException,
     JmsApplication,
     Message,
     PyjmsSettings,
@@ -41,13 +42,32 @@ def pyjms_broker_url(jms_broker: EmbeddedBroker) -> str:
 
 
 async def test_the_broker_s_questions(jms_broker: Any, jms_template: JmsTemplate) -> None:
-    await jms_broker.drained("nobody.ever.saw.it")
+    with pytest.raises(
+        InvalidDestinationException, match=r"There is no queue://q: nobody has sent"
+    ):
+        await jms_broker.drained("q")
     await jms_template.convert_and_send("q", "x")
     with pytest.raises(RequestTimeoutException, match="was not drained"):
         await jms_broker.drained("q", timeout=0)
     assert await jms_template.receive_and_convert("q") == "x"
     await jms_broker.drained("q")
+    with pytest.raises(InvalidDestinationException, match=r"did you mean queue://q\?"):
+        await jms_broker.drained("Q")
     assert await jms_broker.dead_letters() == []
+
+
+async def test_the_template_works_before_the_application_starts(jms_app: JmsTestApp) -> None:
+    await jms_app.template.convert_and_send("in", {"first": 1})
+    received: list[object] = []
+
+    @jms_listener("in", id="in")
+    def keep(value: dict[str, int]) -> None:
+        received.append(value)
+
+    await jms_app.start(keep)
+    await jms_app.template.convert_and_send("in", {"second": 2})
+    await jms_app.drained("in")
+    assert received == [{"first": 1}, {"second": 2}]
 
 
 async def test_an_application_under_test(jms_app: JmsTestApp) -> None:
@@ -68,6 +88,10 @@ async def test_an_application_under_test(jms_app: JmsTestApp) -> None:
         ("bad", "ValueError('bad')"),
     ]
     assert [text_of(m) for m in jms_app.recorder.messages(handler)] == ["good", "bad"]
+    with pytest.raises(IllegalStateException, match=r"^stuck is not a handler of the running app"):
+        jms_app.recorder.calls(stuck)
+    with pytest.raises(InvalidDestinationException, match=r"did you mean queue://in\?"):
+        await jms_app.drained("inn")
     (dead,) = await jms_app.dead_letters()
     assert isinstance(dead, Message)
     assert isinstance(dead, TextMessage)
@@ -84,7 +108,8 @@ async def test_each_test_has_a_separate_broker(
     await other.start()
     assert other.url != jms_broker.url
     await JmsTemplate(ConnectionFactory(other.url)).convert_and_send("q", "x")
-    await jms_broker.drained("q")
+    with pytest.raises(InvalidDestinationException):
+        await jms_broker.drained("q")
     await other.stop()
 
 
