@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
-from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.policies import DeadLetterStrategy
@@ -238,6 +238,14 @@ class RegionDestination(BrokerDestination):
         self, message: ActiveMQMessage, position: Position | None = None
     ) -> MessageReference:
         """Return a new reference to a message that a store returned for this destination."""
+
+    @abstractmethod
+    def read_stored(self, message_id: MessageId) -> ActiveMQMessage | None:
+        """Return a message from the store; None if it is not there.
+
+        Raises:
+            JMSException: it cannot be read.
+        """
 
     @abstractmethod
     def recreate(self) -> RegionDestination:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 MOST_REDELIVERIES: Final = 1 << 30
 """The largest accepted redelivery counter; that many redeliveries can still be added."""
+_RELEASED_SIZE: Final = 1024
+"""Bytes that count for a message of which only the reference is in memory."""
 
 
 class Position(NamedTuple):
@@ -88,12 +90,12 @@ class MessageReference:
     __slots__ = (
         "_properties",
         "acked",
+        "cached",
         "dead_letter",
         "destination",
         "dropped",
         "expiration",
         "group_id",
-        "message",
         "message_id",
         "owner",
         "persistent",
@@ -103,6 +105,7 @@ class MessageReference:
         "redelivery_counter",
         "reference_count",
         "size",
+        "stored_holders",
     )
 
     def __init__(
@@ -118,7 +121,8 @@ class MessageReference:
             raise JMSException("A message without a message id was sent")
         content = message.content
         properties = message.marshalled_properties
-        self.message: ActiveMQMessage = message
+        self.cached: ActiveMQMessage | None = message
+        """The message; None while only its store has it."""
         self.message_id: MessageId = message_id
         self.destination: RegionDestination = destination.base
         self.expiration: int = message.expiration
@@ -143,6 +147,8 @@ class MessageReference:
         """Whether the marshalled form contains the broker's number, because a store wrote it."""
         self.reference_count: int = 0
         """Topics only: number of holders that keep it in memory."""
+        self.stored_holders: int = 0
+        """Topics only: how many of them are durable subscriptions that have it in the store."""
         self.size: int = (
             minimum_size
             + (0 if content is None else len(content))
@@ -150,9 +156,56 @@ class MessageReference:
         )
         self._properties: dict[str, object] | None = None
 
+    @property
+    def message(self) -> ActiveMQMessage:
+        """The message, read from its store if it has left memory.
+
+        Raises:
+            JMSException: it cannot be read.
+        """
+        message = self.cached
+        if message is None:
+            self.load()
+            message = self.cached
+        if message is None:
+            raise JMSException(
+                f"Message {self.message_id} of {self.destination.destination} is not in its store"
+            )
+        return message
+
+    def load(self) -> bool:
+        """Read the message from its store; return whether it is there.
+
+        Raises:
+            JMSException: it cannot be read.
+        """
+        message = self.destination.read_stored(self.message_id)
+        if message is None:
+            return False
+        self.cached = message
+        whole = self.destination.reference_to(message).size
+        if not self.dropped:
+            self.destination.memory.increase(whole - self.size)
+        self.size = whole
+        return True
+
+    def leave_memory(self) -> int:
+        """Keep the message in its store only; return the bytes freed, which the caller subtracts.
+
+        The caller makes sure that its store keeps it as long as it is needed.
+        """
+        message, position = self.cached, self.position
+        if message is None or position is None or not position.arrival:
+            return 0
+        self.cached = self._properties = None
+        self.raw_is_numbered = False
+        freed = max(0, self.size - _RELEASED_SIZE)
+        self.size -= freed
+        return freed
+
     def replace_message(self, message: ActiveMQMessage) -> None:
         """Replace the message with one that has different properties but the same headers."""
-        self.message = message
+        self.cached = message
         self.raw_is_numbered = False
         self._properties = None
 
@@ -187,7 +240,9 @@ class MessageReference:
         self, consumer_id: ConsumerId | None, redelivery_counter: int
     ) -> MessageDispatch:
         """Return a new dispatch of the message; the first sets the broker's timestamps."""
-        message = self.message
+        message = self.cached
+        if message is None:
+            message = self.message
         if not message.broker_out_time:
             now = message.broker_out_time = _clock.time_ms()
             waited = now - message.broker_in_time

@@ -13,13 +13,32 @@ from collections.abc import Callable
 class MemoryUsage:
     """A number of bytes with a limit (0: none) and a parent. Source: ActiveMQ MemoryUsage."""
 
-    __slots__ = ("limit", "name", "parent", "used", "waiters", "waiting_descendants")
+    __slots__ = (
+        "limit",
+        "mark",
+        "name",
+        "parent",
+        "relieved_time",
+        "relieved_used",
+        "used",
+        "waiters",
+        "waiting_descendants",
+        "was_short",
+    )
 
     def __init__(self, name: str, limit: int = 0, parent: MemoryUsage | None = None) -> None:
         self.name: str = name
         self.limit: int = limit
         self.parent = parent
         self.used: int = 0
+        self.mark: int = 100
+        """The percentage at which it is short: messages should leave memory, and none be read."""
+        self.was_short: bool = False
+        """Whether this usage or an ancestor was above `mark` when bytes were added last."""
+        self.relieved_used: int = 0
+        """The bytes that were used after messages had been made to leave memory for the last time;
+        see `MemoryRelief`."""
+        self.relieved_time: float = 0.0
         self.waiters: deque[Callable[[], None]] = deque()
         """Callbacks that wait for space, oldest first; see `wait`."""
         self.waiting_descendants: dict[MemoryUsage, None] = {}
@@ -45,6 +64,35 @@ class MemoryUsage:
         return False
 
     @property
+    def is_short(self) -> bool:
+        """Whether this usage or an ancestor is above `mark`."""
+        return self.is_above(self.mark)
+
+    @property
+    def has_share(self) -> bool:
+        """Whether it uses so much that, while memory is short, it must not use more.
+
+        That is so above its own mark; else from one percent of an ancestor, or when the ancestor
+        is half way between the mark and its limit.
+        """
+        if self.limit and self.used * 100 >= self.limit * self.mark:
+            return True
+        root, most = self._root(), (self.mark + 100) // 2
+        return self.used * 100 >= root.limit or root.is_above(most)
+
+    @property
+    def room(self) -> int | None:
+        """The bytes up to the mark, at least one percent of the limit; None without a limit."""
+        found: int | None = None
+        usage: MemoryUsage | None = self
+        while usage is not None:
+            if usage.limit:
+                room = max(usage.limit // 100, usage.limit * self.mark // 100 - usage.used)
+                found = room if found is None else min(found, room)
+            usage = usage.parent
+        return found
+
+    @property
     def percent(self) -> int:
         """Percentage of this usage's own limit that is used; 0 without a limit."""
         return self.used * 100 // self.limit if self.limit else 0
@@ -62,9 +110,13 @@ class MemoryUsage:
     def increase(self, size: int) -> None:
         """Add `size` bytes to this usage and its ancestors."""
         usage: MemoryUsage | None = self
+        mark, is_short = self.mark, False
         while usage is not None:
-            usage.used += size
+            used = usage.used = usage.used + size
+            if usage.limit and used * 100 >= usage.limit * mark:
+                is_short = True
             usage = usage.parent
+        self.was_short = is_short
 
     def decrease(self, size: int) -> None:
         """Subtract `size` bytes from this usage and its ancestors, and admit waiters in order."""

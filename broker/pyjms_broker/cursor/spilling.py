@@ -86,8 +86,8 @@ class MessageSource(Protocol):
 
     def __len__(self) -> int: ...
 
-    def begin(self) -> None:
-        """Prepare for `add`: all earlier messages are in the cursor."""
+    def begin(self, first: MessageReference | None = None) -> None:
+        """Prepare for `add`: all messages before `first`, the newest, are in the cursor."""
 
     def add(self, reference: MessageReference) -> bool:
         """Append the message and return True; return False if the cursor must hold it."""
@@ -134,7 +134,7 @@ class SpoolSource:
     def __len__(self) -> int:
         return sum(map(len, self._spools))
 
-    def begin(self) -> None:
+    def begin(self, first: MessageReference | None = None) -> None:
         """Do nothing: a spool does not depend on positions."""
 
     def add(self, reference: MessageReference) -> bool:
@@ -192,7 +192,7 @@ class MemorySource:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def begin(self) -> None:
+    def begin(self, first: MessageReference | None = None) -> None:
         """Do nothing: a list does not depend on positions."""
 
     def add(self, reference: MessageReference) -> bool:
@@ -312,7 +312,7 @@ class SpillingCursor:
                 return
             self.is_spilling = True
             for source in self._sources:
-                source.begin()
+                source.begin(reference)
         source = self._source_of(reference)
         try:
             accepted = source.add(reference)
@@ -471,17 +471,21 @@ class StoreSource:
         page_in: Callable[[StoredMessage], MessageReference],
         recovered: int = 0,
         excluded: Positions = (),
+        page_limit: Callable[[], int] = lambda: UNLIMITED,
     ) -> None:
         """Create a source that pages with `next_messages`.
 
-        `page_in` creates the reference of a stored message. `recovered` is the number of messages
+        `page_in` creates the reference of a stored message. `page_limit` returns how many may be
+        read at once, because there is memory for them. `recovered` is the number of messages
         already in the store, none of them in memory. Positions in `excluded`, which changes over
         time, are not read: these messages exist only in the store and will be removed from it.
         """
         self.paged_to: Position | None = None
         self._visible_to: Position | None = None
+        self._visible_before: Position | None = None  # the former `_visible_to`
         self._next_messages = next_messages
         self._page_in = page_in
+        self._page_limit = page_limit
         self._count = recovered
         self._excluded = excluded
 
@@ -491,10 +495,12 @@ class StoreSource:
     def mark_visible(self, position: Position) -> None:
         """Record that the message at this position is, or was, in memory."""
         if self._visible_to is None or position > self._visible_to:
+            self._visible_before = self._visible_to
             self._visible_to = position
 
-    def begin(self) -> None:
-        self.paged_to = self._visible_to
+    def begin(self, first: MessageReference | None = None) -> None:
+        is_newest = first is not None and first.position == self._visible_to is not None
+        self.paged_to = self._visible_before if is_newest else self._visible_to
 
     def is_paged_out(self, position: Position) -> bool:
         """Whether the message at this position was never in memory."""
@@ -511,7 +517,7 @@ class StoreSource:
     def read(self, limit: int) -> list[MessageReference]:
         if not self._count:
             return []
-        page = self.first_paged_out(limit)
+        page = self.first_paged_out(min(limit, self._page_limit()))
         if not page:
             logger.warning("%d messages are not in the store, or were quarantined", self._count)
             self._count = 0
@@ -566,16 +572,17 @@ class PrioritizedStoreSource(StoreSource):
         page_in: Callable[[StoredMessage], MessageReference],
         excluded: Positions,
         recovered: int = 0,
+        page_limit: Callable[[], int] = lambda: UNLIMITED,
     ) -> None:
         """Create a source that skips the positions in `excluded`, including all in memory."""
-        super().__init__(next_messages, page_in, recovered, excluded)
+        super().__init__(next_messages, page_in, recovered, excluded, page_limit)
         self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # counts the added messages
 
     @property
     def first_after(self) -> Position | None:
         return None
 
-    def begin(self) -> None:
+    def begin(self, first: MessageReference | None = None) -> None:
         """Do nothing: `excluded` contains the positions of messages in memory."""
 
     def is_paged_out(self, position: Position) -> bool:

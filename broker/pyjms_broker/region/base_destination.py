@@ -9,9 +9,10 @@ keep their order of arrival (`ArrivalOrder`).
 from __future__ import annotations
 
 import logging
+import sys
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,8 +29,9 @@ from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.dead_letters import DeadLetterOrdering, unstored_dead_letter
 from pyjms_broker.region.flow_control import wait_for_space
+from pyjms_broker.region.memory_relief import Holder
 from pyjms_broker.region.system_usage import DiskUsage
-from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.api import MessageStore, StoreState
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
@@ -47,6 +49,7 @@ class BaseDestination(RegionDestination):
     _audit: MessageAudit | None = None
     _unwritable: MessageId | None = None
     """The message that was set aside last."""
+    store: MessageStore | None
     disposed: bool = False
     is_dead_letter_queue: bool = False
     FIXED: ClassVar[tuple[str, ...]]
@@ -65,6 +68,7 @@ class BaseDestination(RegionDestination):
             policy.memory_limit,
             broker.system_usage.memory,
         )
+        self.memory.mark = policy.cursor_memory_high_water_mark
         self.base = self
         self.watchers = []
         self.prepared_sends = 0
@@ -103,6 +107,7 @@ class BaseDestination(RegionDestination):
         """
         kept = {name: getattr(self.policy, name) for name in self.FIXED}
         self._follow(replace(policy, **kept))
+        self.memory.mark = policy.cursor_memory_high_water_mark
         self.memory.change_limit(policy.memory_limit)
         return frozenset(name for name, value in kept.items() if getattr(policy, name) != value)
 
@@ -117,9 +122,11 @@ class BaseDestination(RegionDestination):
             return reference.dead_letter  # the sender's response waits until it is stored
         full: MemoryUsage | DiskUsage | None = None
         if (self._controls_flow or self._reports_full) and self.memory.is_full:
-            if self._reports_full:
-                self._report_full(exchange)
-            full = self.memory if self._controls_flow else None
+            self.broker.memory_relief.relieve(self.memory, self.memory_holders(), is_full=True)
+            if self.memory.is_full:
+                if self._reports_full:
+                    self._report_full(exchange)
+                full = self.memory if self._controls_flow else None
         if context.producer_flow_control:
             if full is None and self.needs_disk:
                 full = self.full_disk(reference)
@@ -146,7 +153,34 @@ class BaseDestination(RegionDestination):
     def is_memory_short(self, reference: MessageReference) -> bool:
         if not self.policy.use_cache and reference.position is not None:
             return True
-        return self.memory.is_above(self.policy.cursor_memory_high_water_mark)
+        return self.memory.is_short and self.stays_short()
+
+    def stays_short(self) -> bool:
+        """Return whether memory is short even after stored messages have left it.
+
+        Call it only while memory is short.
+        """
+        self.broker.memory_relief.relieve(self.memory, self.memory_holders())
+        return self.memory.is_short
+
+    def must_not_read(self) -> bool:
+        """Return whether memory is short, and this destination must not use more of it."""
+        return self.memory.is_short and self.stays_short() and self.memory.has_share
+
+    def page_limit(self) -> int:
+        """Return how many messages may be read at once: those for which there is memory."""
+        store, room = self.store, self.memory.room
+        if store is None or room is None or not store.message_count:
+            return sys.maxsize
+        return max(1, room // max(1, store.message_size // store.message_count))
+
+    def read_stored(self, message_id: MessageId) -> ActiveMQMessage | None:
+        stored = None if self.store is None else self.store.get_message(message_id)
+        return None if stored is None else stored.message
+
+    @abstractmethod
+    def memory_holders(self) -> Iterable[Holder]:
+        """Return what has the messages of this destination in memory."""
 
     def reference_to(
         self, message: ActiveMQMessage, position: Position | None = None

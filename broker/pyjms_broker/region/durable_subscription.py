@@ -52,7 +52,7 @@ of several topics, each with its own store.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
 
 from anyio import lowlevel
@@ -144,13 +144,20 @@ class _TopicBacklog:
         if prioritized:
             self.excluded = set()
             self.dead_letter_ordering = DeadLetterOrdering(self.excluded)
-            return PrioritizedStoreSource(next_messages, self.page_in, self.excluded, recovered)
+            return PrioritizedStoreSource(
+                next_messages, self.page_in, self.excluded, recovered, self.topic.page_limit
+            )
         return StoreSource(
-            next_messages, self.page_in, recovered, self.dead_letter_ordering.positions
+            next_messages,
+            self.page_in,
+            recovered,
+            self.dead_letter_ordering.positions,
+            self.topic.page_limit,
         )
 
     def retain(self, reference: MessageReference) -> None:
         reference.increment_reference_count()
+        reference.stored_holders += 1
         ordering = self.dead_letter_ordering
         if ordering.positions or self.excluded is not None:
             ordering.entered_memory(reference.position)
@@ -158,6 +165,7 @@ class _TopicBacklog:
     def release(self, reference: MessageReference) -> None:
         if self.excluded is not None:
             self.dead_letter_ordering.left_memory(reference.position)
+        reference.stored_holders -= 1
         reference.decrement_reference_count()
 
     def page_in(self, stored: StoredMessage) -> MessageReference:
@@ -489,7 +497,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         if reference in self._postponed:
             self._pending.append(reference)
             self._resume_later(BUSY_DELAY)
-        elif not self._pending and not self.is_full():
+        elif not self._pending and not self.is_full() and not self._must_wait(reference):
             self._send(reference)
         else:
             self._pending.append(reference)
@@ -507,6 +515,23 @@ class DurableTopicSubscription(PrefetchSubscription):
             return False
         position = reference.position
         return position is None or position.arrival <= start
+
+    def _must_wait(self, reference: MessageReference) -> bool:
+        """Return whether a new message waits in its store, because too many are in flight."""
+        topic = cast("Topic", reference.destination)
+        return topic.memory.was_short and bool(self.dispatched) and topic.must_not_read()
+
+    def leave_memory(self, *, is_full: bool) -> None:
+        """Make stored messages leave memory; see `MemoryRelief`."""
+        waiting = self._pending if is_full or not self.is_active else ()
+        freed: dict[RegionDestination, int] = {}
+        for reference in chain(self.dispatched.values(), waiting):
+            topic = cast("Topic", reference.destination)
+            is_shared = reference.stored_holders != reference.reference_count
+            if reference.cached is not None and not (is_shared or topic.reports_consumed):
+                freed[topic] = freed.get(topic, 0) + reference.leave_memory()
+        for destination, size in freed.items():
+            destination.memory.decrease(size)
 
     def window_freed(self) -> None:
         pending = self._pending
@@ -526,7 +551,16 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._resume_later(PAGING_RETRY_DELAY)
                 return
             self._postponed.clear()
-            if reference.expiration and reference.is_expired():
+            try:
+                is_stored = reference.cached is not None or reference.load()
+            except Exception as error:
+                pending.requeue([reference])
+                log_paging_failure(self, error, self._resume_task)
+                self._resume_later(PAGING_RETRY_DELAY)
+                return
+            if not is_stored:
+                self._release(reference)
+            elif reference.expiration and reference.is_expired():
                 self._expire(reference)
                 self._release(reference)
                 expired += 1
@@ -550,8 +584,8 @@ class DurableTopicSubscription(PrefetchSubscription):
         """
         if self.broker.store.state is StoreState.SUSPENDED:
             return True
-        mark = self.policy.cursor_memory_high_water_mark
-        return bool(self.dispatched) and any(t.memory.is_above(mark) for t in self._topics)
+        topics = cast("tuple[Topic, ...]", tuple(self._topics))
+        return bool(self.dispatched) and any(topic.must_not_read() for topic in topics)
 
     def _resume_later(self, seconds: float = 0) -> None:
         if self._resume_task is None or self._resume_task.done:

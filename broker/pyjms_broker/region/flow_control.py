@@ -224,6 +224,7 @@ class FlowControlledSend(WaitingSend):
             self._withdraw = full.wait(self.admit, mark)
         else:
             self._withdraw = full.wait(self.admit)
+            self._destination.broker.memory_relief.repeat()
 
     async def fail_after(self, seconds: float, error: Exception) -> None:
         """Fail with `error` after `seconds`."""

@@ -229,5 +229,6 @@ class GroupAssignment:
 
 def _set_first_for_consumer(reference: MessageReference, is_first: bool) -> None:
     if reference.message.jms_xgroup_first_for_consumer != is_first:
-        reference.message = copy_command(reference.message)
-        reference.message.jms_xgroup_first_for_consumer = is_first
+        copy = copy_command(reference.message)
+        copy.jms_xgroup_first_for_consumer = is_first
+        reference.replace_message(copy)

@@ -53,13 +53,14 @@ queue pauses in proportion to the steps. Only costly selections count. See `sele
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from anyio import lowlevel
 
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
@@ -95,6 +96,7 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.base_destination import ArrivalOrder, BaseDestination
 from pyjms_broker.region.bridge_filter import check_return
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
+from pyjms_broker.region.memory_relief import Holder
 from pyjms_broker.region.message_groups import GroupAssignment, message_group_map
 from pyjms_broker.region.subscription import QueueSubscription
 from pyjms_broker.region.transaction_work import TransactedSend
@@ -260,6 +262,7 @@ class QueueDispatcher:
     def __init__(self, queue: Queue, policy: PolicyEntry, cursor: PendingCursor) -> None:
         prioritized = policy.prioritized_messages
         self._queue = queue
+        self._memory = queue.memory
         self.change_policy(policy)
         self._prioritized = prioritized
         self.ring = ConsumerRing(
@@ -376,6 +379,7 @@ class QueueDispatcher:
             or self._iterating
             or self._is_resting
             or not (self._is_idle or self._may_offer_new())
+            or (self._memory.was_short and self._must_wait_for_memory())
         ):
             self._is_idle = False
             self.cursor.append(reference)
@@ -478,6 +482,11 @@ class QueueDispatcher:
                 candidate.reported_slow = True
                 queue.slow_consumer(subscription)
 
+    def _must_wait_for_memory(self) -> bool:
+        """Return whether a new message waits in the store, because too many are in flight."""
+        queue = self._queue
+        return queue.is_paged and queue.statistics.inflight > 0 and queue.must_not_read()
+
     # one round
     def _dispatch_pending(self) -> None:
         if self._rescan:
@@ -541,7 +550,7 @@ class QueueDispatcher:
         """Return whether nothing may be paged in. (activemq-broker M8)
 
         That is so if too many messages have expired, the store is suspended, or memory is short
-        while acknowledgements of messages in flight can free some.
+        while acknowledgements can free some, or no consumer would get the message now.
         """
         queue = self._queue
         if self._expired_left <= 0:
@@ -550,8 +559,8 @@ class QueueDispatcher:
             # acknowledgements of these messages could not be written, and would use memory
             self._resume_later()
             return True
-        mark = self._policy.cursor_memory_high_water_mark
-        self._is_memory_short = queue.statistics.inflight > 0 and queue.memory.is_above(mark)
+        is_busy = queue.statistics.inflight > 0 or len(self.fresh) > 0 or not self._has_ready()
+        self._is_memory_short = is_busy and queue.must_not_read()
         return self._is_memory_short
 
     def _resume_later(self, seconds: float = 0) -> None:
@@ -581,6 +590,8 @@ class QueueDispatcher:
         if reference.expiration and reference.is_expired():
             self._queue.expire(reference)
             return True
+        if reference.cached is None and not self._read_again(reference):
+            return reference.dropped
         meter = self._meter
         if meter is None:
             return self._offer_to_ready(reference)
@@ -595,6 +606,22 @@ class QueueDispatcher:
                 self._is_resting = True
                 self._resume_later(pause)
         return offered
+
+    def _read_again(self, reference: MessageReference) -> bool:
+        """Read a message that has left memory; return False if that failed.
+
+        It is dropped if its store does not have it any more, else it is offered again later.
+        """
+        try:
+            if reference.load():
+                return True
+        except JMSException as error:
+            log_paging_failure(self._queue, error, self._resume_task)
+            self._is_resting = self._rescan = True
+            self._resume_later(PAGING_RETRY_DELAY)
+        else:
+            self._queue.drop(reference)
+        return False
 
     def _offer_to_ready(self, reference: MessageReference) -> bool:
         ring = self.ring
@@ -665,11 +692,15 @@ class QueueContents:
         queue.statistics.messages += recovered
         if self.excluded is not None:
             self._store_source = PrioritizedStoreSource(
-                store.next_messages, self._page_in, self.excluded, recovered
+                store.next_messages, self._page_in, self.excluded, recovered, queue.page_limit
             )
         else:
             self._store_source = StoreSource(
-                store.next_messages, self._page_in, recovered, self.dead_letter_ordering.positions
+                store.next_messages,
+                self._page_in,
+                recovered,
+                self.dead_letter_ordering.positions,
+                queue.page_limit,
             )
         if temp_store is None:
             self._unstored = MemorySource(prioritized)
@@ -895,9 +926,9 @@ class Queue(BaseDestination):
     ) -> None:
         """Create a queue with the messages of `store`, which is None for temporary queues."""
         super().__init__(broker, destination, policy)
-        self.store = store
-        self._is_paged = store is not None and not broker.store_capabilities.is_volatile
-        self.contents = QueueContents(self, store if self._is_paged else None, broker.temp_store)
+        self.store: MessageStore | None = store
+        self.is_paged = store is not None and not broker.store_capabilities.is_volatile
+        self.contents = QueueContents(self, store if self.is_paged else None, broker.temp_store)
         self.references = self.contents.references
         """The messages in memory."""
         self._tracks_positions = self.contents.excluded is not None
@@ -913,9 +944,30 @@ class Queue(BaseDestination):
         self._unstored = self._arrivals.messages
         """Messages that become visible only once they are stored, and those behind them."""
         self.marks_redelivered = policy.persist_jms_redelivered and store is not None
-        self.needs_disk = self._is_paged
+        self.needs_disk = self.is_paged
         self.reader: QueueReader | None = None
         """The range reader (`pyjms_broker.filters.ranges`) that has or had a lease of the queue."""
+
+    def memory_holders(self) -> Iterable[Holder]:
+        return (self,) if self.is_paged else ()
+
+    def leave_memory(self, *, is_full: bool) -> None:
+        """Make stored messages leave memory; see `MemoryRelief`."""
+        dispatcher, freed = self.dispatcher, 0
+        if not (is_full or self.statistics.inflight or dispatcher.redelivered):
+            return
+        for reference in self.references:
+            owner = reference.owner
+            if reference.cached is None:
+                continue
+            if isinstance(owner, QueueSubscription):  # an advisory or a mark may need the message
+                may_leave = owner.redelivery_marking is None and not self.reports_consumed
+            else:
+                may_leave = is_full or reference in dispatcher.redelivered
+            if may_leave:
+                freed += reference.leave_memory()
+        if freed:
+            self.memory.decrease(freed)
 
     @property
     def consumers(self) -> list[Subscription]:
@@ -969,7 +1021,8 @@ class Queue(BaseDestination):
             if stored is not COMPLETED:
                 stored.then(lambda done: self.report_lost(context, reference, done))
             self._arrivals.append(reference, stored)
-        return stored if reference.message.response_required else COMPLETED
+        message = reference.cached or reference.message
+        return stored if message.response_required else COMPLETED
 
     def _remove_if_unstored(
         self, context: ConnectionContext, reference: MessageReference, stored: Completion
@@ -1009,7 +1062,7 @@ class Queue(BaseDestination):
         if not statistics.min_size <= reference.size <= statistics.max_size:
             statistics.new_extreme_size(reference.size)
         statistics.messages += 1
-        if self._is_paged and reference.position is not None:
+        if self.is_paged and reference.position is not None:
             self.contents.mark_visible(reference)
         if self._tracks_positions:
             self.contents.add(reference)

@@ -8,7 +8,7 @@ consumer. (ActiveMQ AbstractRegion, TopicRegion; activemq-broker T16 to T21, C3)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,7 @@ from pyjms_broker.region.destinations import (
 )
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.flow_control import abort_blocked_sends
+from pyjms_broker.region.memory_relief import Holder, MemoryRelief
 from pyjms_broker.region.slow_consumers import SlowConsumers
 from pyjms_broker.region.subscription import (
     LAST_DELIVERED_UNKNOWN,
@@ -102,6 +103,10 @@ class SubscriptionRegistry:
         """Return the subscriptions of all consumers, then the inactive durable ones."""
         inactive = [durable for durable in self._durables.values() if not durable.is_active]
         return [*self._by_consumer.values(), *inactive]
+
+    def durables(self) -> Iterable[DurableTopicSubscription]:
+        """Return the durable subscriptions."""
+        return self._durables.values()
 
     def matching(self, destination: Destination) -> list[Subscription]:
         """Return the subscriptions that match a new destination, inactive durable ones included.
@@ -467,6 +472,7 @@ class RegionBroker(InnermostBroker):
         self.broker_name, self.own_path = broker_name, frozenset[BrokerId]()
         self.system_usage = system_usage or SystemUsage()
         self.system_usage.watch(store, temp_store)
+        self.memory_relief = MemoryRelief(self.system_usage.memory, self._memory_holders)
         self.selector_limits = selector_limits
         self.selector_meter = selector_meter
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
@@ -522,7 +528,16 @@ class RegionBroker(InnermostBroker):
         for destination in self._table.all().values():
             destination.stop()
         self.subscriptions.close()
+        await self.memory_relief.close()
         await self.system_usage.close()
+
+    def _memory_holders(self) -> Iterable[Holder]:
+        for destination in self._table.all().values():
+            base = destination.base
+            if isinstance(base, BaseDestination) and not base.destination.is_topic:
+                yield from base.memory_holders()
+        if not self.store_capabilities.is_volatile:
+            yield from self.subscriptions.durables()
 
     # connections, sessions, producers
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:

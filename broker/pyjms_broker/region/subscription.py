@@ -294,7 +294,7 @@ class AbstractSubscription(Subscription):
         message does not match it (activemq-broker Q11). Nor does one that exceeds its limits,
         whose consumer is also closed.
         """
-        message = reference.message
+        message = reference.cached or reference.message
         if message.target_consumer_id is not None:
             if message.target_consumer_id != self.consumer_id:
                 return False

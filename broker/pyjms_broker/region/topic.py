@@ -6,7 +6,7 @@ A message counts as used memory while a subscription or transaction retains it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import ResourceAllocationException
@@ -25,6 +25,7 @@ from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.base_destination import ArrivalOrder, BaseDestination
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.memory_relief import Holder
 from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.region.topic_subscription import TopicSubscription
 from pyjms_broker.region.transaction_work import PendingSend
@@ -132,7 +133,7 @@ class Topic(BaseDestination):
     ) -> None:
         """Create a topic; `store` is None for temporary and advisory topics."""
         super().__init__(broker, destination, policy)
-        self.store = store
+        self.store: TopicMessageStore | None = store
         self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_topics
         self._arrivals = ArrivalOrder(self.publish_retained, self._discard_unstored)
         self._unstored = self._arrivals.messages
@@ -177,7 +178,8 @@ class Topic(BaseDestination):
                 self._arrivals.append(reference, stored)
             else:
                 self._publish(reference)
-        return stored if reference.message.response_required else COMPLETED
+        message = reference.cached or reference.message
+        return stored if message.response_required else COMPLETED
 
     def _accept_transacted(
         self, transaction: Transaction, reference: MessageReference
@@ -297,6 +299,11 @@ class Topic(BaseDestination):
             ),
             None,
         )
+
+    def memory_holders(self) -> Iterable[Holder]:
+        if not self._is_on_disk:
+            return ()
+        return [each for each in self._subscribers if isinstance(each, DurableTopicSubscription)]
 
     # subscribers
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:

@@ -292,6 +292,10 @@ class _QueueStore(MemoryMessageStore):
         super().update_message(reference)
         return self.adapter.answer()
 
+    def get_message(self, message_id: MessageId) -> StoredMessage | None:
+        self.adapter.check("get_message")
+        return super().get_message(message_id)
+
     def next_messages(
         self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:

@@ -100,7 +100,7 @@ def message_metadata(
 
 def reference_metadata(reference: MessageReference, prioritized: bool) -> MessageMetadata:
     """Return the metadata of a message that is being sent."""
-    message, own = reference.message, reference.message_id
+    message, own = reference.cached or reference.message, reference.message_id
     sequence = own.producer_sequence_id
     properties = message.marshalled_properties
     producer = str(own.producer_id)

@@ -248,7 +248,7 @@ class KahaDBMessageStore:
             self._transactions.add(context.xid, operation)
             return COMPLETED
         db, late = self._db, self._late
-        message = reference.message
+        message = reference.cached or reference.message
         is_late = late is not None and metadata.message_id in late.adds
         if is_late or self._index.is_duplicate(metadata):
             return db.journal.barrier() if message.response_required else COMPLETED

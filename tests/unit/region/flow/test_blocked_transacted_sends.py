@@ -239,15 +239,17 @@ async def test_a_suspended_store_delays_the_commit(
     await broker.region.stop()
 
 
-def test_a_store_that_refuses_an_admitted_send_fails_the_commit(
+async def test_a_store_that_refuses_an_admitted_send_fails_the_commit(
     make_broker: type[Broker], paged: PagedAdapter
 ) -> None:
-    case = Case(make_broker(PolicyEntry(destination=Q, memory_limit=2000), store=paged))
+    policy = PolicyEntry(destination=Q, memory_limit=2000, pending_queue_policy="vmQueueCursor")
+    case = Case(make_broker(policy, store=paged))
     answer = case.transaction.commit(one_phase=True)
     paged.broken.add("add_message")
     list(case.make_room())
     assert str(present(answer.error).__cause__) == "add_message failed"
     assert case.sees([], [])
+    await case.broker.region.stop()
 
 
 def test_a_failing_commit_frees_its_space_for_others(make_broker: type[Broker]) -> None:

@@ -111,7 +111,7 @@ def test_a_small_cache_with_use_cache_off(make_broker: type[Broker], paged: Page
     broker = make_broker(PolicyEntry(use_cache=False, max_page_size=5), store=paged)
     client = broker.client()
     send(client, 1, 50)
-    assert len(broker.queue(Q).references) == 1
+    assert len(broker.queue(Q).references) == 0
     assert drain(client, client.consume(Q, prefetch=1)) == texts(1, 50)
 
 
@@ -143,7 +143,7 @@ def test_an_idle_queue_may_keep_others_from_caching(
     other = Queue("other")
     for n in range(1, 21):
         client.send(other, str(n), persistent=True)
-    assert len(broker.queue(other).references) == 1
+    assert len(broker.queue(other).references) == 0
     consumer = client.consume(other, prefetch=1)
     assert drain(client, consumer) == texts(1, 20)
     in_memory = make_broker(usage=SystemUsage(20 * SIZE)).client()
@@ -196,7 +196,7 @@ def test_a_message_numbered_before_paging_and_visible_after_it(
 
 
 @pytest.mark.parametrize("prefetch", [1, 7])
-def test_priorities(make_broker: type[Broker], paged: PagedAdapter, prefetch: int) -> None:
+async def test_priorities(make_broker: type[Broker], paged: PagedAdapter, prefetch: int) -> None:
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=True)
     broker = make_broker(policy, store=paged)
     client = broker.client()
@@ -219,6 +219,7 @@ def test_priorities(make_broker: type[Broker], paged: PagedAdapter, prefetch: in
         same = [int(t) for t in got if int(t) % 10 == level]
         assert same == sorted(same)
     assert (queue.statistics.messages, len(present(queue.contents.excluded))) == (0, 0)
+    await broker.region.stop()
 
 
 # looking at what is outside

@@ -362,7 +362,7 @@ def test_poison_of_paged_in_messages(tight: Broker) -> None:
     assert tight.texts(Queue("ActiveMQ.DLQ")) == texts(1, 50)
 
 
-def test_messages_leave_memory_once_they_are_stored(
+async def test_messages_leave_memory_once_they_are_stored(
     make_broker: type[Broker], paged: PagedAdapter
 ) -> None:
     """Memory is full of what is being stored; nobody reads, and still all senders get in."""
@@ -379,3 +379,4 @@ def test_messages_leave_memory_once_they_are_stored(
     assert consumer.pending_count == 99
     paged.answers_later = False
     assert drain(client, consumer) == texts(1, 100)
+    await broker.region.stop()
