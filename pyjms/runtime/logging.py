@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-_CONTROL: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
-_CONTROL_IN_LINE: Final = re.compile("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
+# and halves of surrogate pairs, which a log file in UTF-8 cannot have
+_NOT_SHOWN: Final = "\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]"
+_CONTROL: Final = re.compile("[\\x00-\\x1f" + _NOT_SHOWN)
+_CONTROL_IN_LINE: Final = re.compile("[\\x00-\\x09\\x0b-\\x1f" + _NOT_SHOWN)
 _VALUE: Final = re.compile(r", input_value=.*(?:, input_type=\w+(?=\])|\.\.\.$)")
 _LINK: Final = re.compile(r"\s*For further information visit \S+")
 _REPR: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +.\d*]*[ra]")

@@ -155,6 +155,11 @@ class Transport(ABC, Generic[C]):
         """Whether the transport detects a peer that has died without closing the connection."""
         return False
 
+    @property
+    def max_frame_size(self) -> int | None:
+        """Bytes of the largest frame that the peer may send; None: no frames, or no peer."""
+        return None
+
 
 class TransportFilter(Transport[C]):
     """A transport around another one. By default it passes on everything in both directions."""
@@ -213,6 +218,10 @@ class TransportFilter(Transport[C]):
     @property
     def notices_silence(self) -> bool:
         return self.next.notices_silence
+
+    @property
+    def max_frame_size(self) -> int | None:
+        return self.next.max_frame_size
 
     def on_command(self, command: C) -> None:
         """Pass a command from the peer to the listener."""

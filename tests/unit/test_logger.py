@@ -51,3 +51,10 @@ def test_a_repr_with_a_line_break_cannot_forge_a_line() -> None:
     get_logger("pyjms.test_repr").filter(record)
 
     assert "\n" not in record.getMessage()
+
+
+def test_half_of_a_surrogate_pair_is_escaped() -> None:
+    record = logging.LogRecord("n", logging.INFO, "f", 1, "user %s", ("a\ud800",), None)
+    get_logger("pyjms.test_surrogate").filter(record)
+
+    assert record.getMessage() == "user a\\ud800"

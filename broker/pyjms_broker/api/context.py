@@ -20,6 +20,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.access import Access, Right
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.fields import MAX_TEXT, UNLIMITED
 from pyjms_broker.api.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class ConnectionContext:
         self.producer_flow_control = True
         self.congested = False
         """Whether the client reads too slowly, so that its subscriptions count as full."""
+        self.largest_message = self.unchecked_size = 0
+        self.limit_messages(UNLIMITED)
         self.blocked_sends: dict[BlockedSend, None] = {}
         """The client's messages that wait for space, oldest first."""
         self.transactions: dict[TransactionId, Transaction] = {}
@@ -127,6 +130,10 @@ class ConnectionContext:
         """Whether this is the broker's own context, used for dead letters and advisories."""
         self.is_operator = False
         """Whether this is the management's context, to which the rights of clients do not apply."""
+
+    def limit_messages(self, largest: int) -> None:
+        """Set the size of the largest message; longer ones than `unchecked_size` are checked."""
+        self.largest_message, self.unchecked_size = largest, min(largest, MAX_TEXT)
 
     def introduce(self, info: ConnectionInfo) -> None:
         """Take over what the client says of itself."""

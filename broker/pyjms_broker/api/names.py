@@ -5,8 +5,6 @@ own records from them when it starts, and could mistake a client's message for o
 Sending, consuming, browsing and removal are therefore refused to clients, and wildcards of
 consumers do not match these destinations. Two exceptions are protocols: requests to `PyJMS.Ranges`
 and to the topic `ActiveMQ.Scheduler.Management` are handled before they reach a destination.
-
-Names that are written to files and databases must be encodable as UTF-8.
 """
 
 from __future__ import annotations
@@ -53,19 +51,3 @@ def check_access(context: ConnectionContext, destination: Destination) -> None:
             f"{destination} is reserved for the broker",
             hint="choose a name that does not begin with PyJMS. or ActiveMQ.Scheduler.",
         )
-
-
-def can_be_written(text: str) -> bool:
-    """Whether a text can be encoded as UTF-8; Java strings may contain unpaired surrogates."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def writable(text: str) -> str:
-    """Return the text with backslash escapes for characters that UTF-8 cannot encode."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -116,7 +116,7 @@ def link(page: str, /, **query: object) -> str:
     """Return the URL of a page, omitting empty values and False."""
     given = {name: value for name, value in query.items() if value not in ("", None, False)}
     given = {name: 1 if value is True else value for name, value in given.items()}
-    return f"{BASE}/{page}" + (f"?{urlencode(given)}" if given else "")
+    return f"{BASE}/{page}" + (f"?{urlencode(given, errors='replace')}" if given else "")
 
 
 def _bytes_text(number: float) -> str:
@@ -164,7 +164,8 @@ def render(
         text = "".join(found.blocks["live"](found.new_context(dict(values))))
     else:
         text = found.render(values)
-    return HTMLResponse(text, status, _HEADERS)
+    # a Java string may contain half of a surrogate pair
+    return HTMLResponse(text.encode("utf-8", "replace"), status, _HEADERS)
 
 
 class Console:
@@ -242,7 +243,7 @@ def _without_notice(request: Request) -> str:
         (name, value) for name, value in request.query_params.multi_items() if name != "notice"
     ]
     page = request.url.path.removeprefix(BASE).strip("/")
-    return f"{page}?{urlencode(query)}" if query else page
+    return f"{page}?{urlencode(query, errors='replace')}" if query else page
 
 
 def page_of(

@@ -151,7 +151,11 @@ _BODIES: Final[dict[type[ActiveMQMessage], Callable[[bytes], dict[str, object]]]
 
 
 def _date(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat().replace("+00:00", "Z")
+    try:
+        found = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # any long that a client has set
+        return f"{milliseconds} ms"
+    return found.isoformat().replace("+00:00", "Z")
 
 
 def _optional(value: object) -> str:

@@ -24,6 +24,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
+from pyjms_broker.api.fields import check_message
 from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
@@ -112,7 +113,10 @@ class BaseDestination(RegionDestination):
         return frozenset(name for name, value in kept.items() if getattr(policy, name) != value)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
-        context = exchange.context
+        context, raw = exchange.context, message.raw
+        # a short frame of OpenWire has no field that is too long
+        if (raw is None or len(raw) > context.unchecked_size) and not context.is_broker:
+            check_message(message, context.largest_message)
         reference = MessageReference(message, self, self._minimum_size)
         message_id = reference.message_id
         if not message_id.broker_sequence_id:

@@ -29,7 +29,8 @@ from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
-from pyjms_broker.api.names import can_be_written, is_internal
+from pyjms_broker.api.fields import check_destination
+from pyjms_broker.api.names import is_internal
 from pyjms_broker.policy.wildcard import (
     MAX_CACHED_LENGTH,
     PatternMap,
@@ -423,11 +424,7 @@ def make_destination(
     broker: RegionBroker, existing: Collection[Destination], destination: Destination
 ) -> BaseDestination:
     """Create a queue or a topic, with the messages that are already in its store."""
-    if not can_be_written(destination.physical_name):
-        raise InvalidDestinationException(
-            f"The name of {destination!r} cannot be encoded as UTF-8",
-            hint="it contains half of a surrogate pair; use another name",
-        )
+    check_destination(destination)
     policy = broker.policy_map.entry_for(destination)
     is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
     target = policy.target

@@ -44,8 +44,13 @@ from pyjms_broker.api.broker import Broker, InnermostBroker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
+from pyjms_broker.api.fields import (
+    check_connection,
+    check_consumer,
+    check_destination,
+)
 from pyjms_broker.api.message import MessageReference, SubscriptionKey
-from pyjms_broker.api.names import can_be_written, check_access, is_internal, is_reserved
+from pyjms_broker.api.names import check_access, is_internal, is_reserved
 from pyjms_broker.api.step_queue import StepQueue
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyMap
@@ -337,11 +342,6 @@ class SubscriptionRegistry:
                 "A durable subscription needs a client id and a name",
                 hint="set the client id of the connection before it is used",
             )
-        if not can_be_written(client_id + name):
-            raise JMSException(
-                f"Client id {client_id!r} or subscription name {name!r} cannot be encoded as UTF-8",
-                hint="it contains half of a surrogate pair; use another name",
-            )
         return SubscriptionKey(client_id, name)
 
     def _remove_durable(
@@ -545,8 +545,9 @@ class RegionBroker(InnermostBroker):
 
         Raises:
             InvalidClientIDException: there is none, or another connection uses it and link
-                stealing is not allowed.
+                stealing is not allowed; or a name cannot be written.
         """
+        check_connection(info)
         self._clients.claim(info.client_id, context)
 
     def remove_connection(
@@ -564,6 +565,7 @@ class RegionBroker(InnermostBroker):
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         to = info.destination
+        check_destination(to)
         if to is None or to.is_composite or is_reserved(context, to):
             return
         self._entry_point(context, to).statistics.producers += 1
@@ -708,6 +710,7 @@ class RegionBroker(InnermostBroker):
         destination = info.destination
         if destination is None:
             raise InvalidDestinationException("A ConsumerInfo has no destination")
+        check_consumer(info)
         if not destination.is_pattern:  # patterns do not match internal destinations
             check_access(context, destination)
             if not destination.is_composite:

@@ -166,10 +166,10 @@ _HEADERS: Final = frozenset(
 def response_of(message: Message, given: Mapping[str, str]) -> Response:
     """Return the response for a message: its body, with id, destination, properties as headers."""
     own = {"id": message.message_id or "", "destination": message.destination or ""}
-    headers = {name: quote(str(value), safe=_PRINTABLE) for name, value in own.items()}
+    headers = {name: _header(value) for name, value in own.items()}
     size = 0
     for name, value in message.properties.items():
-        text = quote(str(value), safe=_PRINTABLE)
+        text = _header(value)
         size += len(name) + len(text)
         if _NAME.fullmatch(name) and name.lower() not in _RESERVED and size <= _HEADERS_SIZE:
             headers[name] = text
@@ -179,7 +179,7 @@ def response_of(message: Message, given: Mapping[str, str]) -> Response:
             media_type = "application/json"
         elif given.get("xml") == "true":
             media_type = "text/xml"
-        content = (message.text or "").encode("utf-8", "surrogatepass")
+        content = (message.text or "").encode("utf-8", "replace")
         return Response(content, 200, headers, media_type)
     if isinstance(message, BytesMessage):
         return Response(message.get_body(bytes) or b"", 200, headers, "application/octet-stream")
@@ -187,6 +187,10 @@ def response_of(message: Message, given: Mapping[str, str]) -> Response:
         message.decode_body() if hasattr(message, "decode_body") else None, default=str
     )
     return Response(body, 200, headers, "application/json")
+
+
+def _header(value: object) -> str:
+    return quote(str(value), safe=_PRINTABLE, errors="replace")
 
 
 _PRINTABLE: Final = "".join(chr(code) for code in range(32, 127) if chr(code) != "%")
@@ -404,7 +408,7 @@ class RestClients:
     async def _connect(self, user: WebUser) -> RestClient:
         factory = ConnectionFactory(
             f"{self._service.vm_uri}?create=false"
-            "&jms.prefetchPolicy.all=1&jms.watchTopicAdvisories=false"
+            "&jms.prefetchPolicy.all=1&jms.watchTopicAdvisories=false&jms.alwaysSyncSend=true"
         )
         connection = await factory.create_connection(user.name or None, user.password)
         try:
@@ -502,14 +506,15 @@ class _MessageRoutes:
                 consumer = await client.consumer(destination, selector)
                 longest = max(wait / 1000, 0.001)
                 message = await self._while_wanted(request, lambda: consumer.receive(longest))
+                response = Response(status_code=204)
                 if message is not None:
+                    response = response_of(message, given)  # before the message is gone
                     await message.acknowledge()
                 keeps = given.get("oneShot") != "true"
             finally:
                 if not keeps:
                     with anyio.CancelScope(shield=True):
                         await client.forget(destination, selector)
-        response = Response(status_code=204) if message is None else response_of(message, given)
         if name is None and keeps:
             self._sessions.begin(request, user, response)
         return response

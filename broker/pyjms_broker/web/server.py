@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import sniffio
 from anyio.abc import SocketAttribute, SocketListener
+from h11 import LocalProtocolError
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
@@ -118,6 +119,17 @@ class _LimitedProtocol(H11Protocol):
             self._stop_timer()
         elif self._head_timer is None:
             self._wait_for_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer damaged input, unless a response was begun, and close the connection."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True  # the site would send a second response
+            cycle.message_event.set()
+        try:
+            super().send_400_response(msg)
+        except LocalProtocolError:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Wait for the next request; uvicorn closes an idle connection."""

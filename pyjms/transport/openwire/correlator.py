@@ -104,11 +104,6 @@ class RequestTransport(TransportFilter[Command], ABC):
         """The OpenWire version agreed on with the peer; the current one if none was negotiated."""
         return CURRENT_VERSION
 
-    @property
-    def max_frame_size(self) -> int | None:
-        """Bytes of the largest frame that the peer may send; None: no frames, or no peer."""
-        return None
-
     async def request(self, command: Command, timeout: float | None = None) -> Response:
         """Send `command` and wait at most `timeout` seconds for its response; None: for ever.
 
@@ -189,13 +184,6 @@ class ResponseCorrelator(RequestTransport):
             if settings is not None:
                 return settings.version
         return CURRENT_VERSION
-
-    @property
-    def max_frame_size(self) -> int | None:
-        negotiator = self.next
-        if isinstance(negotiator, WireFormatNegotiator):
-            return negotiator.wire_format.max_frame_size
-        return None
 
     @property
     def congested(self) -> bool:

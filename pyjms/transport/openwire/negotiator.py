@@ -80,6 +80,10 @@ class WireFormatNegotiator(TransportFilter[Command]):
             raise
 
     @property
+    def max_frame_size(self) -> int | None:
+        return self.wire_format.max_frame_size
+
+    @property
     def outbound(self) -> Transport[Command]:
         return self.next.outbound if self._ready else self
 

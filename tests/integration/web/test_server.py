@@ -310,6 +310,30 @@ async def test_a_request_must_arrive_in_time() -> None:
             assert b" 408 " in await body.receive()
 
 
+DAMAGED = {
+    "after a complete request": b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
+    b"Connection: close\r\n\r\n\0BAD\r\n\r\n",
+    "a negative length": b"POST /api/jolokia HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Length: -1\r\n\r\nGARBAGE\r\n\r\n",
+    "no chunk": b"POST /x HTTP/1.1\r\nHost: localhost\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=list(DAMAGED))
+async def test_damaged_input_ends_its_connection_and_leaves_no_traceback(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with web_broker() as broker:
+        port = int(broker.url.rpartition(":")[2])
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            await stream.send(data)
+            with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                while True:
+                    await stream.receive()
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
 GET = "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 UNFINISHED = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
 

@@ -41,6 +41,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from pyjms_broker.api.fields import largest_message
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ class ClientResources:
         context.connector_url = self._connector.connect_uri
         context.allow_link_stealing = self._connector.allow_link_stealing
         context.congested = self._owner.congested
+        context.limit_messages(largest_message(self._owner.max_frame_size))
         return context
 
     def add_connection(self, info: ConnectionInfo, context: ConnectionContext) -> None:

@@ -197,6 +197,11 @@ class BrokerConnection:
         return self._transport.peer_certificate
 
     @property
+    def max_frame_size(self) -> int | None:
+        """Bytes of the client's largest frame; None: no limit."""
+        return self._transport.max_frame_size
+
+    @property
     def congested(self) -> bool:
         """Whether too much unread data is queued for the client."""
         return self._draining is not None

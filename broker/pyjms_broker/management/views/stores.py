@@ -97,7 +97,10 @@ _FORMAT: Final = "%Y-%m-%d %H:%M:%S"
 
 def _time(milliseconds: int) -> str:
     """Return a time in ActiveMQ's format, in the broker's time zone. Source: JobSupport."""
-    return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime(_FORMAT)
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime(_FORMAT)
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
 
 
 def _milliseconds(text: str) -> int:

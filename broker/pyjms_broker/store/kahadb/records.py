@@ -44,8 +44,8 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.fast_writer import patch_raw
+from pyjms_broker.api.fields import can_be_written, writable
 from pyjms_broker.api.message import duplicate_id_of
-from pyjms_broker.api.names import can_be_written, writable
 from pyjms_broker.store.kahadb.index.database import (
     LARGEST_SEQUENCE,
     MessageMetadata,
