@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import sniffio
 from anyio.abc import SocketAttribute, SocketListener
-from h11 import LocalProtocolError
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
@@ -53,6 +52,10 @@ def _only_health(app: ASGIApp) -> ASGIApp:
             await response_to(HTTPConnection(scope), error)(scope, receive, send)
 
     return serve
+
+
+_MAY_RESPOND: Final = frozenset({"IDLE", "SEND_RESPONSE"})
+"""The states of h11's connections in which a response may begin."""
 
 
 class _LimitedProtocol(H11Protocol):
@@ -126,9 +129,9 @@ class _LimitedProtocol(H11Protocol):
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True  # the site would send a second response
             cycle.message_event.set()
-        try:
+        if repr(self.conn.our_state) in _MAY_RESPOND:
             super().send_400_response(msg)
-        except LocalProtocolError:
+        else:
             self.transport.close()
 
     def on_response_complete(self) -> None:
