@@ -15,7 +15,7 @@ import anyio
 from pyjms.errors import InvalidDestinationException, RequestTimeoutException, nearest_name
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.runtime import clock as _clock
-from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.service import BrokerService
@@ -95,8 +95,8 @@ class EmbeddedTestBroker:
         """Stop the broker. Idempotent."""
         await self.service.stop()
 
-    async def drop_connections(self) -> int:
-        """Drop all connections without notice, like a network failure; return their number.
+    async def drop_connections(self, of: ConnectionId | None = None) -> int:
+        """Drop all connections, or that of a client, like a network failure; return their number.
 
         Unacknowledged messages are redelivered. Clients may reconnect at once.
         """
@@ -106,6 +106,7 @@ class EmbeddedTestBroker:
             connection
             for connector in (*own, *self.service.connectors)
             for connection in list(connector.connections)
+            if of is None or connection is self.service.connections.by_id.get(of)
         ]
         for connection in dropped:
             connection.stop_soon(ConnectionError("dropped by the test"))

@@ -139,6 +139,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
+from inspect import isawaitable
 from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypedDict, Unpack
 
@@ -837,7 +838,7 @@ class Announcements(ListenerTarget):
         self._due -= 1
         try:
             result = self.listener(self._consumer)
-            if result is not None:
+            if result is not None and isawaitable(result):
                 await result
         except Exception:
             logger.exception(
@@ -1210,7 +1211,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
                 if self.transformer is not None:
                     message = transform_received(self.transformer, self, message)
                 result = listener(message)
-                if result is not None:
+                if result is not None and isawaitable(result):
                     await result
             except Exception as error:
                 logger.exception(

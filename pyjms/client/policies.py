@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
@@ -16,6 +17,8 @@ from pyjms.jms.redelivery import next_delay
 from pyjms.runtime.clock import check_seconds
 
 NO_MAXIMUM_REDELIVERIES = -1
+_MOST_STEPS: Final = 64
+"""After as many redeliveries a back-off does not grow any more: it would be infinite."""
 
 
 @dataclass
@@ -62,6 +65,24 @@ class RedeliveryPolicy:
     def next_delay(self, previous: float | None) -> float:
         """Return the seconds before the next redelivery; `previous`: the last delay, or None."""
         return next_delay(self, previous, self.maximum_redelivery_delay)
+
+    def delay_before(self, redelivery: int) -> float:
+        """Return the seconds before a message's redelivery of this number, from 1.
+
+        Other messages do not count, whereas `next_delay` continues a series of the consumer.
+        """
+        delay, longest = self.initial_redelivery_delay, self.maximum_redelivery_delay
+        if redelivery > 1:
+            delay = self.redelivery_delay
+            if self.use_exponential_back_off and self.back_off_multiplier > 1:
+                first = self.initial_redelivery_delay
+                steps = min(redelivery - 1, _MOST_STEPS)
+                delay = first * self.back_off_multiplier**steps if first > 0 else delay
+                delay = delay if longest is None else min(delay, longest)
+        if self.use_collision_avoidance:
+            share = self.collision_avoidance_percent / 100
+            delay *= 1 + random.uniform(-share, share)  # noqa: S311 - spreads load, no secret
+        return delay
 
     def is_exceeded(self, redeliveries: int) -> bool:
         """Return whether a message that was redelivered this often becomes a dead letter."""

@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
+from inspect import isawaitable
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
@@ -93,7 +94,7 @@ class _Send:
                 result = listener.on_exception(message, _as_jms(outcome))
             else:
                 result = listener.on_completion(message)
-            if result is not None:
+            if result is not None and isawaitable(result):
                 await result
         except Exception:
             logger.exception("The completion listener failed on %s", message.message_id)

@@ -20,7 +20,12 @@ One rollback, step by step:
 
         delay 0                 at once
         blocking (default)      the consumer is paused, so nothing overtakes them
-        non_blocking            they wait in `waiting` while later messages are delivered
+        non_blocking            they wait in `waiting` while later messages are delivered, each
+                                for the delay of its own counter
+
+A message whose listener was `Interrupted` has not failed: its counter stays, and it is never
+refused. The broker counts the first interruption alone, so that the message is marked as
+redelivered, but further ones do not make it a dead letter.
 
 The counter of a group of messages is that of the last one, as in ActiveMQ: they fail together. The
 delay follows the policy: first the initial delay, then fixed or exponential. (activemq-broker R1) A
@@ -64,6 +69,14 @@ _LINES: Final = 3
 """The number of refusals of a burst that are logged separately."""
 
 
+class Interrupted(Exception):
+    """Why a message is rolled back that did not fail: its listener was interrupted."""
+
+
+class NotCalled(Interrupted):
+    """The listener was not even called: the message counts as not delivered."""
+
+
 class Redeliverer:
     """The redelivery of one consumer."""
 
@@ -88,8 +101,12 @@ class Redeliverer:
         """Count a failed delivery of these messages, oldest first; redeliver or refuse them."""
         consumer = self._consumer
         for dispatch in unsettled:
-            dispatch.redelivery_counter += 1
             consumer.forget(dispatch)
+        if any(isinstance(dispatch.rollback_cause, Interrupted) for dispatch in unsettled):
+            self._give_back(unsettled)
+            return
+        for dispatch in unsettled:
+            dispatch.redelivery_counter += 1
         failed = [dispatch for dispatch in unsettled if not self._refuse_poison(dispatch)]
         if not failed:
             return
@@ -110,10 +127,32 @@ class Redeliverer:
             consumer.ledger.acknowledge_redelivered(failed)
         if consumer.is_closed:
             return
+        if delay is None and self._is_non_blocking:
+            for dispatch in failed:
+                delay = consumer.redelivery_policy.delay_before(dispatch.redelivery_counter)
+                self._redeliver([dispatch], delay)
+            return
         if delay is None:
             previous = None if redeliveries == 0 else self._delay or 0.0
             delay = self._delay = consumer.redelivery_policy.next_delay(previous)
         self._redeliver(failed, delay)
+
+    @property
+    def _is_non_blocking(self) -> bool:
+        return self._consumer.session.connection.options.non_blocking_redelivery
+
+    def _give_back(self, interrupted: list[MessageDispatch]) -> None:
+        """Return messages that have not failed to the buffer, and to the broker at the end."""
+        consumer = self._consumer
+        uncounted = all(
+            dispatch.redelivery_counter > 0 or isinstance(dispatch.rollback_cause, NotCalled)
+            for dispatch in interrupted
+        )
+        if uncounted:
+            consumer.last_delivered_sequence_id = -1
+        for dispatch in interrupted:
+            dispatch.rollback_cause = None
+        consumer.requeue(interrupted)
 
     def pop_waiting(self) -> list[MessageDispatch]:
         """Return the messages that wait outside the buffer, and cancel their redelivery."""
@@ -180,7 +219,7 @@ class Redeliverer:
         consumer = self._consumer
         if delay <= 0:
             consumer.requeue(failed)
-        elif consumer.session.connection.options.non_blocking_redelivery:
+        elif self._is_non_blocking:
             self.waiting.extend(failed)
             self._later(self._requeue, failed, delay)
         else:

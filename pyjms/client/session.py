@@ -68,6 +68,7 @@ import itertools
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import ContextVar
+from inspect import isawaitable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
@@ -156,7 +157,7 @@ class Synchronizations:
             self.is_calling = True
             try:
                 result = synchronization.before_end()
-                if result is not None:
+                if result is not None and isawaitable(result):
                     await result
             finally:
                 self.is_calling = False
@@ -183,7 +184,7 @@ async def _call(functions: Sequence[Callable[[], Awaitable[None] | None]]) -> No
     for function in functions:
         try:
             result = function()
-            if result is not None:
+            if result is not None and isawaitable(result):
                 with anyio.CancelScope(shield=True):
                     await result
         except Exception:

@@ -21,7 +21,7 @@ ListenerExecutionFailedException and similar exceptions are JMSExceptions here, 
 they count as errors of the handler.
 
 When a handler is cancelled (by a shutdown whose timeout has passed), its message is rolled back in
-a shielded scope, so that the broker delivers it again.
+a shielded scope, so that the broker delivers it again. That is no failed attempt: `Interrupted`.
 
 *Retries.* Redelivery is the provider's task: a rollback causes it, the redelivery policy of the
 consumer counts and delays it. `Retries` sets the reason, `rollback_cause` of the provider's record,
@@ -55,6 +55,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.rollback import Interrupted, NotCalled
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,
@@ -79,7 +80,7 @@ from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger, one_line
-from pyjms.support.retry import RetryPolicy, delay_before, send_dead_letter
+from pyjms.support.retry import RetryPolicy, send_dead_letter
 from pyjms.template.interceptors import HandlerInvocation, SettlementInvocation
 from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
 from pyjms.template.workers import Worker, current_worker
@@ -204,6 +205,7 @@ class ListenerExecution:
                 "having been stopped in the meantime: %s",
                 delivery.message.message_id,
             )
+            note_interruption(delivery, NotCalled())
             await self._roll_back(delivery)
             raise RejectedWhileStoppingError
         try:
@@ -222,6 +224,8 @@ class ListenerExecution:
             await self._roll_back_on_exception(delivery, error)
             raise
         except BaseException as error:  # cancelled: the broker must deliver the message again
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                note_interruption(delivery, Interrupted())
             with anyio.CancelScope(shield=True):
                 await self._roll_back_on_exception(delivery, error)
             raise
@@ -347,6 +351,14 @@ def marked_as_rollback_only(delivery: Delivery) -> ListenerExecutionFailedExcept
     )
 
 
+def note_interruption(delivery: Delivery, reason: Interrupted) -> None:
+    """Say in the provider's record of a message that its listener did not fail."""
+    for message in delivery.messages:
+        record: Any = message.provider_delivery
+        if hasattr(record, "rollback_cause"):
+            record.rollback_cause = reason
+
+
 async def _unless_in_progress(finish: Callable[[], Awaitable[None]]) -> None:
     try:
         await finish()
@@ -429,7 +441,7 @@ class Retries:
         own = getattr(delivery.consumer, "redelivery_policy", None)
         if not isinstance(own, RedeliveryPolicy):
             return cause
-        return _with_cause(Retry(delay=delay_before(own, message.delivery_count)), cause)
+        return _with_cause(Retry(delay=own.delay_before(message.delivery_count)), cause)
 
     def _remember(self, message: Message, reason: BaseException) -> None:
         self._given_up[message.message_id or ""] = reason

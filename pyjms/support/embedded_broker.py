@@ -8,7 +8,7 @@ from typing import Protocol
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.runtime.distribution import DISTRIBUTION, entry_points
-from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId
 
 
 class EmbeddedBroker(Protocol):
@@ -27,8 +27,8 @@ class EmbeddedBroker(Protocol):
     async def stop(self) -> None:
         """Stop the broker and close its connections. Idempotent."""
 
-    async def drop_connections(self) -> int:
-        """Close all connections, as a broken network does; return their number."""
+    async def drop_connections(self, of: ConnectionId | None = None) -> int:
+        """Close all connections or that of a client, as a broken network does; return how many."""
 
     async def restart(self) -> None:
         """Stop the broker and start it again, at the same URL.

@@ -19,7 +19,6 @@ not expire. It also has these properties:
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
@@ -31,9 +30,6 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, Message
 from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.logging import error_text, one_line, shortened
-
-_MOST_DOUBLINGS: Final = 64
-"""The number of redeliveries after which a delay without a limit stops growing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,27 +118,6 @@ class RetryPolicy:
     def names(cls) -> frozenset[str]:
         """Return the names of the attributes."""
         return frozenset(field.name for field in fields(cls))
-
-
-def delay_before(policy: RedeliveryPolicy, redelivery: int) -> float:
-    """Return the seconds before a message's redelivery of this number (from 1).
-
-    The delay depends only on the message's own redeliveries, whereas RedeliveryPolicy.next_delay
-    continues the series of delays of the consumer.
-    """
-    delay = policy.redelivery_delay
-    grows = policy.use_exponential_back_off and policy.back_off_multiplier > 1
-    if redelivery <= 1:
-        delay = policy.initial_redelivery_delay
-    elif grows and policy.initial_redelivery_delay > 0:
-        steps = min(redelivery - 1, _MOST_DOUBLINGS)
-        delay = policy.initial_redelivery_delay * policy.back_off_multiplier**steps
-        if policy.maximum_redelivery_delay is not None:
-            delay = min(delay, policy.maximum_redelivery_delay)
-    if policy.use_collision_avoidance:
-        share = policy.collision_avoidance_percent / 100
-        delay *= 1 + random.uniform(-share, share)  # noqa: S311 - spreads load, no secret
-    return delay
 
 
 ORIGINAL_DESTINATION: Final = "pyjms_original_destination"

@@ -18,11 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
+from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import check_seconds
 from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.template.interceptors import HandlerInvocation, Proceed
 from pyjms.testing.remote import RemoteBroker
+from pyjms.wire.openwire.commands import ConnectionId, MessageDispatch
 
 Moment = Literal["before", "after"]
 _MOMENTS: Final = ("before", "after")
@@ -87,7 +89,10 @@ class Chaos:
     def drop_connection(
         self, handler: Callable[..., Any], *, at: Moment = "after", times: int = 1
     ) -> None:
-        """Break all connections of the broker during the next `times` calls of a handler."""
+        """Break the connection that a handler's message came by, during its next `times` calls.
+
+        Other connections, such as the template's, are left alone.
+        """
         self._plan(handler, _Failure(_check_moment(at), drops=True), times)
 
     async def drop_connections(self) -> int:
@@ -118,17 +123,19 @@ class Chaos:
         if failure is None:
             return await proceed()
         if failure.moment == "before":
-            await self._apply(failure)
+            await self._apply(failure, invocation.message)
         result = await proceed()
         if failure.moment == "after":
-            await self._apply(failure)
+            await self._apply(failure, invocation.message)
         return result
 
-    async def _apply(self, failure: _Failure) -> None:
+    async def _apply(self, failure: _Failure, message: Message) -> None:
         if failure.delay:
             await _clock.sleep(failure.delay)
         if failure.drops:
-            await self._broker.drop_connections()
+            received = message.provider_delivery
+            assert isinstance(received, MessageDispatch) and received.consumer_id is not None
+            await self._broker.drop_connections(ConnectionId(received.consumer_id.connection_id))
         if failure.error is not None:
             raise failure.error
 

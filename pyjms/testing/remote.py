@@ -9,6 +9,7 @@ from pyjms.errors import RequestTimeoutException, UnsupportedOperationException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
+from pyjms.wire.openwire.commands import ConnectionId
 
 _LOOK_AGAIN: Final = 0.02
 """Seconds between two checks of a queue."""
@@ -73,7 +74,7 @@ class RemoteBroker:
         of_destination = [message for message in found if message.original_destination == wanted]
         return of_destination or await self._browse(wanted)
 
-    async def drop_connections(self) -> int:
+    async def drop_connections(self, of: ConnectionId | None = None) -> int:
         """Raise: only the embedded broker's connections can be broken.
 
         Raises:

@@ -24,9 +24,11 @@ from pyjms import (
     load_settings,
     on_shutdown,
 )
+from pyjms.jms.message import Message
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.testing.clock import VirtualClock
+from tests.kit.waiting import until
 
 
 def written(folder: Path, timeout: str) -> Path:
@@ -107,6 +109,34 @@ async def test_a_line_for_each_handler_that_is_given_up(
         assert record.message_id.startswith("ID:")
     assert len(given_up) == 2
     assert "secret" not in caplog.text
+
+
+@pytest.mark.fact("activemq-broker R11")
+@pytest.mark.parametrize("container", [ApplicationContainer, Pushing])
+async def test_an_interruption_is_no_failed_attempt(
+    container: type[ApplicationContainer],
+    jms_broker: EmbeddedBroker,
+    tmp_path: Path,
+) -> None:
+    at_work: list[Message] = []
+
+    @jms_listener("tasks", id="tasks")
+    async def on_task(message: Message) -> None:
+        at_work.append(message)
+        await anyio.sleep_forever()
+
+    config = written(tmp_path, "20ms")
+    with config.open("a", encoding="utf-8") as file:
+        file.write("activemq: {redelivery: {maximum: 1}}\n")
+    settings = load_settings(config).with_broker_url(jms_broker.url)
+    for run in range(1, 5):
+        async with JmsApplication(on_task, settings=settings, container=container) as application:
+            if run == 1:
+                await application.template.convert_and_send("tasks", "long")
+            await until(lambda run=run: len(at_work) == run)
+    assert [message.redelivered for message in at_work] == [False, True, True, True]
+    assert [message.delivery_count for message in at_work] == [1, 2, 2, 2]
+    assert await jms_broker.dead_letters() == []
 
 
 class Hooks:

@@ -222,7 +222,7 @@ async def test_a_connection_that_is_lost_before_the_commit_frees_the_key(
     kind: str, store: str, jms_app: JmsTestApp, jms_chaos: Chaos, tmp_path: Path
 ) -> None:
     seen: list[int] = []
-    sent, sent_on_the_loop = threading.Event(), anyio.Event()  # the sender's connection breaks, too
+    sent, sent_on_the_loop = threading.Event(), anyio.Event()  # both before the connection breaks
     own = SqlIdempotencyStore(sessions_of(tmp_path)) if store == "sql" else None
 
     def note(order: Order) -> None:

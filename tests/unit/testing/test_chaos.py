@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms import jms_listener, send_to
+from pyjms.jms.message import TextMessage
 from pyjms.testing.app import JmsTestApp
 from pyjms.testing.chaos import Chaos, ChaosError
 from pyjms.testing.clock import VirtualClock
@@ -90,6 +91,18 @@ async def test_a_connection_breaks_while_a_message_is_handled(
     await until(lambda: len(shop.seen) == 2)
     assert jms_app.recorder.messages(shop.on_order)[-1].redelivered
     assert await receipts(jms_app) == ["receipt of a"]
+
+
+async def test_the_connection_of_the_test_s_template_does_not_break(
+    jms_app: JmsTestApp, jms_chaos: Chaos, shop: Shop
+) -> None:
+    jms_chaos.drop_connection(shop.on_order, at="before")
+    # the reply comes by a temporary queue, which ends with its connection
+    reply = await jms_app.template.send_and_receive(
+        "orders", lambda session: session.create_text_message("a")
+    )
+    assert isinstance(reply, TextMessage)
+    assert reply.text == "receipt of a"
 
 
 async def test_persistent_messages_survive_a_restart_of_the_broker(

@@ -12,6 +12,7 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import MessageDispatch
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
@@ -438,6 +439,30 @@ async def test_listeners_wait_for_the_redelivery_delay(client: Client, clock: An
     await done.wait()
     assert [text for text, _ in times] == ["bad", "bad", "bad", "good"]
     assert [at for _, at in times] == pytest.approx([0, 1, 2, 2], abs=0.01)
+
+
+@pytest.mark.fact("activemq-broker R3a")
+async def test_each_message_has_its_own_back_off(client: Client, clock: VirtualClock) -> None:
+    await client.send("q", *"abcd")
+    connection = await client.connect(non_blocking_redelivery=True)
+    policy = connection.redelivery_policy
+    policy.use_exponential_back_off, policy.back_off_multiplier = True, 2.0
+    session = await client.session(TRANSACTED, connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    begin, arrivals = clock.now(), dict[str | None, list[float]]()
+    while (message := await consumer.receive(9)) is not None:
+        arrivals.setdefault(client.text(message), []).append(clock.now() - begin)
+        await (session.commit() if message.delivery_count > 3 else session.rollback())
+    assert [arrivals[text] for text in "abcd"] == [pytest.approx([0, 1, 3, 7], abs=0.01)] * 4
+
+
+async def test_a_listener_may_return_a_value(client: Client) -> None:
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    await consumer.set_message_listener(lambda message: message)  # type: ignore[arg-type,return-value]
+    await client.send("q", "a")
+    await client.broker.drained("q")
+    assert await client.left("ActiveMQ.DLQ") == []
 
 
 async def test_non_blocking_redelivery_ends_with_the_consumer(client: Client) -> None:
