@@ -134,7 +134,8 @@ class Chaos:
             await _clock.sleep(failure.delay)
         if failure.drops:
             received = message.provider_delivery
-            assert isinstance(received, MessageDispatch) and received.consumer_id is not None
+            assert isinstance(received, MessageDispatch)
+            assert received.consumer_id is not None
             await self._broker.drop_connections(ConnectionId(received.consumer_id.connection_id))
         if failure.error is not None:
             raise failure.error
