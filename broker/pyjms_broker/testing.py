@@ -102,11 +102,12 @@ class EmbeddedTestBroker:
         """
         registration = vm_registry.find(self.service.broker_name)
         own = [] if registration is None else [registration.connector]
+        client: object = None if of is None else self.service.connections.by_id.get(of)
         dropped = [
             connection
             for connector in (*own, *self.service.connectors)
             for connection in list(connector.connections)
-            if of is None or connection is self.service.connections.by_id.get(of)
+            if of is None or connection is client
         ]
         for connection in dropped:
             connection.stop_soon(ConnectionError("dropped by the test"))

@@ -41,6 +41,9 @@ COMPOSITE_SCHEMES = frozenset({"failover", "fanout", "discovery", "static", "bro
 _PREFIX = "network"
 """The prefix of a network connector's URL in `broker:(...)`."""
 
+_VM_OF_BROKER = ("vm", "broker:")
+"""`vm:broker:(...)/name?options`: a client's URL of a broker, whose options these are."""
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SECRET = re.compile("pass|secret", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"([^?&=,(]*(?:pass|secret)[^?&=,(]*)=.*", re.IGNORECASE | re.DOTALL)
@@ -85,7 +88,7 @@ class TransportURI:
             )
         scheme = match.group()[:-1].lower()
         rest = text[match.end() :]
-        if scheme == _PREFIX and _SCHEME.match(rest):
+        if (scheme == _PREFIX and _SCHEME.match(rest)) or (scheme, rest[:7]) == _VM_OF_BROKER:
             return cls(scheme, components=(cls.parse(rest),))
         bare = rest.removeprefix("//")
         if bare.startswith("("):
@@ -146,7 +149,7 @@ def is_secret(option: str) -> bool:
 
 def _join(uri: TransportURI, option: Callable[[str, str], str]) -> str:
     body = f"//{uri.location}"
-    if uri.components:
+    if uri.components or uri.path or uri.scheme in COMPOSITE_SCHEMES:
         body = f"({','.join(_join(each, option) for each in uri.components)}){uri.path}"
     options = "&".join(option(k, v) for k, v in uri.options.items())
     return f"{uri.scheme}:{body}" + ("?" + options if options else "")

@@ -28,7 +28,6 @@ from pyjms.jms.message import Message
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms.testing.clock import VirtualClock
-from tests.kit.waiting import until
 
 
 def written(folder: Path, timeout: str) -> Path:
@@ -123,17 +122,20 @@ async def test_an_interruption_is_no_failed_attempt(
     @jms_listener("tasks", id="tasks")
     async def on_task(message: Message) -> None:
         at_work.append(message)
+        begun.set()
         await anyio.sleep_forever()
 
     config = written(tmp_path, "20ms")
     with config.open("a", encoding="utf-8") as file:
         file.write("activemq: {redelivery: {maximum: 1}}\n")
     settings = load_settings(config).with_broker_url(jms_broker.url)
-    for run in range(1, 5):
+    begun = anyio.Event()
+    for run in range(4):
         async with JmsApplication(on_task, settings=settings, container=container) as application:
-            if run == 1:
+            if run == 0:
                 await application.template.convert_and_send("tasks", "long")
-            await until(lambda run=run: len(at_work) == run)
+            await begun.wait()
+            begun = anyio.Event()
     assert [message.redelivered for message in at_work] == [False, True, True, True]
     assert [message.delivery_count for message in at_work] == [1, 2, 2, 2]
     assert await jms_broker.dead_letters() == []

@@ -234,10 +234,36 @@ def test_every_vm_option_is_tested() -> None:
     assert IGNORED.keys() == {"async"}
 
 
-async def test_a_composite_names_the_broker_to_make(factory: Factory) -> None:
-    transport = await started("vm:(broker:(tcp://127.0.0.1:0)/inner?persistent=false)")
-    assert factory.made == [("inner", {}, "broker:(tcp://127.0.0.1:0)/inner?persistent=false")]
+_BROKER = "broker:(tcp://127.0.0.1:0)"
+
+
+@pytest.mark.fact("activemq-broker B14a")
+@pytest.mark.parametrize(
+    ("url", "name", "config"),
+    [
+        (f"vm:({_BROKER}/a?x=1)", "a", f"{_BROKER}/a?x=1"),
+        (f"vm://({_BROKER}/a?x=1)?marshal=false", "a", f"{_BROKER}/a?x=1"),
+        (f"vm:({_BROKER}?x=1)", "localhost", f"{_BROKER}?x=1"),
+        (f"vm:({_BROKER}?brokerName=a)", "a", f"{_BROKER}?brokerName=a"),
+        (f"vm:{_BROKER}?x=1", "localhost", f"{_BROKER}?x=1"),
+        (f"vm:{_BROKER}/a?x=1", "a", f"{_BROKER}/a?x=1"),
+        (f"vm:{_BROKER}?brokerName=a&x=1", "a", f"{_BROKER}?brokerName=a&x=1"),
+        ("vm:(broker:()/a?x=1)", "a", "broker:()/a?x=1"),
+        ("vm:broker:()", "localhost", "broker:()"),
+    ],
+)
+async def test_a_composite_names_the_broker_to_make(
+    factory: Factory, url: str, name: str, config: str
+) -> None:
+    transport = await started(url)
+    assert factory.made == [(name, {}, config)]
     await transport.stop()
+
+
+def test_an_option_of_the_broker_is_named_as_one() -> None:
+    with pytest.raises(ConfigurationException) as caught:
+        made("vm://x?persistent=false")
+    assert "write broker.persistent=..., or vm:(broker:()/name?persistent=...)" in str(caught.value)
 
 
 async def test_a_factory_that_fails_leaves_no_trace(

@@ -191,16 +191,28 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
     options = VmOptions(**read_options(rest.options, OPTIONS))
     encoded = {} if options.marshal else {f"wireFormat.{n}": _NOT_MARSHALLED for n in wire}
     known = replace(rest, options={**rest.options, **encoded})
+    _refuse_broker_options(rest.options)
     check_known(known, set(OPTIONS), ignored={**IGNORED_BY_CLIENTS, **IGNORED, **encoded})
     settings = read_wire_format(wire, None)
     name = rest.location.strip("/")
     config = options.broker_config
     if rest.components:  # vm:(broker:(...)/name?...)
-        config = rest.components[0].with_secrets()
-        name = rest.components[0].path.strip("/")
+        broker = rest.components[0]
+        config = broker.with_secrets()
+        name = broker.path.strip("/") or broker.options.get("brokerName", "")
     if not name and config is None:
         raise could_not_create(f"{uri} names no broker", hint="write vm://localhost")
     end = VmClientTransport(
         name or "localhost", replace(options, broker_config=config), broker_options, settings
     )
     return ResponseCorrelator(with_negotiator(end))
+
+
+def _refuse_broker_options(options: Mapping[str, str]) -> None:
+    """Refuse options that are the broker's, with the name by which they are accepted."""
+    for name in options.keys() - OPTIONS.keys() - IGNORED.keys():
+        if registry.is_option(name, options[name]):
+            raise could_not_create(
+                f"{name} is an option of the broker, not of vm://",
+                hint=f"write broker.{name}=..., or vm:(broker:()/name?{name}=...)",
+            )

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms.errors import (
+    ConfigurationException,
+    IllegalStateException,
+    ResourceAllocationException,
+)
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.runtime.fork import call_in_child
@@ -103,6 +107,17 @@ def check_options(options: Mapping[str, str]) -> None:
     """
     if _check is not None:
         _check(options)
+
+
+def is_option(name: str, text: str) -> bool:
+    """Return whether a broker has this option, as far as that is known."""
+    if _check is None:
+        return False
+    try:
+        _check({name: text})
+    except ConfigurationException:
+        return False
+    return True
 
 
 def register(name: str, host: BrokerHost) -> Registration:
