@@ -28,6 +28,8 @@ from pyjms.errors import (
     DestinationDoesNotExistException,
     InvalidClientIDException,
     JMSException,
+    LocalProtocolError,
+    MessageFormatException,
 )
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
@@ -95,6 +97,10 @@ Login: TypeAlias = tuple[str | None, str | None]
 
 class LoopBackError(ConfigurationException):
     """The remote broker is the local one."""
+
+
+_LASTING_REFUSALS: Final = (DestinationDoesNotExistException, MessageFormatException)
+"""Refusals that another try would meet again: a temporary destination may have been deleted."""
 
 
 class NetworkBridge:
@@ -376,6 +382,11 @@ class NetworkBridge:
         except ConnectionFailedException as error:
             self.fail(error)
             return
+        except LocalProtocolError as error:  # the frames to the remote broker cannot carry it
+            if self._under_way.pop(dispatch, None) is not None:
+                demand.unconfirmed -= 1
+            self._dead_letter(dispatch, message, error)
+            return
         if remote.transport.congested and self._waiting is None:
             if self._local_transport is not None:
                 self._local_transport.pause_reading()
@@ -386,23 +397,32 @@ class NetworkBridge:
     ) -> None:
         message = dispatch.message
         assert message is not None
-        refusal: DestinationDoesNotExistException | None = None
+        refusal: Exception | None = None
         if isinstance(outcome, Exception):
             is_refused = not isinstance(outcome, ConnectionFailedException)
             if is_refused and self._attributes.advisory_for_failed_forward:
                 self._host.broker.network_forward_failed(message, outcome)
-            if not isinstance(outcome, DestinationDoesNotExistException):
+            if not isinstance(outcome, _LASTING_REFUSALS):
                 self.fail(outcome)
                 return
-            refusal = outcome  # a temporary destination may be deleted in the meantime
-            logger.warning("%s is not forwarded: %s", message.message_id, outcome)
+            refusal = outcome
         self._under_way.pop(dispatch, None)
         demand.unconfirmed -= 1
-        self.dequeue_count += refusal is None
-        if self._local is not None:
-            self._local.send(_acknowledgement(dispatch, message, refusal))
+        if refusal is not None:
+            self._dead_letter(dispatch, message, refusal)
+        elif self._local is not None:
+            self.dequeue_count += 1
+            self._local.send(_acknowledgement(dispatch, message))
         if self._subscriptions is not None:
             self._subscriptions.end_if_confirmed(demand)
+
+    def _dead_letter(
+        self, dispatch: MessageDispatch, message: ActiveMQMessage, refusal: Exception
+    ) -> None:
+        """Let the local broker dead-letter a message that will never be forwarded."""
+        logger.warning("%s is not forwarded: %s", message.message_id, refusal)
+        if self._local is not None:
+            self._local.send(_acknowledgement(dispatch, message, refusal))
 
     async def _wait_for_remote(self, remote: BridgeEnd) -> None:
         await remote.transport.drained()
@@ -418,7 +438,11 @@ class NetworkBridge:
         elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY_TYPE:
             self.on_advisory(command)  # ActiveMQ forwards advisories over a duplex connection
         elif isinstance(command, ConnectionErrorCommand):
-            self.fail(self._explain(from_throwable(command.exception)))
+            error = from_throwable(command.exception)
+            if isinstance(error, MessageFormatException):  # its message is acknowledged already
+                logger.warning("%s has refused a message: %s", self.remote_name, error)
+            else:
+                self.fail(self._explain(error))
         elif isinstance(command, ShutdownInfo):
             self.fail(ConnectionFailedException(f"Broker {self.remote_name} stops"))
         elif isinstance(command, BrokerSubscriptionInfo):
@@ -525,6 +549,11 @@ class _InboundConnection:
             self._remote.oneway(command)
         except ConnectionFailedException as error:
             self._fail(error)
+        except LocalProtocolError as error:
+            if not isinstance(command, MessageDispatch) or command.message is None:
+                raise
+            logger.warning("%s is not forwarded: %s", command.message.message_id, error)
+            self.take(_acknowledgement(command, command.message, error))
 
     def on_exception(self, error: Exception) -> None:
         """End the bridge, because the local broker has closed the connection."""

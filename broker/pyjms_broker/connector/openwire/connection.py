@@ -497,6 +497,8 @@ class BrokerConnection:
             self._log_unsent(error)
             return False
         except LocalProtocolError as error:
+            if isinstance(command, ActiveMQMessage):  # of a duplex bridge, which dead-letters it
+                raise
             name = type(command).__name__
             logger.warning("%s: %s cannot be sent: %s", self.remote_address, name, error)
             self.stop_soon(error)
