@@ -12,7 +12,8 @@ of at most 64 KiB are accepted. The parser splits the stream within limits:
 
 Ends of line between frames are heart-beats and are dropped. Every byte is searched once, however
 the data is split. A violation becomes a frame with a `fault`, the last one, so that the peer can be
-told the reason before its connection is closed. (activemq-edges ST1, ST3)
+told the reason before its connection is closed. Headers are read as leniently as by ActiveMQ, whose
+clients rely on it. (activemq-edges ST1, ST3, ST16, ST17)
 """
 
 from __future__ import annotations
@@ -36,9 +37,15 @@ _ESCAPES: Final[dict[str, dict[str, str]]] = {
 }
 _TABLES: Final = {version: str.maketrans(table) for version, table in _ESCAPES.items()}
 _UNESCAPES: Final = {v: {e: c for c, e in table.items()} for v, table in _ESCAPES.items()}
-_SEQUENCE: Final = re.compile(r"\\(.|\Z)", re.DOTALL)
+_UNESCAPES[V1_0] = _UNESCAPES[V1_1]  # 1.0 has no escapes, but programs rely on ActiveMQ's
+_SEQUENCE: Final = re.compile(r"\\.")
 _UNESCAPED: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
-"""Commands whose headers are never escaped, because the version is not negotiated yet."""
+"""Commands whose headers are never escaped, because the version is not negotiated yet.
+
+ActiveMQ undoes escapes of CONNECT, which breaks logins such as `CORP\\nina`.
+"""
+_WITH_BODY: Final = frozenset({"SEND", "MESSAGE", "ERROR"})
+"""Commands whose content-length counts; others may echo that of a MESSAGE. (activemq-edges ST16)"""
 
 
 class Frame:
@@ -119,34 +126,27 @@ def encode_header(name: str, value: str, version: str) -> str:
     return f"{name.translate(table)}:{value.translate(table)}"
 
 
-def decode_header(line: str, version: str) -> tuple[str, str]:
-    """Return name and value of a header line.
+def decode_header(line: str, version: str, *, escaped: bool) -> tuple[str, str]:
+    """Return name and value of a header line; undefined escapes are left as they are.
 
-    1.0 allows spaces around both, and a carriage return at the end.
+    1.0 allows spaces around both. A line without a colon is a name with an empty value.
 
     Raises:
-        RemoteProtocolError: there is no colon, the name is empty, or an escape is unknown.
+        RemoteProtocolError: the name is empty.
     """
-    name, colon, value = line.partition(":")
+    name, _, value = line.partition(":")
     if version == V1_0:
         name, value = name.strip(), value.strip()
-    if not colon or not name:
+    if not name:
         raise RemoteProtocolError(f"Unable to parse header line [{line[:100]}]")
-    if "\\" in line and version != V1_0:
-        return _unescape(name, version), _unescape(value, version)
+    if escaped and "\\" in line:
+        known = _UNESCAPES[version]
+
+        def character(match: re.Match[str]) -> str:
+            return known.get(match[0], match[0])
+
+        return _SEQUENCE.sub(character, name), _SEQUENCE.sub(character, value)
     return name, value
-
-
-def _unescape(text: str, version: str) -> str:
-    known = _UNESCAPES[version]
-
-    def character(match: re.Match[str]) -> str:
-        sequence = match.group()
-        if sequence not in known:
-            raise RemoteProtocolError(f"Undefined escape sequence [{sequence}] in a header")
-        return known[sequence]
-
-    return _SEQUENCE.sub(character, text)
 
 
 MAX_COMMAND_LENGTH: Final = 1024
@@ -155,7 +155,7 @@ MAX_HEADER_LENGTH: Final = 10240
 MAX_HEADERS: Final = 1000
 
 _ENDS_OF_LINES: Final = re.compile(rb"[\r\n]*")
-_LENGTH: Final = re.compile(r"[0-9]{1,10}\Z")
+_LENGTH: Final = re.compile(r"\+?[0-9]{1,10}\Z")
 
 
 class StompFormat:
@@ -278,6 +278,7 @@ class StompFormat:
 
     def _parse_headers(self) -> bool:
         assert self._command is not None
+        escaped = self._command not in _UNESCAPED
         version = escaping_version(self._command, self.version or V1_0)
         while True:
             line = self._line(MAX_HEADER_LENGTH, "The maximum header length was exceeded")
@@ -285,14 +286,14 @@ class StompFormat:
                 return False
             if version != V1_1:
                 line = line.removesuffix("\r")
-            if not line:
+            if line in {"", "\r"}:
                 break
             self._header_count += 1
             if self._header_count > MAX_HEADERS:
                 raise RemoteProtocolError("The maximum number of headers was exceeded")
-            name, value = decode_header(line, version)
+            name, value = decode_header(line, version, escaped=escaped)
             self._headers.setdefault(name, value)
-        self._body_length = self._content_length()
+        self._body_length = self._content_length() if self._command in _WITH_BODY else None
         self._in_body = True
         return True
 

@@ -118,11 +118,10 @@ async def test_connect_comes_first(stomp: StompBroker, command: str) -> None:
         (b"SEND\ncontent-length:99999999999\n\n", "content-length"),
         (b"SEND\ncontent-length:104857601\n\n", "frame size"),
         (b"SEND\ncontent-length:1\n\nab\0", "trailing null"),
-        (b"SEND\nno colon\n", "Unable to parse header line"),
-        (b"SEND\na:\\t\n", "Undefined escape sequence"),
+        (b"SEND\n:no name\n", "Unable to parse header line"),
         (b"SEND\na:\xff\n", "UTF-8"),
     ],
-    ids=["command", "header", "headers", "number", "size", "nul", "colon", "escape", "utf-8"],
+    ids=["command", "header", "headers", "number", "size", "nul", "name", "utf-8"],
 )
 async def test_what_is_not_stomp_is_an_error_and_the_end(
     stomp: StompBroker, data: bytes, reason: str

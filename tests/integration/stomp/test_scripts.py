@@ -28,6 +28,10 @@ SCRIPTS = [
     "activemq-edges ST12",
     "activemq-edges ST14",
     "activemq-edges ST15",
+    "activemq-edges ST16",
+    "activemq-edges ST17",
+    "activemq-edges ST18",
+    "activemq-edges ST19",
 )
 @pytest.mark.parametrize(
     ("theme", "script"), SCRIPTS, ids=[f"{theme}-{script.name}" for theme, script in SCRIPTS]

@@ -146,7 +146,8 @@ def stomp_broker() -> StartStomp:
 
     @asynccontextmanager
     async def start(options: str = "", **settings: Any) -> AsyncIterator[StompBroker]:
-        service = BrokerService("stomp", persistent=False, scheduler_support=True, **settings)
+        settings = {"persistent": False, "scheduler_support": True} | settings
+        service = BrokerService("stomp", **settings)
         async with EmbeddedTestBroker(service) as broker:
             connector = service.add_connector(f"stomp://127.0.0.1:0{options}")
             await connector.start()

@@ -271,7 +271,7 @@ class Player:
             is_complete = len(lines) >= expected or now > limit
             if is_complete and (self._quiet is None or now - last > self._quiet):
                 break
-        return sorted(lines, key=order)
+        return sorted(lines, key=client_of if self._quiet is None else order)
 
     async def _rest(self) -> list[str]:
         lines = []
@@ -294,8 +294,13 @@ def repeated(match: re.Match[bytes]) -> bytes:
     return match[1] * int(match[2])
 
 
+def client_of(line: str) -> str:
+    """Return the client that got an answer, to sort by."""
+    return line.partition(" ")[0]
+
+
 def order(line: str) -> tuple[str, bool]:
-    """Sort by client, with RECEIPTs first, because they may or may not overtake messages."""
+    """Sort by client, with RECEIPTs first: ActiveMQ's threads nearly always send them so."""
     name, command, *_ = line.split(" ")
     return name, command == "MESSAGE"
 

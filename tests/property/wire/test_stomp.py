@@ -10,7 +10,12 @@ from pyjms.wire.stomp import Frame, StompFormat, can_be_header
 from tests.kit.stomp.codec_fuzz import run
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-COMMANDS = st.sampled_from(["SEND", "MESSAGE", "SUBSCRIBE", "ERROR"])
+COMMANDS = st.sampled_from(["SEND", "MESSAGE", "ERROR"])
+
+
+def plain(*texts: str) -> bool:
+    """Whether 1.0, where escapes are read but not written, brings these back as they are."""
+    return all(text == text.strip() and "\\" not in text for text in texts)
 
 
 def headers(version: str) -> st.SearchStrategy[dict[str, str]]:
@@ -20,7 +25,7 @@ def headers(version: str) -> st.SearchStrategy[dict[str, str]]:
         return all(
             can_be_header(name, value, version)
             and name != "content-length"
-            and (version != "1.0" or (name == name.strip() and value == value.strip()))
+            and (version != "1.0" or plain(name, value))
             for name, value in values.items()
         )
 

@@ -7,7 +7,7 @@
 A STOMP client is thus treated like an OpenWire client, including limits and back-pressure.
 
 A frame for the broker becomes a command, by the handler of its kind in `_HANDLERS`. A command that
-requires a response is kept in `_requests` until the response arrives; then the client gets its
+requires a response is kept in `Answers` until the response arrives; then the client gets its
 RECEIPT, or an ERROR. The broker handles a command within `to_broker`; unless the command waits for
 a store or for space, the response has arrived when that returns. (activemq-edges ST1 to ST15)
 
@@ -18,8 +18,9 @@ Acknowledgement:
     client               by ACK, with all earlier messages of the subscription
     client-individual    by ACK, singly
 
-An acknowledgement in a transaction takes effect at the commit. After an abort the messages are
-still dispatched, and may be acknowledged again. (activemq-edges ST7 to ST10)
+An acknowledgement in a transaction takes effect at the commit, but makes room for further messages
+at once. After an abort the messages are still dispatched, and may be acknowledged again.
+(activemq-edges ST7 to ST10, ST19)
 
 Heart-beats: ends of line when nothing else is sent, and disconnection of silent clients.
 `pyjms.transport.tcp` has the algorithm. Sending is checked at half the promised period, so that
@@ -79,6 +80,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.stomp import HEART_BEAT, V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
+from pyjms_broker.connector.stomp.answers import Answers, Request
 from pyjms_broker.connector.stomp.headers import (
     MAXIMUM_INT,
     DestinationNames,
@@ -166,6 +168,8 @@ class Delivered:
     message_id: MessageId
     destination: Destination | None
     transaction: TransactionId | None = None
+    has_made_room: bool = False
+    """Whether the broker dispatches another message instead, before this one is acknowledged."""
 
 
 class Subscription:
@@ -195,8 +199,8 @@ class Subscription:
         self.name = name
         self.ack = ack
         self.transformation = transformation
-        self.waiting: list[MessageDispatch] | None = None
-        """Messages that arrived before the RECEIPT of the subscription."""
+        self.request_number = 0
+        """The request that has added the consumer."""
         self._delivered: dict[str, Delivered] = {}
         self._unsent: list[MessageAck] = []
         self._number = 0
@@ -234,18 +238,34 @@ class Subscription:
         acks, self._unsent = self._unsent, []
         return acks
 
-    def find(self, *, ack_id: str | None = None, message_id: str | None = None) -> Delivered | None:
-        """Return a message that the client may acknowledge, by its ack id or message id."""
+    def find(
+        self,
+        transaction: TransactionId | None = None,
+        *,
+        ack_id: str | None = None,
+        message_id: str | None = None,
+    ) -> Delivered | None:
+        """Return a message that the client may acknowledge, by its ack id or message id.
+
+        In mode client, also one that it has acknowledged in `transaction` before.
+        """
+        allowed = {None, transaction} if self.ack == CLIENT else {None}
         if ack_id is not None:
             found = self._delivered.get(ack_id)
-            return found if found is not None and found.transaction is None else None
+            return found if found is not None and found.transaction in allowed else None
         for delivered in self._delivered.values():
-            if delivered.transaction is None and str(delivered.message_id) == message_id:
+            if delivered.transaction in allowed and str(delivered.message_id) == message_id:
                 return delivered
         return None
 
-    def acknowledge(self, last: Delivered, transaction: TransactionId | None) -> MessageAck:
-        """Return the acknowledgement of `last`, in mode client including all before it."""
+    def acknowledge(
+        self, last: Delivered, transaction: TransactionId | None
+    ) -> tuple[MessageAck, MessageAck | None]:
+        """Return the acknowledgement of `last`, in mode client including all before it.
+
+        In a transaction, the second one makes the broker dispatch further messages before the
+        commit. (activemq-edges ST19)
+        """
         settled = [last]
         if self.ack == CLIENT:
             settled = []
@@ -258,29 +278,43 @@ class Subscription:
             delivered.transaction = transaction
             if transaction is None:
                 del self._delivered[delivered.ack_id]
+        kind = AckType.STANDARD if self.ack == CLIENT else AckType.INDIVIDUAL
+        ack = self._ack(kind, settled, transaction)
+        if transaction is None or not (self.ack == CLIENT or self._is_counted):
+            return ack, None  # for client-individual, a queue's subscription makes room itself
+        counted = [delivered for delivered in settled if not delivered.has_made_room]
+        for delivered in counted:
+            delivered.has_made_room = True
+        return ack, self._ack(AckType.DELIVERED, counted) if counted else None
+
+    def _ack(
+        self, kind: int, messages: list[Delivered], transaction: TransactionId | None = None
+    ) -> MessageAck:
+        first, last = messages[0], messages[-1]
         return MessageAck(
             last.destination,
             transaction,
             self.consumer_id,
-            AckType.STANDARD if self.ack == CLIENT else AckType.INDIVIDUAL,
-            settled[0].message_id,
+            kind,
+            first.message_id,
             last.message_id,
-            len(settled),
+            len(messages),
+        )
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the broker counts the messages in the window, without keeping each."""
+        destination = self.info.destination
+        return (
+            destination is not None and destination.is_topic and self.info.subscription_name is None
         )
 
     def refuse(self, delivered: Delivered) -> MessageAck:
         """Return the acknowledgement that makes a message a dead letter. (activemq-edges ST9)"""
         del self._delivered[delivered.ack_id]
-        return MessageAck(
-            delivered.destination,
-            None,
-            self.consumer_id,
-            AckType.POISON,
-            delivered.message_id,
-            delivered.message_id,
-            1,
-            _NACK_CAUSE,
-        )
+        ack = self._ack(AckType.POISON, [delivered])
+        ack.poison_cause = _NACK_CAUSE
+        return ack
 
     def end_transaction(self, transaction: TransactionId, *, committed: bool) -> None:
         """Drop the messages that the transaction acknowledged, or make them pending again."""
@@ -290,6 +324,8 @@ class Subscription:
                 del self._delivered[delivered.ack_id]
             else:
                 delivered.transaction = None
+                # other subscriptions take the room back
+                delivered.has_made_room = self._is_counted
 
 
 _SHORTEST_CHECK: Final = 0.01
@@ -360,12 +396,6 @@ class State(Enum):
     CLOSED = auto()
 
 
-class _Request(NamedTuple):
-    receipt: str | None
-    done: Callable[[], object] | None
-    failed: Callable[[str], object] | None
-
-
 FrameHandler: TypeAlias = Callable[["StompSession", Frame], None]
 
 
@@ -405,7 +435,7 @@ class StompSession(Transport[Command]):
         self.transactions: dict[str, LocalTransactionId] = {}
         self.numbers = itertools.count(1)
         """The counters of messages, consumers, transactions and temporary destinations."""
-        self._requests: dict[int, _Request] = {}
+        self.answers = Answers(self.producer_id, self._deliver, self.call_next)
         self._command_ids = itertools.count(1)
         self._with_unsent_acks: dict[Subscription, None] = {}
         self._disconnect_receipt: str | None = None
@@ -529,39 +559,40 @@ class StompSession(Transport[Command]):
         """Send a command that gets a response to the broker.
 
         Args:
-            command: the command.
+            command: the command; it gets the number of the request if it has none.
             frame: the frame that caused it; its receipt is sent, or an ERROR.
             done: called after the receipt if the broker has carried out the command.
             failed: called with the reason if it has not.
         """
-        number = command.command_id = next(self._command_ids)
+        command.command_id = command.command_id or self.next_request_number()
         command.response_required = True
         receipt = None if frame is None else frame.headers.get("receipt")
-        self._requests[number] = _Request(receipt, done, failed)
-        self.to_broker(command)
+        self.answers.expect(command, Request(receipt, done, failed), self.to_broker)
 
-    def oneway_or_request(self, command: BaseCommand, frame: Frame) -> None:
+    def next_request_number(self) -> int:
+        """Return a number for a command."""
+        return next(self._command_ids)
+
+    def oneway_or_request(
+        self, command: BaseCommand, frame: Frame, done: Callable[[], object] | None = None
+    ) -> None:
         """Send a command to the broker; with a response only if a receipt is requested."""
         if "receipt" in frame.headers:
-            self.request(command, frame)
-        else:
-            command.command_id = next(self._command_ids)
-            self.to_broker(command)
+            self.request(command, frame, done=done)
+            return
+        command.command_id = self.next_request_number()
+        self.to_broker(command)
+        if done is not None:
+            done()
 
     def _create_temporary(self, kind: type[Destination]) -> Destination:
         destination = kind(f"{self.connection_id}:{next(self.numbers)}")
         refused: list[str] = []
-        self._now(DestinationInfo(self.connection_id, destination), refused.append)
+        info = DestinationInfo(self.connection_id, destination)
+        self.request(info, failed=refused.append)  # the broker answers at once
         if refused:
             raise RemoteProtocolError(refused[0])
         return destination
-
-    def _now(self, command: BaseCommand, failed: Callable[[str], object]) -> None:
-        """Send a command that the broker handles at once, without an ERROR on failure."""
-        number = command.command_id = next(self._command_ids)
-        command.response_required = True
-        self._requests[number] = _Request(None, None, failed)
-        self.to_broker(command)
 
     def send_unsent_acks(self) -> None:
         """Acknowledge messages that were delivered in mode auto."""
@@ -569,6 +600,10 @@ class StompSession(Transport[Command]):
         for subscription in waiting:
             for ack in subscription.take_unsent():
                 self.to_broker(ack)
+
+    def call_next(self, later: Callable[[], object]) -> None:
+        """Call a function in the next turn of the event loop."""
+        self._loop.call_next(later)
 
     # from the broker
     def oneway(self, command: Command) -> None:
@@ -586,10 +621,10 @@ class StompSession(Transport[Command]):
         elif isinstance(command, ConsumerControl) and command.close:
             assert command.consumer_id is not None
             # the broker cannot remove the consumer while it is dispatching
-            self._loop.call_next(partial(self._close_consumer, command.consumer_id))
+            self.call_next(partial(self._close_consumer, command.consumer_id))
 
     def _on_response(self, response: Response) -> None:
-        request = self._requests.pop(response.correlation_id, None)
+        request = self.answers.take(response.correlation_id)
         if request is None:
             return
         if isinstance(response, ExceptionResponse):
@@ -603,24 +638,17 @@ class StompSession(Transport[Command]):
                 self.to_client(Frame("RECEIPT", {"receipt-id": request.receipt}))
             if request.done is not None:
                 request.done()
+        self.answers.release()
         self._disconnect_when_idle()
 
     def _on_dispatch(self, dispatch: MessageDispatch) -> None:
         subscription = self.consumers.get(dispatch.consumer_id)  # type: ignore[arg-type]
-        if subscription is None:
-            return
-        if subscription.waiting is not None:
-            subscription.waiting.append(dispatch)
-        else:
-            self._deliver(subscription, dispatch)
-
-    def deliver_waiting(self, subscription: Subscription) -> None:
-        """Send messages that arrived before the subscription's RECEIPT."""
-        waiting, subscription.waiting = subscription.waiting or (), None
-        for dispatch in waiting:
+        if subscription is not None and not self.answers.hold(subscription, dispatch):
             self._deliver(subscription, dispatch)
 
     def _deliver(self, subscription: Subscription, dispatch: MessageDispatch) -> None:
+        if subscription.consumer_id not in self.consumers:
+            return  # the client has unsubscribed while the message waited
         message, version = dispatch.message, self.version
         if message is None:
             headers = {"destination": subscription.name, "message-id": "0", "browser": "end"}
@@ -628,7 +656,7 @@ class StompSession(Transport[Command]):
         else:
             frame = to_frame(dispatch, message, self.names, version, subscription.transformation)
             if len(frame.body) > LARGE_FRAME:
-                self._loop.call_next(LATEST_BODY.forget)
+                self.call_next(LATEST_BODY.forget)
         if subscription.identifier is not None:
             frame.headers["subscription"] = subscription.identifier
         if message is not None:
@@ -637,7 +665,7 @@ class StompSession(Transport[Command]):
             if ack_id is None:
                 if not self._with_unsent_acks:
                     # while it is dispatching, the broker does not accept acknowledgements
-                    self._loop.call_next(self.send_unsent_acks)
+                    self.call_next(self.send_unsent_acks)
                 self._with_unsent_acks[subscription] = None
             elif version == V1_2:
                 frame.headers["ack"] = ack_id
@@ -705,7 +733,7 @@ class StompSession(Transport[Command]):
         self._disconnect_when_idle()
 
     def _disconnect_when_idle(self) -> None:
-        if self.state is not State.DISCONNECTING or self._requests:
+        if self.state is not State.DISCONNECTING or self.answers:
             return
         self.send_unsent_acks()
         self.state = State.CLOSED
@@ -794,8 +822,14 @@ def on_ack(session: StompSession, frame: Frame) -> None:
     """Acknowledge one message, or all messages up to it. (activemq-edges ST9)"""
     session.require_connected()
     transaction = _transaction(session, frame)
-    subscription, delivered = _find_delivered(session, frame, "ACK", _ACK_ID)
-    session.oneway_or_request(subscription.acknowledge(delivered, transaction), frame)
+    subscription, delivered = _find_delivered(session, frame, "ACK", _ACK_ID, transaction)
+    if delivered.transaction is not None:  # acknowledged before in this transaction
+        if "receipt" in frame.headers:
+            session.to_client(Frame("RECEIPT", {"receipt-id": frame.headers["receipt"]}))
+        return
+    ack, room = subscription.acknowledge(delivered, transaction)
+    make_room = None if room is None else partial(session.to_broker, room)
+    session.oneway_or_request(ack, frame, done=make_room)
 
 
 def on_nack(session: StompSession, frame: Frame) -> None:
@@ -814,7 +848,11 @@ def on_nack(session: StompSession, frame: Frame) -> None:
 
 
 def _find_delivered(
-    session: StompSession, frame: Frame, command: str, without_id: str
+    session: StompSession,
+    frame: Frame,
+    command: str,
+    without_id: str,
+    transaction: TransactionId | None = None,
 ) -> tuple[Subscription, Delivered]:
     """Return the message to which an ACK or NACK refers. (activemq-edges ST9)"""
     headers, version = frame.headers, session.version
@@ -832,7 +870,7 @@ def _find_delivered(
     if identifier is not None:
         candidates = [s for s in candidates if s.identifier == identifier]
     for subscription in candidates:
-        delivered = subscription.find(ack_id=ack_id, message_id=message_id)
+        delivered = subscription.find(transaction, ack_id=ack_id, message_id=message_id)
         if delivered is not None:
             return subscription, delivered
     raise RemoteProtocolError(
@@ -859,7 +897,7 @@ def on_subscribe(session: StompSession, frame: Frame) -> None:
     consumer_id = ConsumerId(str(session.connection_id), 1, next(session.numbers))
     info = consumer_info(headers, session.names.destination(name), consumer_id)
     subscription = Subscription(info, identifier, name, ack, headers.get("transformation"))
-    subscription.waiting = []
+    info.command_id = subscription.request_number = session.next_request_number()
     session.consumers[consumer_id] = subscription
     session.subscriptions[subscription.key] = subscription
 
@@ -867,9 +905,7 @@ def on_subscribe(session: StompSession, frame: Frame) -> None:
         session.forget(subscription)
         session.send_error(reason, headers.get("receipt"))
 
-    session.request(
-        info, frame, done=partial(session.deliver_waiting, subscription), failed=on_refusal
-    )
+    session.request(info, frame, failed=on_refusal)
 
 
 def on_unsubscribe(session: StompSession, frame: Frame) -> None:

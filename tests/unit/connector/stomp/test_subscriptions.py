@@ -98,9 +98,9 @@ def test_client_acknowledges_what_no_transaction_has() -> None:
     last = subscription.find(message_id=str(ids[3]))
     assert second is not None
     assert last is not None
-    inside = subscription.acknowledge(second, transaction)
+    inside, _ = subscription.acknowledge(second, transaction)
     assert (inside.first_message_id, inside.message_count) == (ids[0], 2)
-    outside = subscription.acknowledge(last, None)
+    outside, _ = subscription.acknowledge(last, None)
     assert (outside.first_message_id, outside.last_message_id) == (ids[2], ids[3])
     assert (outside.ack_type, outside.message_count) == (AckType.STANDARD, 2)
     assert subscription.find(ack_id=acks[0]) is None

@@ -51,18 +51,37 @@ def test_escapes(version: str, line: bytes) -> None:
     assert decoded(data, version) == [frame]
 
 
-@pytest.mark.fact("activemq-edges ST3")
-def test_1_0_has_no_escapes() -> None:
-    assert decoded(b"SEND\n a : b\\n\\c \r\n\n\0", "1.0") == [Frame("SEND", {"a": "b\\n\\c"})]
+@pytest.mark.fact("activemq-edges ST3", "activemq-edges ST17")
+def test_escapes_are_read_in_1_0_but_not_written() -> None:
+    frame = Frame("SEND", {"a": "b\n:\\\\r"})
+    assert decoded(b"SEND\n a : b\\n\\c\\\\\\r \r\n\n\0", "1.0") == [frame]
+    assert encoded(Frame("MESSAGE", {"a": "b:\\"}), "1.0") == b"MESSAGE\na:b:\\\n\n\0\n"
     for headers in ({"a": "b\nc"}, {"a:b": "c"}):
         with pytest.raises(LocalProtocolError):
             encoded(Frame("MESSAGE", headers), "1.0")
 
 
-def test_carriage_returns_end_lines_except_in_1_1() -> None:
+@pytest.mark.fact("activemq-edges ST17")
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_undefined_escapes_stay_and_the_colon_may_be_absent(version: str) -> None:
+    assert decoded(b"SEND\na\\t:\\x\\\nno colon\n\n\0", version) == [
+        Frame("SEND", {"a\\t": "\\x\\", "no colon": ""})
+    ]
+
+
+@pytest.mark.fact("activemq-edges ST16")
+@pytest.mark.parametrize("command", ["ACK", "SUBSCRIBE", "CONNECT", "RECEIPT"])
+@pytest.mark.parametrize("length", ["5", "0", "x"])
+def test_content_length_counts_only_where_there_are_bodies(command: str, length: str) -> None:
+    head = f"{command}\ncontent-length:{length}\n\n".encode()
+    found = decoded(head + b"\0SEND\ncontent-length:+3\n\na\0b\0")
+    assert [(f.command, f.body) for f in found] == [(command, b""), ("SEND", b"a\0b")]
+
+
+def test_carriage_returns_end_lines_and_in_1_1_only_the_headers() -> None:
     data = b"\r\nSEND\r\na:b\r\n\r\n\0"
     assert decoded(data) == decoded(data, "1.0") == [Frame("SEND", {"a": "b"})]
-    assert decoded(b"SEND\na:b\r\n\n\0", "1.1") == [Frame("SEND", {"a": "b\r"})]
+    assert decoded(data, "1.1") == [Frame("SEND", {"a": "b\r"})]
 
 
 def test_connect_is_not_escaped() -> None:
