@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Generator
 from typing import Any
 
@@ -52,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("server_folders") and config.args == config.getini("testpaths"):
         config.args = list(SERVER_FOLDERS)
     keep_temporary_folders_in_memory()
+    logging.getLogger("pyjms.runtime.watchdog").setLevel(logging.ERROR)  # the machine may be busy
     # no test asserts wall-clock times, and the machine may be busy
     hypothesis.settings.register_profile(
         "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

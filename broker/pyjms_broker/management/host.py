@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime.ids import IdGenerator
+from pyjms.runtime.watchdog import LoopWatchdog
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionId,
@@ -123,6 +124,8 @@ class ManagedBroker(BrokerHost, Protocol):
 
     system_usage: SystemUsage
     persistent: bool
+    watchdog: LoopWatchdog | None
+    """Measures how late the event loop is; None: the broker is not running."""
     restart_requested: bool
     """Whether the caller should restart the broker once it has stopped."""
 

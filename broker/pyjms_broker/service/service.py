@@ -40,6 +40,7 @@ from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherited_error, inherits
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.watchdog import LoopWatchdog, watch_loop
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import FrameBudget
@@ -181,6 +182,8 @@ class BrokerService(BrokerConfiguration):
         """The filters of `plugins`, once the broker has started."""
         self.updates: RuntimeConfiguration | None = None
         """Reloads the settings; None without the plug-in `runtime_configuration`."""
+        self.watchdog: LoopWatchdog | None = None
+        """Measures how late the event loop is; None: the broker is not running."""
         self._started_at: float | None = None
         self._broker: Broker | None = None
         self._region: RegionBroker | None = None
@@ -402,6 +405,7 @@ class BrokerService(BrokerConfiguration):
         self._stopped = anyio.Event()
         self._region = None
         self._opening = opening = anyio.CancelScope()
+        self.watchdog = watch_loop(f"broker {self.broker_name}")
         try:
             with opening:
                 await self._open()
@@ -433,6 +437,9 @@ class BrokerService(BrokerConfiguration):
             with anyio.CancelScope(shield=True):
                 await self._close(timeout)
         finally:
+            if self.watchdog is not None:
+                self.watchdog.release()
+                self.watchdog = None
             self._state = BrokerState.STOPPED
             if self._stopped is not None:
                 self._stopped.set()

@@ -135,6 +135,20 @@ def _broker_lines(context: WebContext) -> Iterator[str]:
     )
     yield from _head(unwritable.name, unwritable)
     yield f"{unwritable.name} {context.service.region_broker.unwritable_count}"
+    watchdog = context.service.watchdog
+    if watchdog is not None:
+        lag = Metric(
+            "pyjms_broker_event_loop_lag_seconds",
+            "The longest time of the last minute that work on the event loop had to wait.",
+        )
+        yield from _head(lag.name, lag)
+        yield f"{lag.name} {watchdog.longest_lag:.6f}"
+        held = Metric(
+            "pyjms_broker_event_loop_held_total",
+            "How often one piece of work held the event loop for more than 0.5 s.",
+        )
+        yield from _head(held.name, held)
+        yield f"{held.name} {watchdog.held_count}"
     for attribute, metric in metrics_of(BROKER).items():
         yield from _head(f"pyjms_broker_{metric.name}", metric)
         yield f"pyjms_broker_{metric.name} {_value(broker, attribute)}"

@@ -56,6 +56,8 @@ async def test_metrics_of_broker_and_destinations() -> None:
     assert found[f"pyjms_destination_dequeued_total{labels}"] == 1
     assert found["pyjms_broker_ready"] == 1
     assert found["pyjms_broker_unwritable_total"] == 0
+    assert found["pyjms_broker_event_loop_lag_seconds"] >= 0
+    assert found["pyjms_broker_event_loop_held_total"] >= 0
     assert found["pyjms_broker_memory_limit_bytes"] == 1 << 30
     assert any(name.startswith('pyjms_broker_info{broker="measured",') for name in found)
     for metric in metrics_of(BROKER).values():
