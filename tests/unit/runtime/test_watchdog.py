@@ -7,10 +7,10 @@ import logging
 import threading
 import time
 
-import anyio
 import pytest
 
 from pyjms.runtime.watchdog import LoopWatchdog, watch_loop
+from tests.kit.waiting import until
 
 
 def hold_the_loop(watchdog: LoopWatchdog) -> None:
@@ -25,8 +25,7 @@ async def test_what_holds_the_loop_is_named(caplog: pytest.LogCaptureFixture) ->
     watchdog.users = 1
     try:
         hold_the_loop(watchdog)
-        while "was held for" not in caplog.text:
-            await anyio.sleep(0.005)
+        await until(lambda: "was held for" in caplog.text)
     finally:
         watchdog.release()
     first = caplog.records[0].getMessage()
@@ -48,5 +47,6 @@ async def test_users_of_one_loop_share_a_watchdog() -> None:
     other = watch_loop("four")
     assert other is not first
     other.release()
-    while any("pyjms watchdog" in thread.name for thread in threading.enumerate()):
-        await anyio.sleep(0.005)
+    await until(
+        lambda: not any("pyjms watchdog" in thread.name for thread in threading.enumerate())
+    )
