@@ -2,7 +2,7 @@
 
 A thread asks the loop to call back ten times a second. If the answer takes longer than the limit,
 the thread looks at what the loop's thread is executing. All users of one loop share a watchdog:
-`watch_loop` on the loop, and `release` later. It uses the system's time, not `clock`.
+`watch_loop` on the loop, and `release` later. Tests do not replace its time.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import time
 from pathlib import PurePath
 from types import FrameType
 from typing import Final
 
+from pyjms.runtime.clock import stopwatch
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.runtime.logging import get_logger
 
@@ -51,7 +51,7 @@ class LoopWatchdog:
         self._stopping = threading.Event()
         self._answered = threading.Event()
         self._collecting = False
-        self._window = time.monotonic()
+        self._window = stopwatch()
         self._longest = self._former = 0.0
         self._next_line = 0.0
         gc.callbacks.append(self._on_collection)
@@ -74,14 +74,14 @@ class LoopWatchdog:
     def _watch(self) -> None:
         while not self._stopping.wait(_PERIOD):
             self._answered.clear()
-            asked = time.monotonic()
+            asked = stopwatch()
             try:
                 self._loop.call_soon(self._answered.set)
             except RuntimeError:  # the loop has ended
                 return
             if not self._answered.wait(self._limit):
                 self._on_hold(asked)
-            self._record(time.monotonic() - asked)
+            self._record(stopwatch() - asked)
 
     def _on_hold(self, asked: float) -> None:
         is_logged = asked >= self._next_line
@@ -96,11 +96,11 @@ class LoopWatchdog:
         self.held_count += 1
         self._answered.wait()
         if is_logged and not self._stopping.is_set():
-            held = time.monotonic() - asked
+            held = stopwatch() - asked
             logger.warning("The event loop of %s was held for %.1f s", self.name, held)
 
     def _record(self, lag: float) -> None:
-        now = time.monotonic()
+        now = stopwatch()
         if now - self._window > _MEMORY:
             self._window, self._former, self._longest = now, self._longest, 0.0
         self._longest = max(self._longest, lag)
