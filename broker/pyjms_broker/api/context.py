@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -147,6 +147,21 @@ class ConnectionContext:
     def user(self) -> str | None:
         """The name of the authenticated user; None: the broker has no users."""
         return None if self.security is None else self.security.user_name
+
+    def may_use(self, owner: str | None, work: Collection[tuple[Right, Destination]]) -> bool:
+        """Return whether the client may use what belongs to another user.
+
+        Args:
+            owner: the user's name; None: unknown, so that the rights for the work suffice.
+            work: the destinations that it is about, with the right that the owner needed.
+        """
+        access = self.access
+        if access is None or self.user == owner:
+            return True
+        return bool(work) and all(
+            access.may(right if owner is None else Right.ADMIN, destination)
+            for right, destination in work
+        )
 
     def may_read(self, destination: Destination) -> bool:
         """Whether its consumers may receive from a destination. (activemq-edges SE5)"""

@@ -198,12 +198,18 @@ class ConnectionRegistry:
         message.message_id = MessageId(None, renamed, message_id.producer_sequence_id)
         message.raw = None
 
-    def release(self, connection_id: ConnectionId, connection: ClientConnection) -> None:
-        """Remove `connection`, unless a newer one has its id."""
+    def release(
+        self,
+        connection_id: ConnectionId,
+        connection: ClientConnection,
+        *,
+        refused: bool = False,
+    ) -> None:
+        """Remove `connection`, unless a newer one has its id, which stays its user's."""
         if self.by_id.get(connection_id) is connection:
             del self.by_id[connection_id]
             user = self._users.pop(str(connection_id.value), None)
-            if user is not None:
+            if user is not None and not refused:
                 self._former_users[str(connection_id.value)] = user
                 self._former_users.move_to_end(str(connection_id.value))
                 if len(self._former_users) > _FORMER:

@@ -62,6 +62,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
+from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import (
@@ -73,6 +74,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
+from pyjms_broker.api.access import Right
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.completion import completion_of as checked
@@ -356,7 +358,8 @@ class XATransaction(BaseTransaction):
     """A branch of a distributed transaction.
 
     Until it is prepared it belongs to the connection that began it; afterwards any connection
-    may commit it or roll it back.
+    may commit it or roll it back. With rights, only those of the same user, and of users with
+    rights on all of its `work`. (activemq-edges SE34)
     """
 
     def __init__(
@@ -365,9 +368,14 @@ class XATransaction(BaseTransaction):
         store: TransactionStore,
         on_finished: Callable[[Transaction], None],
         connection_id: ConnectionId | None,
+        owner: str | None = None,
     ) -> None:
         super().__init__(xid, store, on_finished)
         self.connection_id = connection_id
+        self.owner = owner
+        """The user who began it; None: unknown, as it was recovered, or there are no users."""
+        self.work: dict[tuple[Right, Destination], None] = {}
+        """Where its messages were sent and acknowledged, with the right that this needed."""
         self._was_prepared = False
 
     @classmethod
@@ -487,6 +495,12 @@ def record_waiting_end(
         result.then(remove)
 
 
+def _check_owner(context: ConnectionContext, branch: XATransaction) -> None:
+    """Check that a client may use a branch."""
+    if context.access is not None and not context.may_use(branch.owner, branch.work):
+        context.access.refuse("use the transaction", str(branch.xid))
+
+
 RecoveredWork = Callable[[RecoveredTransaction], Sequence[Synchronization]]
 """Returns the work of a transaction that was prepared before the broker started."""
 
@@ -513,9 +527,11 @@ class TransactionBroker(BrokerFilter):
         await self.next.start()
         for recovered in self._store.recovered():
             work = () if self._recovered_work is None else self._recovered_work(recovered)
-            self._xa[recovered.xid] = XATransaction.recover(
+            branch = self._xa[recovered.xid] = XATransaction.recover(
                 recovered.xid, self._store, self._forget_xa, work
             )
+            branch.work |= {(Right.WRITE, added[0]): None for added in recovered.added}
+            branch.work |= {(Right.READ, removed[0]): None for removed in recovered.removed}
             logger.warning(
                 "Recovered the prepared transaction %s: %d messages sent, %d acknowledged; "
                 "it stays prepared until it is committed or rolled back",
@@ -529,6 +545,7 @@ class TransactionBroker(BrokerFilter):
 
         Raises:
             JMSException: there is no such transaction (an XAException, XAER_NOTA, for an XA id).
+            JMSSecurityException: it is a branch of another user.
 
         """
         found: Transaction | None
@@ -536,6 +553,7 @@ class TransactionBroker(BrokerFilter):
             found = self._xa.get(xid)
             if found is None:
                 raise xa_exception(f"Transaction '{xid}' has not been started.", XAER_NOTA)
+            _check_owner(context, found)
             return found
         found = context.transactions.get(xid)
         if found is None:
@@ -559,6 +577,8 @@ class TransactionBroker(BrokerFilter):
             return self.next.send(exchange, message)
         transaction = self._open(exchange.context, xid)
         transaction.producer = exchange.info
+        if isinstance(transaction, XATransaction) and message.destination is not None:
+            transaction.work[Right.WRITE, message.destination] = None
         return self.next.send(exchange.within(transaction), message)
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
@@ -566,15 +586,19 @@ class TransactionBroker(BrokerFilter):
         if xid is None:
             return self.next.acknowledge(exchange, ack)
         transaction = self._open(exchange.context, xid)
+        if isinstance(transaction, XATransaction) and exchange.subscription is not None:
+            transaction.work[Right.READ, exchange.subscription.requested] = None
         return self.next.acknowledge(
             ConsumerExchange(exchange.context, exchange.subscription, transaction), ack
         )
 
     def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
         if isinstance(xid, XATransactionId):
-            if xid not in self._xa:
+            if xid in self._xa:
+                _check_owner(context, self._xa[xid])
+            else:
                 self._xa[xid] = XATransaction(
-                    xid, self._store, self._forget_xa, context.connection_id
+                    xid, self._store, self._forget_xa, context.connection_id, context.user
                 )
             return
         if xid in context.transactions:
@@ -616,14 +640,19 @@ class TransactionBroker(BrokerFilter):
     def set_rollback_only(
         self, context: ConnectionContext, xid: TransactionId, cause: Exception
     ) -> None:
-        found = (
-            self._xa.get(xid) if isinstance(xid, XATransactionId) else context.transactions.get(xid)
-        )
-        if found is not None:
-            found.set_rollback_only(cause)
+        if not isinstance(xid, XATransactionId):
+            local = context.transactions.get(xid)
+            if local is not None:
+                local.set_rollback_only(cause)
+        elif xid in self._xa and context.may_use(self._xa[xid].owner, self._xa[xid].work):
+            self._xa[xid].set_rollback_only(cause)
 
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
-        return [xid for xid, transaction in self._xa.items() if transaction.is_prepared]
+        return [
+            xid
+            for xid, branch in self._xa.items()
+            if branch.is_prepared and context.may_use(branch.owner, branch.work)
+        ]
 
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None

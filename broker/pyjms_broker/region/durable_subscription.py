@@ -347,6 +347,8 @@ class DurableTopicSubscription(PrefetchSubscription):
     def __init__(self, request: SubscriptionRequest, key: SubscriptionKey) -> None:
         super().__init__(request)
         self.key = self.durable_key = key
+        self.owner: str | None = None
+        """The user who created it; None: unknown, as it was restored, or there are no users."""
         self.is_active = False
         self.backlog = SubscriptionBacklog(key, request.broker, request.policy)
         self._pending = self.backlog.pending

@@ -40,6 +40,7 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
     Throwable,
 )
+from pyjms_broker.api.access import Right
 from pyjms_broker.api.broker import Broker, InnermostBroker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
@@ -76,6 +77,7 @@ from pyjms_broker.region.subscription import (
     SubscriptionRequest,
 )
 from pyjms_broker.region.system_usage import DestinationLimits, SystemUsage
+from pyjms_broker.region.temporary_owners import TemporaryOwners
 from pyjms_broker.region.topic_subscription import TopicSubscription
 from pyjms_broker.store.api import PersistenceAdapter, StoredSubscription, StoreState
 
@@ -94,6 +96,7 @@ class SubscriptionRegistry:
         self._table = destinations
         self._by_consumer: dict[ConsumerId | None, Subscription] = {}
         self._durables: dict[SubscriptionKey, DurableTopicSubscription] = {}
+        self._of_clients: dict[str, dict[SubscriptionKey, DurableTopicSubscription]] = {}
         self._exact: dict[Destination, dict[Subscription, None]] = {}
         """The subscriptions to single destinations."""
         self._patterns: PatternMap[dict[Subscription, int]] = PatternMap()
@@ -128,7 +131,12 @@ class SubscriptionRegistry:
                 (each for each in matching if each.requested.is_topic == destination.is_topic),
                 key=matching.__getitem__,
             )
-        return [each for each in found if each.context.may_read(destination)]
+        return [each for each in found if self._may_consume(each.context, destination)]
+
+    def _may_consume(self, context: ConnectionContext, destination: Destination) -> bool:
+        return context.may_read(destination) and (
+            not destination.is_temporary or self._broker.temporaries.may_use(context, destination)
+        )
 
     def _index(self, subscription: Subscription) -> None:
         requested = subscription.requested
@@ -205,7 +213,7 @@ class SubscriptionRegistry:
         self, context: ConnectionContext, destination: Destination
     ) -> list[BrokerDestination]:
         matching = self._table.matching(destination)
-        return [found for found in matching if context.may_read(found.destination)]
+        return [found for found in matching if self._may_consume(context, found.destination)]
 
     def _create(
         self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
@@ -256,6 +264,8 @@ class SubscriptionRegistry:
         policy = self._policy_map.entry_for(destination)
         prefetch = policy.durable_prefetch_for(info.prefetch_size)
         subscription = self._durables.get(key)
+        if subscription is not None:
+            self._check_owner(context, subscription)
         if (
             subscription is not None
             and not subscription.is_active
@@ -266,6 +276,7 @@ class SubscriptionRegistry:
         if subscription is None:
             request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
             subscription = self._create_durable(request, key)
+            subscription.owner = context.user
         elif not subscription.is_active:
             self._leave_unreadable(context, subscription)
         subscription.activate(context, info, prefetch)
@@ -286,6 +297,7 @@ class SubscriptionRegistry:
     ) -> DurableTopicSubscription:
         subscription = DurableTopicSubscription(request, key)
         self._durables[key] = subscription
+        self._of_clients.setdefault(key.client_id, {})[key] = subscription
         self._index(subscription)
         try:
             for entry_point in self._readable(request.context, subscription.requested):
@@ -348,6 +360,10 @@ class SubscriptionRegistry:
         self, context: ConnectionContext, subscription: DurableTopicSubscription
     ) -> None:
         del self._durables[subscription.key]
+        of_client = self._of_clients[subscription.key.client_id]
+        del of_client[subscription.key]
+        if not of_client:
+            del self._of_clients[subscription.key.client_id]
         self._remove_from_index(subscription)
         self._detach(context, subscription, LAST_DELIVERED_UNKNOWN)
 
@@ -363,10 +379,35 @@ class SubscriptionRegistry:
                 f"No durable subscription exists for clientID: {key.client_id} "
                 f"and subscriptionName: {key.subscription_name}"
             )
+        self._check_owner(context, subscription)
         if subscription.is_active:
             raise JMSException("Durable consumer is in use")
         self._remove_durable(context, subscription)
         return subscription.saved
+
+    def check_client_id(self, context: ConnectionContext, client_id: str | None) -> None:
+        """Check that a client uses no id of another user's durable subscriptions.
+
+        Raises:
+            JMSSecurityException: it does. (activemq-edges SE33)
+        """
+        for subscription in tuple(self._of_clients.get(client_id or "", {}).values()):
+            self._check_owner(context, subscription)
+
+    def _check_owner(
+        self, context: ConnectionContext, subscription: DurableTopicSubscription
+    ) -> None:
+        """Check that a durable subscription is the user's; one of unknown owner becomes it."""
+        access = context.access
+        if access is None:
+            return
+        if not context.may_use(subscription.owner, [(Right.READ, subscription.requested)]):
+            key = subscription.key
+            access.refuse(
+                "use the durable subscription", f"{key.client_id}:{key.subscription_name}"
+            )
+        if subscription.owner is None:
+            subscription.owner = context.user
 
     def durable_subscriptions(self) -> list[DurableTopicSubscription]:
         """Return all durable subscriptions, active or not."""
@@ -496,6 +537,7 @@ class RegionBroker(InnermostBroker):
         self.subscriptions = SubscriptionRegistry(self, self._table)
         self.slow_consumers = SlowConsumers(self.policy_map, self.subscriptions.get)
         self._clients = ClientIds(broker_name)
+        self.temporaries = TemporaryOwners()
         self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
         self._inactive = InactiveDestinations(self, self._table)
         self.next_sequence_id = itertools.count(1).__next__
@@ -548,13 +590,16 @@ class RegionBroker(InnermostBroker):
                 stealing is not allowed; or a name cannot be written.
         """
         check_connection(info)
+        self.subscriptions.check_client_id(context, info.client_id)
         self._clients.claim(info.client_id, context)
+        self.temporaries.add_connection(context)
 
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         abort_blocked_sends(context)
         self._table.created.connection_closed(context)
+        self.temporaries.remove_connection(context)
         self._clients.release(info.client_id, context)
 
     def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
@@ -594,10 +639,14 @@ class RegionBroker(InnermostBroker):
         return self.root.add_destination(self.context, destination).base
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
-        self.root.add_destination(context, _destination_of(context, info), True)
+        destination = _destination_of(context, info)
+        self.temporaries.check(context, "create", destination)
+        self.root.add_destination(context, destination, True)
 
     def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
-        self.root.remove_destination(context, _destination_of(context, info), info.timeout / 1000)
+        destination = _destination_of(context, info)
+        self.temporaries.check(context, "remove", destination)
+        self.root.remove_destination(context, destination, info.timeout / 1000)
 
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
@@ -627,6 +676,7 @@ class RegionBroker(InnermostBroker):
         if self.destination_interceptor is not None:
             entry_point = self.destination_interceptor(created)
         self._table.add(context, created, entry_point)
+        self.temporaries.on_created(context, destination)
         self._expiry.add(created)
         self.slow_consumers.add(created)
         for subscription in self.subscriptions.matching(destination):
@@ -661,6 +711,7 @@ class RegionBroker(InnermostBroker):
         self.slow_consumers.remove(found)
         entry_point.dispose(context)
         self._table.remove(destination)
+        self.temporaries.on_removed(destination)
         self.store.remove_message_store(destination)
 
     def change_policies(self, policies: PolicyMap) -> dict[Destination, frozenset[str]]:
@@ -713,6 +764,7 @@ class RegionBroker(InnermostBroker):
         check_consumer(info)
         if not destination.is_pattern:  # patterns do not match internal destinations
             check_access(context, destination)
+            self.temporaries.check(context, Right.READ.value, destination)
             if not destination.is_composite:
                 self._entry_point(context, destination)
         subscription = self.subscriptions.add(context, info)

@@ -202,8 +202,12 @@ class AuthorizationBroker(BrokerFilter):
             access.change_rights(rights)
 
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+        self._give_access(context)
         super().add_connection(context, info)
-        if context.security is not None:  # set by an inner authentication filter, if there is one
+        self._give_access(context)  # an inner authentication filter may have found out who it is
+
+    def _give_access(self, context: ConnectionContext) -> None:
+        if context.security is not None and context.access is None:
             context.access = access = UserAccess(self._rights, context.security, context)
             self._accesses.add(access)
 

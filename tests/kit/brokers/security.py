@@ -45,6 +45,7 @@ class SecuredBroker:
         *,
         url: str | None = None,
         name: str | None = None,
+        client_id: str | None = None,
     ) -> RawClient:
         """Return a client that has logged in; the broker's refusal is raised."""
         client = RawClient(create_transport(url or self.broker.url))
@@ -54,7 +55,8 @@ class SecuredBroker:
         await client.transport.start()
         if user_name is None:
             password = None
-        await client.request(ConnectionInfo(client.connection_id, client.name, password, user_name))
+        client_id = client_id or client.name
+        await client.request(ConnectionInfo(client.connection_id, client_id, password, user_name))
         client.send_command(SessionInfo(client.session_id))
         return client
 

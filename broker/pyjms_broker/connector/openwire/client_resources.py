@@ -234,7 +234,7 @@ class ClientResources:
             self._host.connections.claim(info.connection_id, self._owner, context.user)
             self._broker.add_connection(context, info)
         except Exception as error:
-            self._host.connections.release(info.connection_id, self._owner)
+            self._host.connections.release(info.connection_id, self._owner, refused=True)
             self._owner.stop_later(error)
             raise
         self.connections[info.connection_id] = ConnectionState(
