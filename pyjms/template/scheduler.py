@@ -29,6 +29,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
 from pyjms.errors import (
+    IllegalStateException,
     InvalidClientIDException,
     RequestTimeoutException,
     UnsupportedOperationException,
@@ -137,7 +138,10 @@ class Jobs(AbstractAsyncContextManager["Jobs"]):
         replies = await self.session.create_temporary_queue()
         token = uuid.uuid4().hex
         async with await self.session.create_consumer(replies) as consumer:
-            await self._send(replies, {AMQ_SCHEDULED_DELAY: Long(_CENTURY_MS), _END: token})
+            try:
+                await self._send(replies, {AMQ_SCHEDULED_DELAY: Long(_CENTURY_MS), _END: token})
+            except IllegalStateException as error:
+                raise _no_scheduler("it refuses a scheduled message") from error
             found = await self._until_end(consumer, replies, token)
         await self.session.delete_temporary(replies)
         return found
@@ -170,11 +174,7 @@ class Jobs(AbstractAsyncContextManager["Jobs"]):
                 continue
             job_id = entry.properties.get(AMQ_SCHEDULED_ID)
             if not isinstance(job_id, str):
-                raise UnsupportedOperationException(
-                    "The broker has no scheduler: it has delivered a scheduled message at once",
-                    hint='set schedulerSupport="true" in ActiveMQ\'s <broker>, scheduler_support: '
-                    "true in broker.yaml, broker.schedulerSupport=true in a vm:// URL",
-                )
+                raise _no_scheduler("it has delivered a scheduled message at once")
             end = entry.properties.get(_END)
             if end is None:
                 found[job_id] = _job(job_id, entry)
@@ -201,6 +201,14 @@ class Jobs(AbstractAsyncContextManager["Jobs"]):
             message.properties[name] = value
         async with await self.session.create_producer(destination) as producer:
             await producer.send(message)
+
+
+def _no_scheduler(how: str) -> UnsupportedOperationException:
+    return UnsupportedOperationException(
+        f"The broker has no scheduler: {how}",
+        hint='set schedulerSupport="true" in ActiveMQ\'s <broker>, scheduler_support: true in '
+        "broker.yaml, broker.schedulerSupport=true in a vm:// URL",
+    )
 
 
 def _job(job_id: str, entry: Message) -> ScheduledJob:

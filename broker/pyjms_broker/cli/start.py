@@ -168,11 +168,16 @@ def _create_service(source: Source) -> BrokerService:
 
         given = given_properties(source.define, source.properties)
         return service_from_uri(source.uri, given, ignore_unsupported=source.ignore_unsupported)
+    # without a file the broker has a scheduler, which ActiveMQ's has not: a delay is no surprise
     if config is None and not any(name.startswith(BROKER_PREFIX) for name in os.environ):
-        return BrokerService()
+        return BrokerService(scheduler_support=True)
     from pyjms_broker.settings import load_broker_settings
 
-    return BrokerService.from_settings(load_broker_settings(config))
+    settings = load_broker_settings(config)
+    service = BrokerService.from_settings(settings)
+    if config is None and "scheduler_support" not in settings.model_fields_set:
+        service.scheduler_support = True
+    return service
 
 
 async def serve(service: BrokerService) -> None:

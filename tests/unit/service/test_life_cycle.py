@@ -12,6 +12,7 @@ from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
     IllegalStateException,
+    InvalidDestinationException,
     RequestTimeoutException,
     ResourceAllocationException,
 )
@@ -281,7 +282,8 @@ async def test_two_stops_end_together() -> None:
 
 async def test_drained_waits_for_the_last_message_and_reports_remaining_ones() -> None:
     async with EmbeddedTestBroker() as broker:
-        await broker.drained("nothing.there")
+        with pytest.raises(InvalidDestinationException, match="There is no queue://nothing"):
+            await broker.drained("nothing.there")
         message = send(broker.service, "q")
         with pytest.raises(RequestTimeoutException, match=r"queue://q .* 1 messages, 0 of them"):
             await broker.drained("q", timeout=0)
