@@ -86,6 +86,10 @@ class ServerOptions:
 
     backlog: int = 5000
     maximum_connections: int | None = None
+    enable_status_monitor: bool = False
+    """Whether clients that read nothing for some seconds, while data waits, are disconnected."""
+    maximum_producers_allowed_per_connection: int | None = None
+    maximum_consumers_allowed_per_connection: int | None = None
     allow_link_stealing: bool = False
     """Whether a new connection takes over the client id of an old one."""
 

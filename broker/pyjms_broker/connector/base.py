@@ -161,6 +161,8 @@ class TransportConnector(ABC):
         self.maximum_temporary_destinations_per_connection = MAXIMUM_PER_CONNECTION
         self.maximum_transactions_per_connection = MAXIMUM_PER_CONNECTION
         self.allow_link_stealing = False
+        self.enable_status_monitor = False
+        """Whether clients that read nothing for some seconds, while data waits, are closed."""
         self.audit_network_producers = False
         """Whether repeated messages of bridges are detected."""
         self.announcer = Announcer()
@@ -168,6 +170,13 @@ class TransportConnector(ABC):
         """The clients that are notified of other brokers in the network."""
         self.connections: set[ServedConnection] = set()
         self.stopping = False
+
+    def limit_clients(self, producers: int | None, consumers: int | None) -> None:
+        """Set the maximum numbers of a connection's producers and consumers; None: as it is."""
+        if producers is not None:
+            self.maximum_producers_per_connection = producers
+        if consumers is not None:
+            self.maximum_consumers_per_connection = consumers
 
     @property
     @abstractmethod

@@ -258,8 +258,13 @@ class ProtocolConnector(TcpConnector):
         """Apply the server's options."""
         if server.maximum_connections is not None:
             self.maximum_connections = server.maximum_connections
+        self.limit_clients(
+            server.maximum_producers_allowed_per_connection,
+            server.maximum_consumers_allowed_per_connection,
+        )
         self.backlog = server.backlog
         self.allow_link_stealing = server.allow_link_stealing
+        self.enable_status_monitor = server.enable_status_monitor
 
     @property
     def checks_clients(self) -> bool:

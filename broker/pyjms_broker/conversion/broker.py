@@ -245,18 +245,13 @@ _BY_HAND: Final = "add it to broker.yaml with a key store in PEM or PKCS12 (docs
 CONNECTOR: Final = Spec(
     ConnectorSettings,
     no_effect={
-        "enableStatusMonitor": _THREADS,
         "disableAsyncDispatch": "dispatch to a consumer never waits for another consumer",
         "warnOnRemoteClose": "a closed connection is always logged",
         "displayStackTrace": "errors are logged in one line",
     },
-    lost={
-        "maximumProducersAllowedPerConnection": Lost(
-            "producers are not counted for each connection"
-        ),
-        "maximumConsumersAllowedPerConnection": Lost(
-            "consumers are not counted for each connection"
-        ),
+    values={
+        "maximumProducersAllowedPerConnection": {"0": None},
+        "maximumConsumersAllowedPerConnection": {"0": None},
     },
     children={
         "publishedAddressPolicy": Lost(
@@ -520,21 +515,10 @@ BROKER: Final = Spec(
         "producerSystemUsagePortion": "it only matters with splitSystemUsageForProducersConsumers",
     },
     lost={
-        "keepDurableSubsActive": Lost(
-            "durable subscriptions are always kept in memory", same_as="true"
-        ),
-        "monitorConnectionSplits": Lost(
-            "a duplicate connection id is always refused", same_as="false"
-        ),
         "passiveSlave": _PAIR,
         "waitForSlave": _PAIR,
         "shutdownOnMasterFailure": _PAIR,
         "shutdownOnSlaveFailure": _PAIR,
-        "rejectDurableConsumers": Lost(
-            "durable subscriptions cannot be refused for the whole broker",
-            "refuse `admin` on topics with the plug-in authorization",
-            same_as="false",
-        ),
         "splitSystemUsageForProducersConsumers": Lost(*_SPLIT[:2], same_as="false"),
         "storeOpenWireVersion": Lost(
             "it is a setting of the store here", "set persistence.store_open_wire_version"

@@ -332,6 +332,8 @@ _CHOICES: Final[dict[str, dict[str, str]]] = {
         "roundRobinDispatchPolicy": "round_robin",
         "strictOrderDispatchPolicy": "strict_order",
         "priorityDispatchPolicy": "priority",
+        "priorityNetworkDispatchPolicy": "priority_network",
+        "clientIdFilterDispatchPolicy": "client_id_filter",
     },
     "pendingQueuePolicy": {
         "storeCursor": "storeCursor",
@@ -347,11 +349,6 @@ _CHOICES: Final[dict[str, dict[str, str]]] = {
 }
 """Elements converted to a word, by the property that contains them."""
 _LOST_STRATEGIES: Final[dict[str, Rule]] = {
-    "clientIdFilterDispatchPolicy": Lost("messages cannot be dispatched by client id"),
-    "priorityNetworkDispatchPolicy": Lost(
-        "duplicate subscriptions of a network are suppressed by the network connector",
-        "keep suppress_duplicate_topic_subscriptions of network_connectors",
-    ),
     "queryBasedSubscriptionRecoveryPolicy": Lost(
         "it is a Java object", "write a query in Python (docs/extending.md): type: query_based"
     ),
@@ -363,6 +360,8 @@ _CURSOR: Final = Spec(
     lost={
         "immediatePriorityDispatch": Lost("cursors have no attributes", same_as="true"),
         "useCache": Lost("cursors have no attributes", "set use_cache of the policy"),
+        "ptpClientId": Lost("the name of the property is fixed", same_as="PTP_CLIENTID"),
+        "ptpSuffix": Lost("the suffix of the topics' names is fixed", same_as=".PTP"),
     }
 )
 

@@ -231,6 +231,15 @@ class DemandTable:
         if left:
             self._reconsider(owner)
 
+    def consumer_moved_here(self, consumer_id: ConsumerId | None) -> bool:
+        """Stop serving a remote consumer that is now a local one; return whether a bridge did."""
+        if consumer_id is None:
+            return False
+        serving = [owner for owner in self._owners if owner.serves(consumer_id)]
+        for owner in serving:
+            owner.consumer_removed(consumer_id)
+        return bool(serving)
+
     def add(self, demand: Demand) -> None:
         """Add a subscription."""
         self._demands.add(demand)
@@ -403,6 +412,10 @@ class BridgeSubscriptions:
             self._unsubscribe(other)
         for each in demand.consumers:
             self._by_remote[each] = demand
+
+    def serves(self, consumer_id: ConsumerId) -> bool:
+        """Return whether it has a subscription for a remote consumer."""
+        return consumer_id in self._by_remote
 
     def consumer_removed(self, consumer_id: ConsumerId) -> None:
         """Remove a remote consumer, ending the subscription if it serves no other one."""

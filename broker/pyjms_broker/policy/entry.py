@@ -187,7 +187,8 @@ class PolicyEntry(PolicyAttributes):
     temp_queue: bool = False
     temp_topic: bool = False
     dispatch_policy: str = "simple"
-    """Topics: `simple`, `round_robin`, `strict_order` or `priority`."""
+    """Topics: `simple`, `round_robin`, `strict_order`, `priority` or those that exclude consumers:
+    `priority_network` or `client_id_filter`."""
     dead_letter_strategy: DeadLetterStrategy = field(default_factory=SharedDeadLetterStrategy)
     pending_message_limit_strategy: PendingMessageLimitStrategy | None = None
     """The limit of pending messages of a topic consumer; None: unlimited."""

@@ -184,6 +184,8 @@ class SubscriptionBacklog:
     """The messages of a durable subscription that wait or are in flight to its consumer."""
 
     def __init__(self, key: SubscriptionKey, broker: RegionBroker, policy: PolicyEntry) -> None:
+        self.leaves_in_store = False
+        """Whether stored messages are not kept in memory."""
         self._key = key
         self._broker = broker
         self._prioritized = policy.prioritized_messages
@@ -196,7 +198,7 @@ class SubscriptionBacklog:
         self._cursor = (PrioritizedSpillingCursor if self._prioritized else SpillingCursor)(
             f"{key.client_id}:{key.subscription_name}",
             self._source_of,
-            never_short if self._in_memory else _is_memory_short,
+            never_short if self._in_memory else self._is_memory_short,
             self.release,
             self._page_size,
             UNLIMITED if self._in_memory else MOST_CACHED,
@@ -310,6 +312,9 @@ class SubscriptionBacklog:
             source.mark_visible(reference.position)
         self.pending.append(reference)
 
+    def _is_memory_short(self, reference: MessageReference) -> bool:
+        return self.leaves_in_store or reference.destination.is_memory_short(reference)
+
     def waiting(self, limit: int) -> list[MessageReference]:
         """Return the first `limit` waiting messages, in memory or paged out."""
         page = list(islice(self.pending, limit))
@@ -332,10 +337,6 @@ class SubscriptionBacklog:
         return self._cursor.remove_paged_out(reference)
 
 
-def _is_memory_short(reference: MessageReference) -> bool:
-    return reference.destination.is_memory_short(reference)
-
-
 _MEMORY_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks of whether there is memory to page in again."""
 _MAX_SELECTOR_EXCESSES: Final = 10  # messages on which the selector may exceed its limits
@@ -352,6 +353,8 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.is_active = False
         self.backlog = SubscriptionBacklog(key, request.broker, request.policy)
         self._pending = self.backlog.pending
+        self._keeps_active = request.broker.keep_durable_subs_active
+        self.backlog.leaves_in_store = not self._keeps_active
         self._topics: dict[RegionDestination, int | None] = {}
         """The topics, with their last arrival numbers before this subscription; None: no store."""
         self._is_reported_slow = False
@@ -438,6 +441,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.prefetch_extension = 0
         self.last_ack_time = _clock.now()
         self._is_reported_slow = False
+        self.backlog.leaves_in_store = False
         if info.retroactive and not self._pending:
             self._recover()
         self.is_active = True
@@ -463,6 +467,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         (activemq-broker T20)
         """
         self.is_active = False
+        self.backlog.leaves_in_store = not self._keeps_active
         self.close()
         for topic in self._topics:
             for reference in self.delivered_messages(topic, last_delivered_sequence_id):
@@ -491,6 +496,8 @@ class DurableTopicSubscription(PrefetchSubscription):
     def add(self, reference: MessageReference) -> None:
         """Accept a matching message: dispatch it, or append it to the backlog."""
         if self._precedes_subscription(reference):
+            return
+        if reference.position is None and not (self.is_active or self._keeps_active):
             return
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
             self.store_acknowledgement(NO_TRANSACTION, reference)

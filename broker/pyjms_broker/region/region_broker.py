@@ -255,6 +255,11 @@ class SubscriptionRegistry:
     def _add_durable(
         self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
     ) -> Subscription:
+        if self._broker.reject_durable_consumers:
+            raise JMSException(
+                f"Durable Consumers are not allowed: {info.subscription_name} on {destination}",
+                hint="the broker has the setting reject_durable_consumers",
+            )
         key = self._key(context, info.client_id, info.subscription_name)
         if destination.is_temporary or destination.physical_name.startswith(ADVISORY_PREFIX):
             raise JMSException(
@@ -518,6 +523,8 @@ class RegionBroker(InnermostBroker):
         self.selector_meter = selector_meter
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
         self.expires_for_active_durables = False
+        self.keep_durable_subs_active = True
+        self.reject_durable_consumers = False
         self.root: Broker = self
         """The outermost filter, set by the code that builds the chain."""
         self.destination_interceptor: Callable[[BrokerDestination], BrokerDestination] | None = None

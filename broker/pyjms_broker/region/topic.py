@@ -6,7 +6,7 @@ A message counts as used memory while a subscription or transaction retains it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import ResourceAllocationException
@@ -153,6 +153,7 @@ class Topic(BaseDestination):
                 f"{policy.dispatch_policy!r}; use one of {', '.join(_DISPATCH_POLICIES)}"
             )
         self._reorder = _DISPATCH_POLICIES[policy.dispatch_policy]
+        self._exclude = _EXCLUSIONS.get(policy.dispatch_policy)
 
     @property
     def consumers(self) -> list[Subscription]:
@@ -238,9 +239,10 @@ class Topic(BaseDestination):
         ) and not self._recovery.add(reference):
             return
         subscribers = self._subscribers
+        excluded = () if self._exclude is None else self._exclude(subscribers, reference)
         first: _Subscriber | None = None
         for subscriber in tuple(subscribers):
-            if subscriber.matches(reference):
+            if subscriber not in excluded and subscriber.matches(reference):
                 first = first or subscriber
                 subscriber.add(reference)
             elif isinstance(subscriber, DurableTopicSubscription):
@@ -465,8 +467,66 @@ _DISPATCH_POLICIES: Final[dict[str, Callable[[_Subscribers, _Subscriber], None] 
     "round_robin": _rotate,
     "strict_order": None,
     "priority": None,
+    "priority_network": None,
+    "client_id_filter": None,
 }
 """Functions that reorder the subscribers after each message, or None, by dispatch policy."""
+
+
+def _of_other_clients(
+    subscribers: _Subscribers, reference: MessageReference
+) -> Sequence[_Subscriber]:
+    """Return the subscribers of other clients than the one that a message names, if it does.
+
+    On a topic whose name does not end with the suffix, a message for one client reaches none.
+    """
+    properties = reference.message.marshalled_properties
+    if properties is None or _CLIENT_ID.encode() not in properties:
+        return ()
+    wanted = reference.properties.get(_CLIENT_ID)
+    if wanted is None:
+        return ()
+    if not reference.destination.destination.physical_name.endswith(_FOR_ONE_CLIENT):
+        return tuple(subscribers)
+    return [each for each in subscribers if _client_id(each) != wanted]
+
+
+def _client_id(subscriber: _Subscriber) -> str | None:
+    if isinstance(subscriber, DurableTopicSubscription):
+        return subscriber.key.client_id
+    return subscriber.context.client_id
+
+
+def _with_a_better_path(
+    subscribers: _Subscribers, _reference: MessageReference
+) -> Sequence[_Subscriber]:
+    """Return the bridges' subscriptions whose remote consumer another one serves better.
+
+    The one of the highest priority gets the message, of equal ones the oldest.
+    """
+    best: list[_Subscriber] = []
+    excluded: list[_Subscriber] = []
+    for each in subscribers:
+        path = each.info.network_consumer_path if each.info.network_subscription else None
+        if not path:
+            continue
+        rivals = [b for b in best if not set(path).isdisjoint(b.info.network_consumer_path or ())]
+        if any(rival.info.priority >= each.info.priority for rival in rivals):
+            excluded.append(each)
+        else:
+            excluded += rivals
+            best = [*(b for b in best if b not in rivals), each]
+    return excluded
+
+
+_CLIENT_ID: Final = "PTP_CLIENTID"
+_FOR_ONE_CLIENT: Final = ".PTP"
+_Exclude = Callable[[_Subscribers, MessageReference], Sequence[_Subscriber]]
+_EXCLUSIONS: Final[dict[str, _Exclude]] = {
+    "client_id_filter": _of_other_clients,
+    "priority_network": _with_a_better_path,
+}
+"""Functions that return the subscribers that do not get a message, by dispatch policy."""
 
 
 _LOG_PERIOD: Final = 60.0

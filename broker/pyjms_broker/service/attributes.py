@@ -110,6 +110,15 @@ class BrokerAttributes:
         "maximumDestinationsPerUser",
         minimum=1,
     )
+    keep_durable_subs_active: bool = flag(
+        "Whether durable subscriptions keep messages in memory while they have no consumer; false: "
+        "persistent ones wait in the store, others are dropped.",
+        "keepDurableSubsActive",
+        default=True,
+    )
+    reject_durable_consumers: bool = flag(
+        "Whether consumers of durable subscriptions are refused.", "rejectDurableConsumers"
+    )
     offline_durable_subscriber_timeout: float = duration(
         0.0,
         "Time without a consumer after which a durable subscription is removed; 0: never.",
@@ -185,6 +194,10 @@ class BrokerAttributes:
         "Whether a failed command that required no response makes the commit fail.",
         "rollbackOnlyOnAsyncException",
         default=True,
+    )
+    monitor_connection_splits: bool = flag(
+        "Whether a client that connects directly ends what a network connector subscribed for it.",
+        "monitorConnectionSplits",
     )
     restart_allowed: bool = flag(
         "Whether the broker may be restarted after a stop.", "restartAllowed", default=True

@@ -165,6 +165,8 @@ def create_region(config: BrokerService) -> RegionBroker:
     )
     region.own_path = frozenset((config.broker_id,))
     region.expires_for_active_durables = config.enable_message_expiration_on_active_durable_subs
+    region.keep_durable_subs_active = config.keep_durable_subs_active
+    region.reject_durable_consumers = config.reject_durable_consumers
     if _virtual_destinations(config):
         intercept_destinations(region, config)
     return region
@@ -208,6 +210,10 @@ def build_filter_chain(region: RegionBroker, config: BrokerService) -> Broker:
     if config.populate_jmsx_user_id:
         of_principal = config.use_authenticated_principal_for_jmsx_user_id
         broker = UserIDBroker(broker, of_principal=of_principal)
+    if config.monitor_connection_splits:
+        from pyjms_broker.network.connection_splits import ConnectionSplitBroker  # noqa: PLC0415 - few brokers have one
+
+        broker = ConnectionSplitBroker(broker, config.networks.demand)
     config.plugin_filters.clear()
     for plugin in config.plugins:
         broker = _install(plugin, broker, config)

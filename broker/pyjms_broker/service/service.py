@@ -352,6 +352,11 @@ class BrokerService(BrokerConfiguration):
         """Add a connector of a configuration file, like `add_connector`."""
         made = self.add_connector(settings.transport_uri(), name=settings.name)
         made.allow_link_stealing |= settings.allow_link_stealing  # the URI may also set it
+        made.enable_status_monitor |= settings.enable_status_monitor
+        made.limit_clients(
+            settings.maximum_producers_allowed_per_connection,
+            settings.maximum_consumers_allowed_per_connection,
+        )
         if settings.discovery_uri is not None:
             made.announcer.uri = TransportURI.parse(settings.discovery_uri)
         made.audit_network_producers = settings.audit_network_producers

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from pyjms.configuration.section import Section
 from pyjms.settings.tls import TlsCommonSettings
@@ -57,6 +57,12 @@ class ConnectorSettings(Section, ClusterAttributes):
     """Name in logs; null: the URI."""
     allow_link_stealing: bool = False
     """Whether a new client with the same client id replaces the connected one."""
+    enable_status_monitor: bool = False
+    """Whether clients that read nothing for 5 to 10 s, while data waits, are disconnected."""
+    maximum_producers_allowed_per_connection: int | None = Field(None, ge=1)
+    """Maximum number of a connection's producers; null: 10000. ActiveMQ has no limit."""
+    maximum_consumers_allowed_per_connection: int | None = Field(None, ge=1)
+    """Maximum number of a connection's consumers; null: 10000. ActiveMQ has no limit."""
     discovery_uri: str | None = None
     """Multicast group to announce the connector in: multicast://default?group=shop; null: none."""
     audit_network_producers: bool = False

@@ -260,8 +260,10 @@ class PolicySettings(Section, PolicyAttributes):
     temp_topic: bool = False
     """Whether the policy is for all temporary topics, instead of a destination."""
 
-    dispatch_policy: Literal["simple", "round_robin", "strict_order", "priority"] = "simple"
-    """Order in which a topic's consumers get a message."""
+    dispatch_policy: Literal[
+        "simple", "round_robin", "strict_order", "priority", "priority_network", "client_id_filter"
+    ] = "simple"
+    """Order of a topic's consumers, or which of them get a message (the last two)."""
 
     dead_letter_strategy: DeadLetterSettings | None = None
     """Destination of messages that cannot be delivered; null: type: shared."""

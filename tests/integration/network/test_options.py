@@ -454,3 +454,22 @@ async def test_the_file_says_all_of_it(tmp_path: Path) -> None:
     path.write_text("network_connectors:\n  - uri: multicast://nowhere\n", encoding="utf-8")
     with pytest.raises(ConfigurationException, match=r"broker\.yaml:2.*not a multicast address"):
         load_broker_settings(path, environ={})
+
+
+@pytest.mark.fact("activemq-broker B17")
+@pytest.mark.parametrize("monitored", [True, False])
+async def test_a_consumer_that_moves_here_ends_its_subscription(
+    network: Network, *, monitored: bool
+) -> None:
+    """monitor_connection_splits: the client has its consumer's id at both brokers."""
+    source = network.broker("a", monitor_connection_splits=monitored)
+    target = network.broker("b")
+    network.link(source, target)
+    await network.start(target, source)
+    there, here = await network.client(target), await network.client(source)
+    consumer = await there.consumer(ORDERS)
+    await until(lambda: names(source) == [str(ORDERS)])
+    here.take_name(there.name)
+    await here.log_in("moved")
+    assert await here.consumer(ORDERS, consumer_id=consumer) is not None
+    assert names(source) == ([] if monitored else [str(ORDERS)])

@@ -8,16 +8,29 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
 from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.openwire.options import ACCEPTED, FILTERS, WIRE_FORMAT
 from pyjms.transport.options import IGNORED_BY_SERVERS, IGNORED_OF_ACCEPTED, SERVER
-from pyjms.wire.openwire.commands import ConnectionId, ConnectionInfo, KeepAliveInfo, WireFormatInfo
+from pyjms.wire.openwire.commands import (
+    Command,
+    ConnectionId,
+    ConnectionInfo,
+    ConsumerId,
+    ConsumerInfo,
+    KeepAliveInfo,
+    MessageDispatch,
+    ProducerId,
+    ProducerInfo,
+    WireFormatInfo,
+)
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms.wire.openwire.settings import WireFormatSettings
@@ -161,6 +174,46 @@ async def late_handshake(query: str) -> object:
         return await answered(peer, "a")
 
 
+async def unread(query: str) -> object:
+    """Return the messages that reach a client that reads nothing for 12 s."""
+    queue = Queue("q")
+    async with VirtualClock() as clock, connector_of(query) as connect:
+        reader, sender = await connect(), await connect()
+        await reader.connect()
+        await sender.connect()
+        consumer = ConsumerInfo(ConsumerId(reader.name, 1, 1), destination=queue)
+        consumer.prefetch_size = 1000
+        await reader.ask(consumer)
+        for _ in range(_UNREAD):
+            await sender.ask(sender.message(queue, bytes(1_000_000)))
+        await clock.advance(12)
+        try:
+            while sum(isinstance(c, MessageDispatch) for c in reader.heard) < _UNREAD:
+                await reader.read()
+        except CLOSED:
+            return "closed"
+        return "all"
+
+
+_UNREAD = 20
+
+
+async def second(query: str, command: Callable[[Peer, int], Command]) -> object:
+    """Return the answers to two commands of a connection."""
+    async with connector_of(query) as connect:
+        peer = await connect()
+        await peer.connect()
+        return [type(await peer.ask(command(peer, n))).__name__ for n in (2, 3)]
+
+
+def a_producer(peer: Peer, number: int) -> Command:
+    return ProducerInfo(ProducerId(peer.name, number, 1))
+
+
+def a_consumer(peer: Peer, number: int) -> Command:
+    return ConsumerInfo(ConsumerId(peer.name, 1, number), destination=Queue("q"))
+
+
 SO, TCP_LEVEL = socket.SOL_SOCKET, socket.IPPROTO_TCP
 LINGER = socket_option(SO, socket.SO_LINGER, struct.calcsize("ii"))
 KEEP_ALIVE = socket_option(SO, socket.SO_KEEPALIVE)
@@ -183,6 +236,9 @@ EFFECTS = {
     "backlog": Effect("7", queued),
     "maximumConnections": Effect("1", two_clients),
     "allowLinkStealing": Effect("true", one_client_id_twice),
+    "enableStatusMonitor": Effect("true", unread),
+    "maximumProducersAllowedPerConnection": Effect("1", partial(second, command=a_producer)),
+    "maximumConsumersAllowedPerConnection": Effect("1", partial(second, command=a_consumer)),
     "transport.keepAlive": Effect("true", KEEP_ALIVE),
     "transport.tcpNoDelay": Effect("false", NO_DELAY),
     "transport.soLinger": Effect("3", LINGER),

@@ -92,10 +92,10 @@ def test_attributes_without_a_counterpart_are_named_with_reason_and_hint(
 ) -> None:
     conversion = convert(
         "<jmsBridgeConnectors/>",
-        'useJmx="true" keepDurableSubsActive="false" restartAlowed="true"',
+        'useJmx="true" storeOpenWireVersion="9" restartAlowed="true"',
     )
     assert lost(conversion) == [
-        (2, "<broker keepDurableSubsActive>"),
+        (2, "<broker storeOpenWireVersion>"),
         (2, "<broker restartAlowed>"),
         (3, "<jmsBridgeConnectors>"),
     ]
@@ -738,3 +738,36 @@ def test_no_element_is_dropped_in_silence(convert: Callable[..., Conversion], in
     named = {each.subject for each in found if each.origin.line == index + 3}
     # or it was taken for the element that stands there, and so the real one is named
     assert named & expected or any(each.is_unsupported for each in found)
+
+
+def test_attributes_of_durable_subscriptions_connections_and_dispatch(
+    convert: Callable[..., Conversion],
+) -> None:
+    conversion = convert(
+        """<destinationPolicy><policyMap><policyEntries>
+             <policyEntry topic="a"><dispatchPolicy><priorityNetworkDispatchPolicy/>
+             </dispatchPolicy></policyEntry>
+             <policyEntry topic="b"><dispatchPolicy><clientIdFilterDispatchPolicy/>
+             </dispatchPolicy></policyEntry>
+           </policyEntries></policyMap></destinationPolicy>
+           <transportConnectors><transportConnector uri="tcp://127.0.0.1:0"
+             maximumProducersAllowedPerConnection="7" maximumConsumersAllowedPerConnection="8"
+             enableStatusMonitor="true"/>
+           </transportConnectors>
+        """,
+        'keepDurableSubsActive="false" rejectDurableConsumers="true" '
+        'monitorConnectionSplits="true"',
+    )
+    read = values(conversion)
+    assert lost(conversion) == []
+    assert [each["dispatch_policy"] for each in read["policies"]] == [
+        "priority_network",
+        "client_id_filter",
+    ]
+    (connector,) = read["connectors"]
+    assert connector["maximum_producers_allowed_per_connection"] == 7
+    assert connector["maximum_consumers_allowed_per_connection"] == 8
+    assert connector["enable_status_monitor"] is True
+    assert read["keep_durable_subs_active"] is False
+    assert read["reject_durable_consumers"] is True
+    assert read["monitor_connection_splits"] is True

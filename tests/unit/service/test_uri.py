@@ -89,6 +89,9 @@ class Door(NamedTuple):
     uri: str
     allow_link_stealing: bool = False
     audit_network_producers: bool = False
+    enable_status_monitor: bool = False
+    maximum_producers_allowed_per_connection: int | None = None
+    maximum_consumers_allowed_per_connection: int | None = None
     discovery_uri: str | None = None
     update_cluster_clients: bool = False
 

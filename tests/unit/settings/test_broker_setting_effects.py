@@ -103,6 +103,24 @@ SHOWN: Final = {
     "BrokerSettings.maximum_destinations_per_user": (
         "integration/broker/limits/test_destination_limits.py::test_a_user_creates_only_so_many_destinations"
     ),
+    "BrokerSettings.keep_durable_subs_active": (
+        "integration/broker/configuration/test_key_effects.py::test_messages_of_offline_subscriptions"
+    ),
+    "BrokerSettings.reject_durable_consumers": (
+        "integration/broker/configuration/test_key_effects.py::test_durable_consumers_may_be_refused"
+    ),
+    "BrokerSettings.monitor_connection_splits": (
+        "integration/network/test_options.py::test_a_consumer_that_moves_here_ends_its_subscription"
+    ),
+    "ConnectorSettings.enable_status_monitor": (
+        "integration/broker/configuration/test_key_effects.py::test_the_monitor_of_blocked_clients"
+    ),
+    "ConnectorSettings.maximum_producers_allowed_per_connection": (
+        "integration/broker/configuration/test_key_effects.py::test_the_number_of_a_connections_clients_is_limited"
+    ),
+    "ConnectorSettings.maximum_consumers_allowed_per_connection": (
+        "integration/broker/configuration/test_key_effects.py::test_the_number_of_a_connections_clients_is_limited"
+    ),
     "BrokerSettings.offline_durable_subscriber_timeout": (
         "integration/broker/configuration/test_key_effects.py::test_offline_durable_subscriptions_are_removed"
     ),

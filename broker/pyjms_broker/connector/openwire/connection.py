@@ -102,6 +102,8 @@ _MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
 """The limit for one connection, well above any producer window."""
 _WAITING_BYTES_UNDER_PRESSURE = 1024 * 1024
 """The limit for one connection while the memory for all clients' waiting sends is exceeded."""
+_STATUS_PERIOD: Final = 5.0
+"""Seconds between checks of blocked clients, as in ActiveMQ's TransportStatusDetector."""
 _MAXIMUM_UNREAD_RESPONSES: Final = 64 * 1024
 """Bytes per connection in addition to those queued when it became congested; most responses
 have 20 to 60."""
@@ -526,8 +528,24 @@ class BrokerConnection:
             name = f"broker {self.remote_address} waits for the client to read"
             self._draining = spawn(self._wait_until_drained, name=name)
 
-    async def _wait_until_drained(self) -> None:
+    async def _keeps_reading(self) -> bool:
+        """Wait until the client has read; disconnect one that reads nothing between two checks."""
+        while (queued := self._transport.queued_bytes) is not None:
+            with _clock.timeout(_STATUS_PERIOD):
+                await self._transport.drained()
+                return True
+            if (self._transport.queued_bytes or 0) >= queued:
+                reason = f"the client has read nothing for {_STATUS_PERIOD:g} s"
+                self.give_way(ConnectionFailedException(reason))
+                return False
         await self._transport.drained()
+        return True
+
+    async def _wait_until_drained(self) -> None:
+        if not self.connector.enable_status_monitor:
+            await self._transport.drained()
+        elif not await self._keeps_reading():
+            return
         self._draining = None
         if self.is_lost:
             return

@@ -287,3 +287,62 @@ async def test_a_connector_has_its_name_in_logs(
     caplog.set_level(logging.INFO)
     async with started("connectors: [{name: door, uri: 'tcp://127.0.0.1:0'}]"):
         assert "Connector door started" in caplog.text
+
+
+@pytest.mark.fact("activemq-broker T28")
+@pytest.mark.parametrize("value", ["true", "false"])
+async def test_durable_consumers_may_be_refused(started: Started, value: str) -> None:
+    async with started(f"reject_durable_consumers: {value}") as (_, client):
+        await client.consumer(Topic("t"))
+        subscription = client.consumer(Topic("t"), client_id="me", subscription_name="s")
+        if value == "true":
+            with pytest.raises(JMSException, match="Durable Consumers are not allowed"):
+                await subscription
+        else:
+            await subscription
+
+
+@pytest.mark.fact("activemq-broker T19")
+@pytest.mark.parametrize(("value", "expected"), [("true", ["1", "2"]), ("false", ["1"])])
+async def test_messages_of_offline_subscriptions(
+    started: Started, value: str, expected: list[str]
+) -> None:
+    keys = {"client_id": "me", "subscription_name": "s"}
+    async with started(f"keep_durable_subs_active: {value}", persistent="true") as (_, client):
+        await client.remove(await client.consumer(Topic("t"), **keys))
+        await client.send(Topic("t"), "1")
+        message = client.text(await client.producer(), Topic("t"), "2")
+        message.persistent = False
+        await client.request(message)
+        await client.consumer(Topic("t"), **keys)
+        got = [decode_text((await client.message()).content or b"") for _ in expected]
+        await client.nothing_dispatched()
+        assert got == expected
+
+
+@pytest.mark.fact("activemq-edges U8")
+@pytest.mark.parametrize("kind", ["Producers", "Consumers"])
+@pytest.mark.parametrize("where", ["uri", "key"])
+async def test_the_number_of_a_connections_clients_is_limited(
+    started: Started, kind: str, where: str
+) -> None:
+    """maximum_producers_allowed_per_connection, maximum_consumers_allowed_per_connection."""
+    option = f"?maximum{kind}AllowedPerConnection=1" if where == "uri" else ""
+    key = f", maximum_{kind.lower()}_allowed_per_connection: 1" if where == "key" else ""
+    uri = f"tcp://127.0.0.1:0{option}"
+    async with started(f'connectors: [{{uri: "{uri}"{key}}}]') as (broker, _):
+        client = RawClient(create_transport(broker.service.connectors[0].connect_uri))
+        await client.open()
+        add = client.producer if kind == "Producers" else client.consumer
+        await add(Q)
+        with pytest.raises(JMSException, match="at maximum limit: 1"):
+            await add(Q)
+        await client.close()
+
+
+@pytest.mark.fact("activemq-edges U8")
+@pytest.mark.parametrize("value", ["true", "false"])
+async def test_the_monitor_of_blocked_clients(started: Started, value: str) -> None:
+    connector = f'uri: "tcp://127.0.0.1:0", enable_status_monitor: {value}'
+    async with started(f"connectors: [{{{connector}}}]") as (broker, _):
+        assert broker.service.connectors[0].enable_status_monitor is (value == "true")

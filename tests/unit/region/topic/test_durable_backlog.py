@@ -380,3 +380,20 @@ async def test_messages_leave_memory_once_they_are_stored(
     paged.answers_later = False
     assert drain(client, consumer) == texts(1, 100)
     await broker.region.stop()
+
+
+@pytest.mark.fact("activemq-broker T19")
+def test_a_subscription_that_is_not_kept_active_has_its_messages_in_the_store_only(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
+    broker = make_broker(store=paged)
+    broker.region.keep_durable_subs_active = False
+    client, sender = broker.client("me"), broker.client()
+    client.close(subscribe(client))
+    send(sender, 1, 5)
+    sender.send(T, "non-persistent")
+    assert broker.topic(T).memory.used < 2 * SIZE  # a cursor always has its first message
+    consumer = subscribe(client)
+    assert client.received(consumer) == texts(1, 5)
+    sender.send(T, "while active")
+    assert client.received(consumer)[5:] == ["while active"]

@@ -341,6 +341,52 @@ def test_dispatch_policies(make_broker: type[Broker], name: str, order: Any) -> 
         assert got == expected
 
 
+@pytest.mark.fact("activemq-broker T2")
+def test_of_bridges_to_one_consumer_the_highest_priority_gets_the_message(
+    make_broker: type[Broker],
+) -> None:
+    broker = make_broker(PolicyEntry(dispatch_policy="priority_network"))
+    client = broker.client()
+    remote, other = ConsumerId("remote", 1, 1), ConsumerId("other", 1, 1)
+    bridges = {
+        label: client.consume(
+            T, priority=priority, network_subscription=True, network_consumer_path=path
+        ).consumer_id
+        for label, priority, path in (
+            ("far", -7, [remote, ConsumerId("between", 1, 1)]),
+            ("near", -5, [remote]),
+            ("same", -5, [remote]),
+            ("another", -7, [other]),
+        )
+    }
+    local = client.consume(T, priority=-9).consumer_id
+    client.send(T, "x")
+    got = [dispatch.consumer_id for dispatch in client.dispatches]
+    assert got == [bridges["near"], bridges["another"], local]
+
+
+@pytest.mark.fact("activemq-broker T2")
+@pytest.mark.parametrize(
+    ("name", "wanted", "expected"),
+    [
+        ("orders.PTP", None, ["a", "b"]),
+        ("orders.PTP", "b", ["b"]),
+        ("orders.PTP", "c", []),
+        ("orders", "b", []),
+    ],
+)
+def test_a_message_for_one_client(
+    make_broker: type[Broker], name: str, wanted: str | None, expected: list[str]
+) -> None:
+    broker = make_broker(PolicyEntry(dispatch_policy="client_id_filter"))
+    clients = [broker.client(each) for each in "ab"]
+    for client in clients:
+        client.consume(Topic(name))
+    properties: dict[str, object] = {} if wanted is None else {"PTP_CLIENTID": wanted}
+    broker.client("sender").send(Topic(name), "x", properties=properties)
+    assert [client.name for client in clients if client.dispatches] == expected
+
+
 def test_an_unknown_dispatch_policy_is_an_error(make_broker: type[Broker]) -> None:
     with pytest.raises(ValueError, match="unknown dispatch_policy 'random'"):
         make_broker(PolicyEntry(dispatch_policy="random")).client().consume(T)
