@@ -531,8 +531,9 @@ class BrokerConnection:
     async def _keeps_reading(self) -> bool:
         """Wait until the client has read; disconnect one that reads nothing between two checks."""
         while (queued := self._transport.queued_bytes) is not None:
-            with _clock.timeout(_STATUS_PERIOD):
+            with _clock.timeout(_STATUS_PERIOD) as scope:
                 await self._transport.drained()
+            if not scope.cancelled_caught:
                 return True
             if (self._transport.queued_bytes or 0) >= queued:
                 reason = f"the client has read nothing for {_STATUS_PERIOD:g} s"
