@@ -61,6 +61,7 @@ from pyjms.errors import (
     InvalidClientIDException,
     InvalidDestinationException,
     JMSException,
+    RequestTimeoutException,
 )
 from pyjms.jms import api
 from pyjms.jms.api import ConsumerDetails
@@ -75,6 +76,7 @@ from pyjms.jms.destination import (
 from pyjms.jms.domain import QueueConnection, TopicConnection
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.management import JMSConnectionStats
+from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherited_error, inherits
 from pyjms.runtime.logging import get_logger
@@ -282,6 +284,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self._generate_client_id = generate_client_id
         self._credentials = (user_name, password)
         self._is_registered = False
+        self._losses = 0
         self._registration: anyio.Event | None = None  # set when the one in progress has ended
 
         self._sessions: list[ActiveMQSession] = []
@@ -443,7 +446,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
     async def _run_registration(self, outcome: anyio.Event, failures: list[JMSException]) -> None:
         """Register the connection; append a failure to `failures`."""
         try:
-            await self._send_connection_info()
+            await self._announce_in_time()
             self._is_registered = True
         except JMSException as error:
             failures.append(error)
@@ -451,7 +454,29 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
             self._registration = None
             outcome.set()
 
-    async def _send_connection_info(self) -> None:
+    async def _announce_in_time(self) -> None:
+        """Announce the connection within `connect_response_timeout`.
+
+        Time without a broker does not count: a transport that reconnects has limits of its own.
+        """
+        seconds = self.options.connect_response_timeout
+        losses = None
+        while losses != self._losses:
+            losses = self._losses
+            with _clock.timeout(seconds):
+                await self._announce()
+                return
+            if isinstance(self.transport, ReconnectingTransport) and self.transport.congested:
+                await self.transport.drained()
+                losses = None
+        what = self.transport.describe_arrivals()
+        raise RequestTimeoutException(
+            f"The broker at {self.transport.remote_address} did not answer the start of the "
+            f"connection within {seconds:g} s{f': {what}' if what else ''}",
+            hint="the broker may hang or be busy; jms.connectResponseTimeout (ms) sets the limit",
+        )
+
+    async def _announce(self) -> None:
         if self.registered_client_id is None:
             self.registered_client_id = self._generate_client_id()
         user_name, password = self._credentials
@@ -464,8 +489,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
                 manageable=True,
                 client_master=True,
                 fault_tolerant=isinstance(self.transport, ReconnectingTransport),
-            ),
-            self.options.connect_response_timeout,
+            )
         )
         if self.options.watch_topic_advisories:
             await self.temporaries.watch()
@@ -615,6 +639,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
 
     def transport_interrupted(self, error: Exception) -> None:
         """Drop the messages that will be dispatched again; then call the listeners."""
+        self._losses += 1
         for consumer in list(self.consumers.values()):
             consumer.on_interruption()
         for producer in list(self.producers.values()):

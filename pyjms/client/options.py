@@ -70,8 +70,8 @@ class ClientOptions:
     """If set, every send waits for the broker, at most this long; None: no limit."""
     close_timeout: float | None = 15.0
     """How long closing a connection waits for the broker."""
-    connect_response_timeout: float | None = None
-    """How long the registration of a connection waits for the broker; None: for ever."""
+    connect_response_timeout: float | None = 30.0
+    """How long the start of a connection waits for a broker's answers; None: for ever."""
     copy_message_on_send: bool = True
     """False: a message becomes read-only when it is sent, as in ActiveMQ, which shares it."""
     disable_time_stamps_by_default: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import Final
@@ -246,10 +247,42 @@ def check_origin(request: HTTPConnection, context: WebContext) -> None:
     same = referer is None or f"{referer}/".startswith(f"{own}/")  # for old browsers
     if origin is None and site in ("none", "same-origin") and same:
         return
+    if origin is not None and _is_script_on_this_machine(request, context, origin):
+        return
     raise WebError(
         403,
         f"Pages of {str(origin or 'other sites')[:100]} may not do that",
         "name the page's origin in web: allowed_origins",
+    )
+
+
+_JOLOKIA: Final = "/api/jolokia"
+_NOT_OF_SCRIPTS: Final = ("sec-fetch-", "x-forwarded-", "x-real-ip", "forwarded", "via", "cookie")
+"""Starts of headers that browsers and proxies add."""
+_LOCAL_ORIGIN: Final = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|\[::1\])(?::(\d+))?")
+
+
+def _is_script_on_this_machine(request: HTTPConnection, context: WebContext, origin: str) -> bool:
+    """Return whether it is a health check that was written for ActiveMQ.
+
+    ActiveMQ's Jolokia demands some Origin with `localhost`, of programs as well. A browser adds
+    other headers, too, and no credentials that a page may choose.
+    """
+    local = _LOCAL_ORIGIN.fullmatch(origin)
+    client, server = request.client, request.scope.get("server")
+    if local is None or client is None or not request.scope["path"].startswith(_JOLOKIA):
+        return False
+    try:
+        is_near = ip_address(client.host).is_loopback
+    except ValueError:
+        return False
+    port = local[1]
+    credentials = request.headers.get("authorization", "").lower().startswith("basic ")
+    return (
+        is_near
+        and (port is None or (server is not None and port == str(server[1])))
+        and (credentials or not context.service.broker.authenticates_clients)
+        and not any(name.lower().startswith(_NOT_OF_SCRIPTS) for name in request.headers)
     )
 
 

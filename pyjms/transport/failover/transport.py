@@ -216,6 +216,9 @@ class FailoverTransport(ReconnectingTransport):
     def defer(self, function: Callable[[], object]) -> bool:
         return self._current is not None and self._current.defer(function)
 
+    def describe_arrivals(self) -> str:
+        return "" if self._current is None else self._current.describe_arrivals()
+
     @property
     def congested(self) -> bool:
         return self._current is None or self._current.congested

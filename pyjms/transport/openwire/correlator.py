@@ -142,6 +142,10 @@ class RequestTransport(TransportFilter[Command], ABC):
             raise outcomes[0]
         return outcomes[0]
 
+    def describe_arrivals(self) -> str:
+        """Return what has arrived in place of an awaited response; "" if that is unknown."""
+        return ""
+
     @abstractmethod
     def request_soon(
         self, command: Command, on_response: Callable[[Response | Exception], None]
@@ -165,6 +169,7 @@ class ResponseCorrelator(RequestTransport):
         self._last_id = 0
         self._pending: dict[int, Callable[[Response | Exception], None]] = {}
         self._error: Exception | None = None
+        self._unexpected = 0
 
     async def start(self) -> None:
         await self.next.start()
@@ -184,6 +189,17 @@ class ResponseCorrelator(RequestTransport):
             if settings is not None:
                 return settings.version
         return CURRENT_VERSION
+
+    def describe_arrivals(self) -> str:
+        negotiator = self.next
+        frame = 0
+        if isinstance(negotiator, WireFormatNegotiator):
+            frame = negotiator.wire_format.incomplete_frame
+        if frame:
+            return f"a frame of {frame} bytes has not arrived whole"
+        if self._unexpected:
+            return f"it answered {self._unexpected} commands that nobody has sent"
+        return "it sent nothing that answers it"
 
     @property
     def congested(self) -> bool:
@@ -226,6 +242,7 @@ class ResponseCorrelator(RequestTransport):
             return
         on_response = self._pending.pop(command.correlation_id, None)
         if on_response is None:
+            self._unexpected += 1
             logger.debug("No request waits for response %d", command.correlation_id)
         elif isinstance(command, ExceptionResponse):
             on_response(from_throwable(command.exception))

@@ -347,6 +347,11 @@ class OpenWireFormat:
             raise self._violation from (e if foreign else e.__cause__)
         return commands
 
+    @property
+    def incomplete_frame(self) -> int:
+        """The size of the frame that has arrived in part; 0 if there is none."""
+        return self._buffer.unfinished
+
     def discard(self) -> None:
         """Drop the incomplete frame, because nothing more is received."""
         self._buffer = ReceiveBuffer()

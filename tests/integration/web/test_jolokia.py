@@ -173,6 +173,39 @@ async def test_pages_of_other_sites_are_refused(header: dict[str, str]) -> None:
             assert (await client.get(f"/api/jolokia{path}")).json()["status"] == 200
 
 
+_NEAR = {"Origin": "http://localhost"}
+
+
+@pytest.mark.fact("activemq-edges JX3a")
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (_NEAR, 200),
+        ({"Origin": "localhost"}, 200),
+        ({"Origin": "https://127.0.0.1"}, 200),
+        ({"Origin": "http://localhost:1"}, 403),
+        ({"Origin": "http://localhost.evil.test"}, 403),
+        ({**_NEAR, "Cookie": "a=b"}, 403),
+        ({**_NEAR, "Sec-Fetch-Mode": "cors"}, 403),
+        ({**_NEAR, "X-Forwarded-For": "10.0.0.1"}, 403),
+        ({**_NEAR, "Via": "1.1 proxy"}, 403),
+    ],
+)
+async def test_health_checks_send_an_origin_of_this_machine(
+    headers: dict[str, str], expected: int
+) -> None:
+    async with (
+        web_broker(simple(user("root", "admins")), broker_name="jolokia") as broker,
+        broker.client("root") as client,
+        broker.client() as stranger,
+    ):
+        answer = await client.get("/api/jolokia/version", headers=headers)
+        assert answer.status_code == expected
+        answer = await client.post("/api/jolokia", json=read(BROKER), headers=headers)
+        assert answer.status_code == expected
+        assert (await stranger.get("/api/jolokia/version", headers=headers)).status_code == 401
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -32,6 +32,7 @@ SECONDS = {
     "redeliveryDelay",
     "maximumRedeliveryDelay",
 }
+OURS = {"connectResponseTimeout": 30.0}  # activemq-edges N6a
 NONE_AT_ZERO = {"sendTimeout", "connectResponseTimeout", "closeTimeout"}
 
 
@@ -65,7 +66,8 @@ def test_every_client_option_of_activemq_is_known_with_its_default() -> None:
         if name in IGNORED or name in {"userName", "password"}:
             continue
         path, _ = JMS_OPTIONS[name]
-        assert getattr(defaults, path) == expected(name, text), name
+        default = OURS.get(name, expected(name, text))
+        assert getattr(defaults, path) == default, name
     assert options.keys() <= JMS_OPTIONS.keys() | IGNORED.keys()
 
 

@@ -21,6 +21,7 @@ from pyjms.errors import (
 from pyjms.jms.api import LocalTransactionEventListener, Synchronization
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import Message
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,
@@ -37,6 +38,7 @@ from pyjms.wire.openwire.commands import (
     ProducerAck,
     ProducerInfo,
     RemoveInfo,
+    Response,
     SessionInfo,
     ShutdownInfo,
     Throwable,
@@ -199,13 +201,44 @@ async def test_closing_a_session_rolls_back_and_tells_what_was_delivered(open_pe
     assert consumer.session.transaction.id is None
 
 
-async def test_an_announcement_without_answer_times_out(open_peer: Any) -> None:
-    peer = await open_peer(start=False, connect_response_timeout=1.0)
-    peer.silent = lambda command: isinstance(command, ConnectionInfo)
-    with pytest.raises(RequestTimeoutException):
+@pytest.mark.fact("activemq-edges N6a")
+@pytest.mark.parametrize("unanswered", [ConnectionInfo, ConsumerInfo])
+@pytest.mark.parametrize(("options", "seconds"), [({}, 30), ({"connect_response_timeout": 1.0}, 1)])
+async def test_a_start_without_answer_times_out(
+    open_peer: Any,
+    clock: VirtualClock,
+    unanswered: type[ConnectionInfo | ConsumerInfo],
+    options: dict[str, float],
+    seconds: int,
+) -> None:
+    peer = await open_peer(start=False, watch_topic_advisories=True, **options)
+    peer.silent = lambda command: isinstance(command, unanswered)
+    begin = clock.now()
+    with pytest.raises(
+        RequestTimeoutException, match=rf"within {seconds} s: it sent nothing that answers it"
+    ):
         await peer.connection.start()
+    assert clock.now() - begin == pytest.approx(seconds)
     peer.silent = lambda command: False
     await peer.connection.start()
+
+
+@pytest.mark.fact("activemq-edges N6a")
+async def test_answers_to_other_commands_do_not_end_the_start(open_peer: Any) -> None:
+    peer = await open_peer(start=False)
+    peer.mock.respond = lambda command: [Response(command.command_id + 7)] * 2
+    with pytest.raises(RequestTimeoutException, match="it answered 2 commands that nobody has"):
+        await peer.connection.start()
+
+
+async def test_the_time_of_a_start_may_be_without_limit(
+    open_peer: Any, clock: VirtualClock
+) -> None:
+    peer = await open_peer(start=False, query="?jms.connectResponseTimeout=0")
+    peer.silent = lambda command: True
+    with clock.timeout(3600) as scope:
+        await peer.connection.start()
+    assert scope.cancelled_caught
 
 
 @pytest.mark.fact("activemq-edges N12")
