@@ -463,8 +463,9 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         losses = None
         while losses != self._losses:
             losses = self._losses
-            with _clock.timeout(seconds):
+            with _clock.timeout(seconds) as scope:
                 await self._announce()
+            if not scope.cancelled_caught:
                 return
             if isinstance(self.transport, ReconnectingTransport) and self.transport.congested:
                 await self.transport.drained()
