@@ -111,6 +111,9 @@ class LoopWatchdog:
         frame: FrameType | None = sys._current_frames().get(self._thread_id)  # noqa: SLF001
         while frame is not None and len(found) < _FRAMES:
             path = PurePath(frame.f_code.co_filename)
+            if frame.f_code is LoopWatchdog._on_collection.__code__:
+                frame = frame.f_back
+                continue
             if path.stem in _LOOPS or not _LOOPS.isdisjoint(path.parts):
                 break
             found.append(f"{'/'.join(path.parts[-3:])}:{frame.f_lineno} {frame.f_code.co_name}")

@@ -117,7 +117,7 @@ class DestinationStatistics:
 
     def add_counters(self, other: DestinationStatistics) -> None:
         """Add the counters of another destination that `reset` sets to zero."""
-        for name in _SUMS:
+        for name in COUNTERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.min_size = min(self.min_size, other.min_size)
         self.max_size = max(self.max_size, other.max_size)
@@ -127,13 +127,11 @@ class DestinationStatistics:
     def add(self, other: DestinationStatistics) -> None:
         """Add all counters of another destination."""
         self.add_counters(other)
-        self.inflight += other.inflight
-        self.messages += other.messages
-        self.consumers += other.consumers
-        self.producers += other.producers
+        for name in _GAUGES:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-_SUMS: Final = (
+COUNTERS: Final = (
     "enqueues",
     "dequeues",
     "dispatched",
@@ -144,6 +142,10 @@ _SUMS: Final = (
     "timed",
     "total_time",
 )
+"""The fields that `reset` sets to zero, and whose sum includes removed destinations."""
+_GAUGES: Final = ("inflight", "messages", "consumers", "producers")
+SUMS: Final = frozenset((*COUNTERS, *_GAUGES))
+"""The fields whose value for several destinations is the sum."""
 
 
 class BrokerDestination(ABC):

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from anyio.lowlevel import checkpoint
 from jinja2 import DictLoader, Environment, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
+from pyjms.runtime.slices import Slices
 from pyjms_broker.console.chart import Rates, rate_text
 from pyjms_broker.console.model.messages import time_text
-from pyjms_broker.console.model.overview import problems
+from pyjms_broker.console.model.overview import Problem, problems
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
@@ -155,17 +158,33 @@ def _environment() -> Environment:
 _ENVIRONMENT: Final = _environment()
 
 
+class _RenderedPage(HTMLResponse):
+    """A page that is rendered in slices, because it may have thousands of rows."""
+
+    def __init__(self, pieces: Iterator[str], status: int) -> None:
+        super().__init__(status_code=status, headers=_HEADERS)
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        slices = Slices(items=10_000)
+        found: list[str] = []
+        for piece in self._pieces:
+            found.append(piece)
+            await slices.after_item()
+        # a Java string may contain half of a surrogate pair
+        self.body = "".join(found).encode("utf-8", "replace")
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
 def render(
     template: str, values: Mapping[str, Any], *, only_live: bool = False, status: int = 200
 ) -> HTMLResponse:
     """Render a page; `only_live`: only the part that is reloaded while the page is open."""
     found = _ENVIRONMENT.get_template(template)
     if only_live:
-        text = "".join(found.blocks["live"](found.new_context(dict(values))))
-    else:
-        text = found.render(values)
-    # a Java string may contain half of a surrogate pair
-    return HTMLResponse(text.encode("utf-8", "replace"), status, _HEADERS)
+        return _RenderedPage(iter(found.blocks["live"](found.new_context(dict(values)))), status)
+    return _RenderedPage(found.generate(values), status)
 
 
 class Console:
@@ -178,6 +197,8 @@ class Console:
     def __init__(self, web: WebContext) -> None:
         self.web = web
         self.rates = Rates()
+        self.problems: list[Problem] = []
+        """What was found for the last page."""
         self._notices = Notices()
 
     @property
@@ -218,10 +239,16 @@ class Console:
         separator = "&" if "?" in page else "?"
         return RedirectResponse(f"{BASE}/{page}{separator}{urlencode({'notice': key})}", 303)
 
+    async def find_problems(self, request: Request) -> None:
+        """Find the problems before a page is made, in a turn of the loop of their own."""
+        known = self.web.user(request) is not NOBODY
+        self.problems = problems(self.tree) if known else []
+        await checkpoint()
+
     def _common(self, request: Request) -> dict[str, Any]:
         user = self.web.user(request)
         known = user is not NOBODY
-        found = problems(self.tree) if known else []
+        found = self.problems if known else []
         return {
             "broker_name": self.tree.host.broker_name if known else "",
             "user": user.name,

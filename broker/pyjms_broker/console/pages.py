@@ -51,7 +51,7 @@ from pyjms_broker.console.model.messages import (
     job_page,
     queue_named,
 )
-from pyjms_broker.console.model.overview import Found, kept_segments, problems, search
+from pyjms_broker.console.model.overview import Found, kept_segments, search
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 from pyjms_broker.management.host import totals
 from pyjms_broker.management.model import View
@@ -100,7 +100,6 @@ async def home(console: Console, request: Request) -> Response:
     view = console.management.view(console.tree.names.broker())
     total = totals(console.tree.host)  # once, as each such attribute of the view sums up all
     chart = chart_of(console.rates.observe("broker", total.enqueues, total.dequeues), 600, 120)
-    found = problems(console.tree)
     return console.page(
         request,
         "home.html",
@@ -108,14 +107,14 @@ async def home(console: Console, request: Request) -> Response:
         values=view,
         total=total,
         chart=chart,
-        problems=found[:5],
+        problems=console.problems[:5],
     )
 
 
 warnings_page = page_of(
     "warnings.html",
     "Warnings",
-    problems=lambda console: problems(console.tree),
+    problems=lambda console: console.problems,
     segments=lambda console: kept_segments(console.tree),
 )
 """The findings for the operator, with reasons."""
@@ -535,6 +534,7 @@ async def _to_console(_: Request) -> Response:
 def _endpoint(console: Console, page: _Page) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         try:
+            await console.find_problems(request)
             return await page(console, request)
         except WebError as error:
             return console.error_page(request, error.message, error.hint, error.status)

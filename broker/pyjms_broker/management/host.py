@@ -20,7 +20,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
-from pyjms_broker.api.destination import NO_MINIMUM, DestinationStatistics
+from pyjms_broker.api.destination import COUNTERS, NO_MINIMUM, SUMS, DestinationStatistics
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.base import BrokerHost
@@ -224,6 +224,15 @@ def totals(host: ManagedBroker) -> DestinationStatistics:
     for destination in region.destinations().values():
         total.add(destination.statistics)
     return total
+
+
+def total(host: ManagedBroker, field: str) -> object:
+    """Return one field of `totals`, without the others."""
+    if field not in SUMS:
+        return getattr(totals(host), field)
+    region = host.region_broker
+    every = (getattr(each.statistics, field) for each in region.destinations().values())
+    return sum(every, getattr(region.removed_statistics, field) if field in COUNTERS else 0)
 
 
 def reset_statistics(host: ManagedBroker) -> None:

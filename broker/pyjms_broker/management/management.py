@@ -6,8 +6,10 @@ tree whose names have these keys. Use it on the broker's event loop.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, Protocol, runtime_checkable
 
+from pyjms.runtime.slices import Slices
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
@@ -42,15 +44,30 @@ class Management:
         Raises:
             MalformedObjectNameException: the pattern is invalid.
         """
+        return [view for view in self._candidates(pattern) if view is not None]
+
+    async def find_in_slices(self, pattern: str | ObjectName) -> list[View[Any]]:
+        """Return the same as `find`, letting other tasks run in between. Cancellable.
+
+        What is removed meanwhile may be among the views.
+        """
+        slices = Slices()
+        found: list[View[Any]] = []
+        for view in self._candidates(pattern):
+            if view is not None:
+                found.append(view)
+            await slices.after_item()
+        return found
+
+    def _candidates(self, pattern: str | ObjectName) -> Iterator[View[Any] | None]:
+        """Iterate over the views that may match; None instead of one that does not."""
         wanted = ObjectName(pattern) if isinstance(pattern, str) else pattern
         context = self.context
-        return [
-            View(name, kind, Managed(context, target))
-            for keys, entries in self._parts
-            if _may_match(wanted, keys) and (context.host.started or keys == ROOT)
-            for name, kind, target in entries(context)
-            if wanted.matches(name)
-        ]
+        for keys, entries in self._parts:
+            if _may_match(wanted, keys) and (context.host.started or keys == ROOT):
+                for name, kind, target in entries(context):
+                    is_wanted = wanted.matches(name)
+                    yield View(name, kind, Managed(context, target)) if is_wanted else None
 
     def view(self, name: str | ObjectName) -> View[Any]:
         """Return the view with that name.

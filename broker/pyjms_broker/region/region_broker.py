@@ -22,6 +22,7 @@ from pyjms.errors import (
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.slices import Slices
 from pyjms.selector import DEFAULT_LIMITS, SelectorLimits
 from pyjms.selector.budget import SelectorMeter
 from pyjms.wire.openwire.commands import (
@@ -554,6 +555,7 @@ class RegionBroker(InnermostBroker):
     async def start(self) -> None:
         """Restore the store's destinations and subscriptions, then start (activemq-broker T23)."""
         self.next_sequence_id = itertools.count(self.store.last_broker_sequence_id + 1).__next__
+        slices = Slices()
         for destination in self.store.destinations():
             try:
                 self.root.add_destination(self.context, destination)
@@ -561,6 +563,7 @@ class RegionBroker(InnermostBroker):
                 logger.error(
                     "The stored destination %s could not be restored: %s", destination, error
                 )
+            await slices.after_item()
         for destination in self._table.all():
             if destination.is_topic and not destination.is_temporary:
                 for stored in self.store.topic_message_store(destination).subscriptions():
@@ -574,8 +577,10 @@ class RegionBroker(InnermostBroker):
         await self._inactive.stop()
         await self.slow_consumers.stop()
         await self._expiry.stop()
+        slices = Slices()
         for destination in self._table.all().values():
             destination.stop()
+            await slices.after_item()
         self.subscriptions.close()
         await self.memory_relief.close()
         await self.system_usage.close()

@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import anyio
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.distribution import DISTRIBUTION
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.slices import Slices
 from pyjms_broker.connector.openwire.throwables import java_name
 from pyjms_broker.management.errors import (
     AttributeNotFoundException,
@@ -307,12 +307,8 @@ def part_of(value: object, path: Sequence[str]) -> object:
     return value
 
 
-_MAXIMUM_LISTED: Final = 2000
-"""The maximum number of views in one response; each has about 15 KiB."""
-
-
-def describe_views(management: Management, path: Sequence[str], depth: int) -> object:
-    """Return the descriptions below a path: domain, keys, op or attr, name.
+async def describe_views(management: Management, path: Sequence[str], depth: int) -> object:
+    """Return the descriptions below a path: domain, keys, op or attr, name. Cancellable.
 
     Args:
         management: the views.
@@ -320,26 +316,30 @@ def describe_views(management: Management, path: Sequence[str], depth: int) -> o
         depth: the number of levels that are described, below which there is 1; 0: all.
 
     Raises:
-        InvalidArgumentException: there are too many views for one response.
+        InvalidArgumentException: the path has no valid name.
     """
     domain = path[0] if path else DOMAIN
     if domain != DOMAIN:
         return {}
-    views = management.find(_pattern(path))
-    inner = path[2:]
-    levels = depth + len(path) if depth else 0
-    if len(views) > _MAXIMUM_LISTED and not 0 < levels <= 2:
-        raise InvalidArgumentException(
-            f"There are {len(views)} views, and one list describes at most {_MAXIMUM_LISTED}",
-            hint="give a path, or maxDepth=1 and path=org.apache.activemq, or use search",
-        )
-    kinds = {id(view.kind): view.kind for view in views}  # few, and each description is long
-    described = {key: _describe(kind) for key, kind in kinds.items()}
-    beans = {canonical(view.name).partition(":")[2]: described[id(view.kind)] for view in views}
+    views = await management.find_in_slices(_pattern(path))
+    # below the domain and the names; the same few descriptions are in all views
+    levels = depth + min(len(path), 2) - 2 if depth else _DEEPEST
+    described: dict[int, object] = {}
+    beans: dict[str, object] = {}
+    slices = Slices()
+    for view in views:
+        key = id(view.kind)
+        if key not in described:
+            whole = _describe(view.kind)
+            described[key] = whole if len(path) > 1 else _cut(whole, levels) if levels > 0 else "1"
+        beans[canonical(view.name).partition(":")[2]] = described[key]
+        await slices.after_item()
     if len(path) > 1:
-        found: object = part_of(next(iter(beans.values()), {}), inner)
+        found: object = part_of(next(iter(beans.values()), {}), path[2:])
         return _cut({} if found is None else found, depth)
-    return _cut(beans if path else {DOMAIN: beans}, depth)
+    if path:
+        return beans
+    return {DOMAIN: beans if levels >= 0 else "1"}
 
 
 def _pattern(path: Sequence[str]) -> ObjectName:
@@ -384,8 +384,6 @@ def _cut(value: object, depth: int) -> object:
 CHANGES: Final = frozenset({"exec", "write"})
 """Request types that need administrator access."""
 _PROTOCOL: Final = "7.2"
-_TURN: Final = 100
-"""The number of views that are read before other tasks run."""
 _MAXIMUM_VALUES: Final = 200_000
 """The maximum number of values in one response."""
 
@@ -443,7 +441,12 @@ async def _read(management: Management, request: JolokiaRequest) -> object:
         return _value(request, as_typed(view.get(name), view.kind.attributes[name].type))
     names = request.attributes or list(view.kind.attributes)
     ignore = request.flag("ignoreErrors")
-    return _value(request, {each: _attribute(view, each, ignore=ignore) for each in names})
+    slices = Slices()
+    found: dict[str, object] = {}
+    for each in names:
+        found[each] = _attribute(view, each, ignore=ignore)
+        await slices.after_item()
+    return _value(request, found)
 
 
 def _attribute(view: View[Any], name: str, *, ignore: bool) -> object:
@@ -458,33 +461,33 @@ def _attribute(view: View[Any], name: str, *, ignore: bool) -> object:
 async def _read_pattern(
     management: Management, request: JolokiaRequest, pattern: ObjectName
 ) -> object:
-    views = management.find(pattern)
+    views = {canonical(view.name): view for view in await management.find_in_slices(pattern)}
     if not views:
         raise InstanceNotFoundException(
             f"No MBean with pattern {canonical(pattern)} found for reading attributes"
         )
+    depth, longest = request.option("maxDepth", 0), request.option("maxCollectionSize", 0)
     found: dict[str, object] = {}
     values = 0
-    for number, view in enumerate(sorted(views, key=lambda each: canonical(each.name)), 1):
+    slices = Slices()
+    for name, view in sorted(views.items()):
+        await slices.after_item()
         names = request.attributes or list(view.kind.attributes)
         known = [each for each in names if each in view.kind.attributes]
         if known:
-            found[canonical(view.name)] = {
-                each: _attribute(view, each, ignore=False) for each in known
-            }
+            row = {each: _attribute(view, each, ignore=False) for each in known}
+            found[name] = _json(row, (depth or _DEEPEST) - 1, longest)
         values += len(known)
         if values > _MAXIMUM_VALUES:
             raise InvalidArgumentException(
                 f"The answer would have more than {_MAXIMUM_VALUES} values",
                 hint="name the attributes, or narrow the pattern",
             )
-        if number % _TURN == 0:
-            await anyio.lowlevel.checkpoint()
     if not found:
         raise InvalidArgumentException(
             f"No matching attributes {list(request.attributes)} found on MBeans"
         )
-    return _value(request, found)
+    return part_of(found, request.path)
 
 
 async def _write(management: Management, request: JolokiaRequest) -> object:
@@ -514,11 +517,13 @@ async def _execute(management: Management, request: JolokiaRequest) -> object:
 
 
 async def _search(management: Management, request: JolokiaRequest) -> object:
-    return sorted(canonical(view.name) for view in management.find(_name_of(request)))
+    return sorted(
+        canonical(view.name) for view in await management.find_in_slices(_name_of(request))
+    )
 
 
 async def _list(management: Management, request: JolokiaRequest) -> object:
-    return describe_views(management, request.path, max(request.option("maxDepth", 0), 0))
+    return await describe_views(management, request.path, max(request.option("maxDepth", 0), 0))
 
 
 async def _version(_management: Management, _request: JolokiaRequest) -> object:
@@ -613,5 +618,48 @@ def _log(context: WebContext, request: Request, asked: JolokiaRequest) -> None:
 
 
 def _json_response(content: object) -> Response:
-    # not starlette's JSONResponse, because messages may contain lone surrogates
-    return Response(json.dumps(content, allow_nan=False), media_type="application/json")
+    return StreamingResponse(_chunks(content), media_type="application/json")
+
+
+async def _chunks(content: object) -> AsyncIterator[str]:
+    """Encode a response part by part: that of `list` may have 100 MB.
+
+    Not by starlette's JSONResponse, because messages may contain lone surrogates.
+    """
+    slices = Slices()
+    waiting: list[str] = []
+    size = 0
+    for part in _parts(content, _PARTED):
+        waiting.append(part)
+        size += len(part)
+        if size > _CHUNK:
+            yield "".join(waiting)
+            waiting.clear()
+            size = 0
+        await slices.after_item()
+    yield "".join(waiting)
+
+
+_PARTED: Final = 4
+"""The levels of a response whose members are encoded one by one: several answers, one of them, its
+value, and the domain of a list."""
+_CHUNK: Final = 64 * 1024
+
+
+def _parts(content: object, levels: int) -> Iterator[str]:
+    if levels and isinstance(content, dict):
+        separator = "{"
+        for key, value in content.items():
+            yield f"{separator}{json.dumps(key)}: "
+            yield from _parts(value, levels - 1)
+            separator = ", "
+        yield "}" if content else "{}"
+    elif levels and isinstance(content, list):
+        separator = "["
+        for value in content:
+            yield separator
+            yield from _parts(value, levels - 1)
+            separator = ", "
+        yield "]" if content else "[]"
+    else:
+        yield json.dumps(content, allow_nan=False)

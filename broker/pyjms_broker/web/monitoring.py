@@ -23,6 +23,7 @@ from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.slices import Slices
 from pyjms_broker.management.attribute_table import BROKER, DESTINATION, Metric, Table
 from pyjms_broker.management.host import DOMAIN
 from pyjms_broker.management.management import Management
@@ -63,15 +64,13 @@ def reason_not_ready(context: WebContext) -> str | None:
 
 
 _DESTINATIONS: Final = f"{DOMAIN}:type=Broker,brokerName=*,destinationType=*,destinationName=*"
-_TURN: Final = 100
-"""The number of destinations that are read before other tasks run."""
 
 
-def _destination_views(management: Management) -> list[View[Any]]:
+async def _destination_views(management: Management) -> list[View[Any]]:
     """Return the views of queues and topics by name, except for advisory and temporary ones."""
     found = [
         view
-        for view in management.find(_DESTINATIONS)
+        for view in await management.find_in_slices(_DESTINATIONS)
         if not view.name.keys["destinationType"].startswith("Temp")
         and not view.name.keys["destinationName"].startswith(ADVISORY_PREFIX)
     ]
@@ -96,22 +95,27 @@ def metrics_routes(context: WebContext) -> list[BaseRoute]:
 
     async def metrics(_: Request) -> Response:
         """Return all metrics."""
-        lines = list(_broker_lines(context))
-        views = _destination_views(context.management)
+        slices = Slices()
+        lines: list[str] = []
+        for line in _broker_lines(context):
+            lines.append(line)
+            await slices.after_item()
+        views = await _destination_views(context.management)
         shown = views[:_MAXIMUM]
         wanted = metrics_of(DESTINATION)
         values: list[Sequence[str]] = []
-        for number, view in enumerate(shown, 1):
+        labels: list[str] = []
+        for view in shown:
             values.append([_value(view, attribute) for attribute in wanted])
-            if number % _TURN == 0:
-                await anyio.lowlevel.checkpoint()
-        labels = [_labels(view) for view in shown]
+            labels.append(_labels(view))
+            await slices.after_item()
         for index, metric in enumerate(wanted.values()):
             name = f"pyjms_destination_{metric.name}"
             lines += _head(name, metric)
             lines += [
                 f"{name}{each} {row[index]}" for each, row in zip(labels, values, strict=True)
             ]
+            await slices.after_item()
         omitted = Metric("pyjms_destinations_omitted", "Destinations without metrics of their own.")
         lines += _head(omitted.name, omitted)
         lines.append(f"{omitted.name} {len(views) - len(shown)}")
@@ -246,12 +250,12 @@ class _Sampler:
         rows: dict[str, _Row] = {
             "": _row(management.view(management.context.names.broker()), BROKER)
         }
-        for number, view in enumerate(_destination_views(management), 1):
+        slices = Slices()
+        for view in await _destination_views(management):
             row = _row(view, DESTINATION)
             row["name"], row["type"] = view["Name"], view.name.keys["destinationType"].lower()
             rows[view.name.text] = row
-            if number % _TURN == 0:
-                await anyio.lowlevel.checkpoint()
+            await slices.after_item()
         counters = {key: {name: row[name] for name in _RATES} for key, row in rows.items()}
         for key, row in rows.items():
             former = self._former.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import anyio
 import pytest
 
 from pyjms.errors import InvalidSelectorException
@@ -312,6 +313,27 @@ async def test_patterns_are_those_of_jmx(
     names = [view.name.keys for view in service.management.find(pattern)]
     shown = {keys.get("destinationName", "broker") for keys in names}
     assert {name for name in shown if not name.startswith("ActiveMQ.Advisory")} == found
+
+
+async def test_a_long_search_lets_others_run_and_finds_the_same(service: BrokerService) -> None:
+    region, turns = service.region_broker, 0
+    for number in range(250):
+        region.add_destination(region.context, Queue(f"many.{number}"))
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count_turns)
+        pattern = "*:destinationType=Queue,destinationName=many.*,*"
+        found = await service.management.find_in_slices(pattern)
+        tasks.cancel_scope.cancel()
+    assert turns >= 1
+    assert {v.name for v in found} == {v.name for v in service.management.find(pattern)}
+    assert len(found) == 250
 
 
 async def test_names_are_encoded_as_activemq_does(service: BrokerService) -> None:

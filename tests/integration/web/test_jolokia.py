@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms.jms.destination import Queue
 from tests.kit.brokers.security import simple, user
 from tests.kit.processes.children import started
 from tests.kit.servers.java_programs import JavaProgram
@@ -254,6 +255,20 @@ async def test_answers_are_bounded() -> None:
         answer = (await client.post("/api/jolokia", json=many)).json()
         assert (answer["status"], "at most 1000" in answer["error"]) == (400, True)
         assert len((await client.post("/api/jolokia", json=many[:1000])).json()) == 1000
+
+
+async def test_a_list_has_any_number_of_beans() -> None:
+    async with web_broker(broker_name="jolokia") as broker, broker.client() as client:
+        region = broker.service.region_broker
+        for number in range(2100):
+            region.add_destination(region.context, Queue(f"q{number}"))
+        asked = {"type": "list", "path": "org.apache.activemq", "config": {"maxDepth": 2}}
+        answer = (await client.post("/api/jolokia", json=asked)).json()
+    beans = answer["value"]
+    assert len(beans) > 2100
+    name = "brokerName=jolokia,destinationName=q2099,destinationType=Queue,type=Broker"
+    assert beans[name].keys() == {"attr", "op", "class", "desc"}
+    assert beans[name]["attr"] == "1"
 
 
 async def test_a_lone_surrogate_in_a_message() -> None:

@@ -399,9 +399,9 @@ class BrokerConnection:
         is_plain = _is_plain(exchange, message)
         if is_plain and broker.plain is not None:
             broker = broker.plain
-        if type(destination) is Queue and (is_plain or not destination.is_composite):
+        if type(destination) is Queue and (is_plain or destination is exchange.destination):
             result = broker.send(exchange, message)
-        else:  # the message may be for thousands of consumers
+        else:  # the message may be for thousands of consumers, or create its queue
             began = _clock.now()
             result = broker.send(exchange, message)
             self._count_work(_clock.now() - began)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.message import FAILURE_CAUSE
-from pyjms.runtime import clock as _clock
+from pyjms.runtime.slices import Slices
 from pyjms.selector import selector_or_none
 from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.commands import (
@@ -249,10 +249,9 @@ def _optional(value: object) -> str:
     return "" if value is None else str(value)
 
 
+_PREVIEW: Final = 80
 MOST_EXAMINED: Final = 20_000
 """The maximum number of messages examined for a page; later ones need a selector."""
-_AT_ONCE: Final = 500
-_PREVIEW: Final = 80
 
 
 def queue_named(context: ManagementContext, name: str) -> Queue:
@@ -292,14 +291,14 @@ class Scan:
         Raises:
             SelectorLimitException: the selector exceeds its limits on a message.
         """
+        slices = Slices()
         for reference in queue.messages():
             self.examined += 1
             if not self.complete:
                 return
             if self._selector is None or is_selected(self._selector, reference):
                 yield reference
-            if self.examined % _AT_ONCE == 0:
-                await _clock.sleep(0)
+            await slices.after_item()
 
 
 async def browse_page(

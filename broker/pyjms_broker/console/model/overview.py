@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -51,12 +51,12 @@ class Problem:
 
 def problems(context: ManagementContext) -> list[Problem]:
     """Return at most `MOST` findings, serious ones first."""
-    every = (
-        *_usage(context),
-        *_blocked_clients(context),
-        *_networks(context),
-        *_subscriptions(context),
-        *_destinations(context),
+    every = chain(
+        _usage(context),
+        _blocked_clients(context),
+        _networks(context),
+        _subscriptions(context),
+        _destinations(context),
     )
     found = list(islice(every, 10 * MOST))
     return sorted(found, key=lambda p: not p.serious)[:MOST]

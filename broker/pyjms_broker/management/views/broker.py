@@ -36,6 +36,7 @@ from pyjms_broker.management.host import (
     ManagedBroker,
     ManagementContext,
     reset_statistics,
+    total,
     totals,
 )
 from pyjms_broker.management.messages import browse
@@ -383,7 +384,7 @@ _VERSION: Final = version(DISTRIBUTION)
 
 
 def _total(field: str) -> Callable[[_Broker], object]:
-    return lambda b: getattr(totals(b.it), field)
+    return lambda b: total(b.it, field)
 
 
 def _uptime_text(b: _Broker) -> str:

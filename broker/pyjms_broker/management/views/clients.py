@@ -81,7 +81,7 @@ def _session_row(
 
 def clients(tree: ManagementContext) -> Iterator[Client]:
     """Iterate over the JMS connections of all connectors."""
-    for connection_id, transport in tree.host.connections.by_id.items():
+    for connection_id, transport in tuple(tree.host.connections.by_id.items()):
         if isinstance(transport, BrokerConnection):
             state = transport.resources.connections.get(connection_id)
             if state is not None:
@@ -90,7 +90,7 @@ def clients(tree: ManagementContext) -> Iterator[Client]:
 
 def producers(client: Client) -> Iterator[ProducerExchange]:
     """Iterate over the producers of a JMS connection."""
-    for exchange in client.transport.producers.values():
+    for exchange in tuple(client.transport.producers.values()):
         if exchange.context is client.state.context and exchange.info is not None:
             yield exchange
 
@@ -250,12 +250,12 @@ def _producers(*, dynamic: bool) -> Callable[[ManagementContext], Iterator[Entry
 
 
 def _network_connectors(context: ManagementContext) -> Iterator[Entry]:
-    for connector in context.host.networks.connectors:
+    for connector in tuple(context.host.networks.connectors):
         yield context.names.network_connector(connector.name), NETWORK_CONNECTOR, connector
 
 
 def _bridges(context: ManagementContext) -> Iterator[Entry]:
-    for bridge in context.host.networks.bridges:
+    for bridge in tuple(context.host.networks.bridges):
         name = context.names.network_connector(
             bridge.connector_name, duplex=bridge.created_by_duplex, bridge=bridge.remote_address
         )
