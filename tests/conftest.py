@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from pyjms.testing.spark_names import run_pipeline, spark
-from tests.kit.runs.event_loops import one_loop_each
+from tests.kit.runs.event_loops import LOOPS, loops_of
 from tests.kit.runs.parallel import (
     SERVER_FOLDERS,
     FileOrGroupScheduling,
@@ -26,9 +26,17 @@ from tests.kit.runs.python_versions import one_version_each
 from tests.kit.runs.temporary_folders import keep_temporary_folders_in_memory
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture
+def anyio_backend(loop: str) -> str:
+    """Return the event loop of a test that does not name its own."""
+    return loop
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose before pytest makes a test of each choice: half of its time to collect them."""
+    if "loop" in metafunc.fixturenames:
+        every = metafunc.config.getoption("every_loop")
+        metafunc.parametrize("loop", LOOPS if every else loops_of(metafunc.definition.nodeid))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,8 +88,6 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("every_loop"):
-        _leave_out(config, items, one_loop_each(items))
     if versions := config.getoption("one_python_each"):
         _leave_out(config, items, one_version_each(items, versions.split(",")))
     add_groups(items)

@@ -20,7 +20,7 @@ import pyjms.support
 import pyjms.sync
 from pyjms.runtime.distribution import DISTRIBUTION
 from tests.kit.runs.parallel import SOURCE_TREE
-from tests.kit.source_tree import FILES, ROOT, relative, tree
+from tests.kit.source_tree import FILES, ROOT, nodes, relative, tree
 
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
 
@@ -58,7 +58,7 @@ def test_public_functions_have_docstrings() -> None:
 def names_in(path: Path) -> frozenset[str]:
     """Return the names that a module defines: its own, and those of its definitions."""
     found = {path.stem}
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.arg):
@@ -89,7 +89,7 @@ def test_docstrings_name_private_members_that_exist() -> None:
         (relative(path), name)
         for path in FILES
         if "`_" in path.read_text(encoding="utf-8")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for name in re.findall(r"`(_[a-z]\w*)`", node.value)
     ]
@@ -119,7 +119,7 @@ def test_only_wakeup_names_an_event_loop() -> None:
     named = {
         relative(path)
         for path in FILES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if (isinstance(node, ast.Import) and {a.name for a in node.names} & {"asyncio", "trio"})
         or (isinstance(node, ast.ImportFrom) and node.module in {"asyncio", "trio"})
     }
@@ -134,7 +134,7 @@ def test_only_the_clock_reads_the_time() -> None:
         f"{relative(path)}: {node.value.id}.{node.attr}"
         for path in FILES
         if relative(path) not in allowed
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and f"{node.value.id}.{node.attr}" in forbidden
@@ -146,7 +146,7 @@ def test_loggers_escape_what_clients_name() -> None:
     found = {
         relative(path)
         for path in FILES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node) == "logging.getLogger(__name__)"
     }
     assert found == set()
@@ -192,7 +192,7 @@ def test_imported_distributions_are_declared() -> None:
 def imported(path: Path) -> set[str]:
     """The top-level packages that a module imports, at its top or inside its functions."""
     names: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.runs.event_loops import EVERY_LOOP, one_loop_each
+from tests.kit.runs.event_loops import EVERY_LOOP, LOOPS, loops_of
 from tests.kit.runs.parallel import (
     SECONDS,
     SERVER_FOLDERS,
@@ -22,7 +22,7 @@ from tests.kit.runs.parallel import (
     each_with_other_folders,
 )
 from tests.kit.runs.python_versions import one_version_each
-from tests.kit.source_tree import FILES, ROOT, relative, tree
+from tests.kit.source_tree import FILES, ROOT, nodes, relative
 
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
 
@@ -47,9 +47,9 @@ def test_nothing_outside_the_repository_is_read() -> None:
 
 def skips(path: Path) -> Iterator[tuple[int, str]]:
     """Give line and reason of each `pytest.skip`, `skipif` and `importorskip`."""
-    if "skip" not in path.read_text(encoding="utf-8"):
+    if not re.search(r"\.(importor)?skip", path.read_text(encoding="utf-8")):
         return  # to parse all files takes seconds
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         if node.func.attr == "skip" and node.args:
@@ -86,7 +86,7 @@ def test_production_code_knows_nothing_of_the_tests_variables() -> None:
     found = {
         (relative(path), node.value)
         for path in FILES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and node.value in variables
     }
     assert found == set()
@@ -144,18 +144,10 @@ def test_the_files_that_run_on_every_loop_exist() -> None:
     assert [name for name in EVERY_LOOP if not (ROOT / name).exists()] == []
 
 
-def test_a_coroutine_test_is_left_out_on_one_of_its_loops() -> None:
-    names = [f"tests/unit/wire/test_it.py::test_{n}" for n in range(40)]
-    items = [_item(f"{name}[{loop}-vm]", loop) for name in names for loop in ("asyncio", "trio")]
-    only = [_item("tests/unit/wire/test_it.py::test_one[trio]", "trio")]
-    every = [
-        _item(f"{EVERY_LOOP[0]}test_it.py::test_it[{loop}]", loop) for loop in ("asyncio", "trio")
-    ]
-    left_out = {item.nodeid for item in one_loop_each([*items, *only, *every])}
-    kept = [item for item in items if item.nodeid not in left_out]
-    assert [item.nodeid.partition("[")[0] for item in kept] == names
-    assert {item.callspec.params["anyio_backend"] for item in kept} == {"asyncio", "trio"}
-    assert left_out <= {item.nodeid for item in items}
+def test_a_coroutine_test_runs_on_one_loop_and_some_on_both() -> None:
+    chosen = [loops_of(f"tests/unit/wire/test_it.py::test_{n}") for n in range(40)]
+    assert set(chosen) == {("asyncio",), ("trio",)}
+    assert loops_of(f"{EVERY_LOOP[0]}test_it.py::test_it") == LOOPS
 
 
 def test_each_program_runs_on_one_python_and_each_python_runs_some() -> None:
@@ -169,11 +161,6 @@ def test_each_program_runs_on_one_python_and_each_python_runs_some() -> None:
     assert [item.nodeid for item in kept[:6]] == [
         name.format(of) for name, of in zip(names, versions * 2, strict=True)
     ]
-
-
-def _item(nodeid: str, loop: str) -> Any:
-    """Return what the choice of a test's loop reads of it."""
-    return SimpleNamespace(nodeid=nodeid, callspec=SimpleNamespace(params={"anyio_backend": loop}))
 
 
 def _program(nodeid: str, version: str, markers: tuple[str, ...] = ("pythons",)) -> Any:

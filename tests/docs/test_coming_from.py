@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
 import sys
 import textwrap
 import types
@@ -19,6 +18,7 @@ from pyjms import ApplicationContainer, JmsApplication, PyjmsSettings, load_sett
 from pyjms.listener.annotation import listener_marks
 from pyjms.template.template import MessageOptions, SendOptions
 from tests.kit.processes.children import environment
+from tests.kit.processes.forked_python import run_python
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "coming-from"
 PAGES = sorted(FOLDER.glob("*.md"))
@@ -124,12 +124,5 @@ def test_commands_in_the_tables_exist() -> None:
     commands = {name for name in NAMES if re.fullmatch(r"pyjms( [a-z]+)+", name)}
     assert "pyjms redrive" in commands
     for command in commands:
-        done = subprocess.run(
-            [sys.executable, "-m", *command.split(), "--help"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(),
-            timeout=60,
-        )
+        done = run_python("-m", *command.split(), "--help", env=environment())
         assert done.returncode == 0, command + done.stderr

@@ -15,6 +15,7 @@ import yaml
 from pyjms import PyjmsSettings, jms_listener, load_settings
 from pyjms.testing.app import JmsTestApp
 from tests.kit.processes.children import ROOT, environment
+from tests.kit.processes.forked_python import run_python
 
 DOCS = ROOT / "docs"
 NO_CACHE = ("-p", "no:cacheprovider")
@@ -117,14 +118,7 @@ def test_the_deployment_of_kubernetes_is_yaml_whose_command_exists() -> None:
     text = (DOCS / "deployment.md").read_text(encoding="utf-8")
     (manifest,) = re.findall(r"```yaml\n(apiVersion: .*?)```", text, re.DOTALL)
     (container,) = yaml.safe_load(manifest)["spec"]["template"]["spec"]["containers"]
-    done = subprocess.run(
-        [sys.executable, "-m", *container["args"], "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-        timeout=60,
-    )
+    done = run_python("-m", *container["args"], "--help", env=environment())
     assert done.returncode == 0, done.stderr
     assert "--health-port" in container["args"]
     assert container["ports"][0]["containerPort"] == int(container["args"][-1])

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.kit.processes.forked_python import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*args: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *args],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
+    done = run_python(*args, cwd=ROOT, timeout=120, env={**os.environ, **environment})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

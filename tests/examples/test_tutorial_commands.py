@@ -6,7 +6,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.brokers.commands import broker_process, free_port, listening_at, stopped
-from tests.kit.processes.children import ROOT, die_with_parent, environment
+from tests.kit.processes.children import ROOT, environment
+from tests.kit.processes.forked_python import ForkedPython, run_python
 from tests.kit.processes.user_programs import TIMEOUT, Running
 
 QUEUE_TEXTS = [f"received: {text} to the queue" for text in ("one", "two", "three")]
@@ -45,21 +45,17 @@ class Readme:
     def arguments(self, command: str) -> list[str]:
         program, *arguments = shlex.split(command)
         if program == "pyjms":
-            return [sys.executable, "-m", "pyjms", *arguments]
+            return ["-m", "pyjms", *arguments]
         assert program == "python"
-        return [sys.executable, *arguments]
+        return arguments
 
     @contextmanager
     def running(self, command: str) -> Iterator[Running]:
         """Run a command until Ctrl-C."""
-        with subprocess.Popen(
+        with ForkedPython(
             self.arguments(command),
             cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
             env=environment(PYTHONUNBUFFERED="1", **self.variables),
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
         ) as process:
             child = Running(process)
             try:
@@ -70,15 +66,8 @@ class Readme:
                 process.kill()
 
     def output(self, command: str) -> str:
-        done = subprocess.run(
-            self.arguments(command),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(COLUMNS="200", **self.variables),
-            timeout=TIMEOUT,
-        )
+        variables = environment(COLUMNS="200", **self.variables)
+        done = run_python(*self.arguments(command), cwd=ROOT, env=variables, timeout=TIMEOUT)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

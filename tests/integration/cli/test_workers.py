@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pyjms import CachingConnectionFactory, ConnectionFactory, JmsTemplate
-from tests.kit.processes.children import die_with_parent, our_broker
+from tests.kit.processes.children import our_broker
+from tests.kit.processes.forked_python import ForkedPython
 from tests.kit.processes.user_programs import TIMEOUT, Running, installed, program_environment
 
 __all__ = ["installed", "our_broker"]
@@ -56,14 +56,11 @@ def start(tmp_path: Path, installed: Path, url: str, queue: str) -> Start:
     def begin(*options: str, broker: str | None = url, **variables: str) -> Iterator[Running]:
         if broker is not None:
             variables["PYJMS_ACTIVEMQ__BROKER_URL"] = broker
-        with subprocess.Popen(
-            [sys.executable, "-m", "pyjms", "run", "jobs", *options],
+        with ForkedPython(
+            ["-m", "pyjms", "run", "jobs", *options],
             cwd=tmp_path,
-            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             env=program_environment(installed, **variables),
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
         ) as process:
             try:
                 yield Running(process)

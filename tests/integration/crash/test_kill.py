@@ -14,8 +14,6 @@ import logging
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -27,6 +25,7 @@ import pytest
 
 from pyjms.aio import ConnectionFactory, DeliveryMode, TextMessage
 from pyjms.errors import JMSException
+from tests.kit.processes.forked_python import ForkedPython
 
 QUEUES = ("crash.a", "crash.b")
 SENDERS = RECEIVERS = 8
@@ -39,17 +38,16 @@ class Broker:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.options = options
-        self.process: subprocess.Popen[str] | None = None
+        self.process: ForkedPython | None = None
         self.url = ""
 
     def start(self) -> None:
         data = self.folder / "data"
         self.log = (self.folder / "broker.log").open("a")
-        command = [sys.executable, "-m", "pyjms_broker", "--data", str(data), *self.options]
-        self.process = subprocess.Popen(
-            [*command, "--openwire", "127.0.0.1:0"],
-            stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=self.folder,
-        )  # fmt: skip
+        command = ["-m", "pyjms_broker", "--data", str(data), *self.options]
+        self.process = ForkedPython(
+            [*command, "--openwire", "127.0.0.1:0"], stderr=self.log, cwd=self.folder
+        )
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if "tcp://" in line:

@@ -7,7 +7,6 @@ delivered.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -22,6 +21,7 @@ import pytest
 from pyjms import JmsApplication, Message, PyjmsSettings, jms_listener
 from tests.kit.failures.cut_transfers import FAST
 from tests.kit.processes.children import accepted_url, started
+from tests.kit.processes.forked_python import Process
 from tests.kit.servers.java_brokers import SEGMENT_SIZE, activemq_command
 from tests.kit.stores.shared_store import free_ports, sharing_commands
 from tests.kit.waiting import LONGEST_WAIT
@@ -83,7 +83,7 @@ class Pair:
         stack.close()
 
 
-def end_in_order(child: subprocess.Popen[str], command: list[str]) -> None:
+def end_in_order(child: Process, command: list[str]) -> None:
     """Ours stops on a signal, ActiveMQ's program at the end of its input."""
     if command[0] == sys.executable:
         child.terminate()

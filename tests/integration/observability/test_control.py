@@ -118,7 +118,7 @@ async def test_the_port_of_the_health_checks(jms_app: JmsTestApp, token: str | N
     settings = PyjmsSettings.model_validate({"health": health}).with_broker_url(jms_app.url)
     application = JmsApplication(on_order, settings=settings)
     with anyio.fail_after(30):
-        async with application, httpx.AsyncClient(trust_env=False) as client:
+        async with application, httpx.AsyncClient(trust_env=False, verify=False) as client:
             url = f"http://127.0.0.1:{application.observation.port}"
             assert (await client.get(f"{url}/health/ready")).status_code == 200
             headers = {"authorization": f"Bearer {TOKEN}"}

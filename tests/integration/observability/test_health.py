@@ -354,13 +354,13 @@ async def test_the_port(jms_app: JmsTestApp) -> None:
     given = settings(jms_app, health={"port": 0, "host": "127.0.0.1"})
     application = await jms_app.start(settings=given)
     url = f"http://127.0.0.1:{application.observation.port}"
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.get("/health/ready")
     assert answer.status_code == 200
     assert json.loads(answer.content)["phase"] == "running"
     await jms_app.stop()
     with pytest.raises(httpx.ConnectError):
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, verify=False) as client:
             await client.get("/health/live")
 
 
@@ -401,7 +401,7 @@ def test_it_answers_while_a_handler_blocks_its_thread() -> None:
             await application.template.convert_and_send("in", "a")
             await until(entered.is_set)
             url = f"http://127.0.0.1:{application.observation.port}/health/ready"
-            async with httpx.AsyncClient() as client:
+            async with httpx.AsyncClient(verify=False) as client:
                 answer = (await client.get(url)).json()
             assert answer["listeners"]["blocking"]["busy"] == 1
             release.set()

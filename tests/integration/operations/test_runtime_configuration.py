@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.kit.brokers.commands import broker_process, listening_at, stopped
 from tests.kit.brokers.security import SecuredBroker
 from tests.kit.clients.checks import exchange_message
 from tests.kit.clients.raw import RawClient
+from tests.kit.processes.forked_python import ForkedPython
 from tests.kit.waiting import until_stored
 
 pytestmark = pytest.mark.fact("activemq-broker 1.1/runtimeConfigurationPlugin")
@@ -428,7 +428,7 @@ def test_sighup_does_not_end_a_server_without_the_plug_in(tmp_path: Path) -> Non
         stopped(process)
 
 
-def _signal_and_wait(process: subprocess.Popen[str], text: str) -> None:
+def _signal_and_wait(process: ForkedPython, text: str) -> None:
     assert process.stderr is not None
     process.send_signal(signal.SIGHUP)
     for line in process.stderr:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from pyjms.aio import ConnectionFactory
 from pyjms.outbox import metadata, record, send
 from pyjms.outbox.inbox import OUTBOX_ID
 from pyjms.outbox.tables import OUTBOX
-from tests.kit.processes.children import die_with_parent, environment
+from tests.kit.processes.children import environment
+from tests.kit.processes.forked_python import ForkedPython, run_python
 
 PROGRAM = Path(__file__).with_name("relay_program.py")
 COUNT = 40
@@ -26,13 +26,7 @@ pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 
 def relay(database: str, broker: str, point: str) -> int:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), database, broker, point],
-        env=environment(),
-        preexec_fn=die_with_parent,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(str(PROGRAM), database, broker, point, env=environment(), timeout=120)
     return done.returncode
 
 
@@ -85,7 +79,7 @@ POINTS = [
 
 def _run_until_ended(commands: list[list[str]], options: dict[str, Any]) -> None:
     """Run the first, which kills itself if it gets its turn, beside the others, which must end."""
-    processes = [subprocess.Popen(command, **options) for command in commands]
+    processes = [ForkedPython(command, **options) for command in commands]
     try:
         codes = [process.wait(120) for process in processes]
     finally:
@@ -141,8 +135,8 @@ async def test_several_relays_on_postgresql_take_turns_and_one_may_be_killed(
     metadata.drop_all(engine)
     metadata.create_all(engine)
     ids = fill(engine, name)
-    command = [sys.executable, str(PROGRAM), url, our_broker]
-    options: Any = {"env": environment(), "preexec_fn": die_with_parent}
+    command = [str(PROGRAM), url, our_broker]
+    options: Any = {"env": environment(), "stdout": subprocess.DEVNULL}
     _run_until_ended([[*command, point] for point in ("before DELETE", "-", "-")], options)
     assert left(engine) == 0
     messages = await received(our_broker, name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.security import PropertiesAuthenticationSettings
 from tests.kit.brokers.security import StartSecured, simple, user
 from tests.kit.clients.raw import RawClient
+from tests.kit.processes.forked_python import run_python
 from tests.kit.waiting import until
 
 CHEAP = "$scrypt$ln=4,r=8,p=1$c29kaXVtY2hsb3JpZGU$FxK+ZX5IjhjMy3VeWhZ/hhGeYSSFDP5V82fL2UZhdsY"
@@ -334,25 +333,16 @@ async def test_users_of_a_configuration_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
 def test_passwd_prints_a_hash(ending: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pyjms_broker", "passwd"],
-        input=f"geheim{ending}".encode(),
-        capture_output=True,
-        check=True,
-    )
-    assert ScryptHash.parse(done.stdout.decode().strip()).matches("geheim")
-    assert b"geheim" not in done.stdout + done.stderr
+    done = run_python("-m", "pyjms_broker", "passwd", stdin=f"geheim{ending}")
+    assert done.returncode == 0
+    assert ScryptHash.parse(done.stdout.strip()).matches("geheim")
+    assert "geheim" not in done.stdout + done.stderr
 
 
 def test_passwd_refuses_an_empty_password() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pyjms_broker", "passwd"],
-        input=b"\n",
-        capture_output=True,
-        check=False,
-    )
+    done = run_python("-m", "pyjms_broker", "passwd", stdin="\n")
     assert done.returncode == 2
-    assert b"the password is empty" in done.stderr
+    assert "the password is empty" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import base64
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from pyjms_broker.settings.security import (
     SimpleAuthenticationSettings,
 )
 from tests.kit.brokers.security import StartSecured
+from tests.kit.processes.forked_python import run_python
 from tests.kit.servers.java_programs import JAR_FOLDER, QUIET
 
 ENVIRON = {"ACTIVEMQ_ENCRYPTION_PASSWORD": "activemq"}
@@ -87,14 +87,8 @@ def test_options_of_login_modules_are_decrypted() -> None:
 
 def run(command: str, text: str, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if "ENCRYPTION" not in name}
-    return subprocess.run(
-        [sys.executable, "-m", "pyjms_broker", command, *options],
-        input=f"{text}\n",
-        capture_output=True,
-        check=False,
-        text=True,
-        env={**clean, **environ},
-    )
+    arguments = ("-m", "pyjms_broker", command, *options)
+    return run_python(*arguments, stdin=f"{text}\n", env={**clean, **environ})
 
 
 def test_the_commands_encrypt_and_decrypt() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from pyjms.jms.message import TextMessage
 from pyjms.jms.xa import Xid
 from tests.kit.clients.messages import send_texts, take_texts
 from tests.kit.processes.children import BrokerProcess, OurBroker, environment
+from tests.kit.processes.forked_python import run_python
 from tests.kit.recipes import recipe_files
 from tests.kit.servers.java_brokers import SEGMENT_SIZE, JavaBroker, activemq_command
 
@@ -71,16 +71,9 @@ def run_transfer(tmp_path: Path, brokers: Brokers) -> Any:
     (program / PROGRAM.name).write_text(PROGRAM.read_text(encoding="utf-8"), encoding="utf-8")
 
     def run(point: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(program / PROGRAM.name), str(tmp_path / "log")]
+        command = [str(program / PROGRAM.name), str(tmp_path / "log")]
         urls = [broker.url for broker in brokers]
-        return subprocess.run(
-            [*command, *urls, point],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run_python(*command, *urls, point, env=environment(), timeout=120)
 
     return run
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kit.processes.children import die_with_parent, environment
+from tests.kit.processes.children import environment
+from tests.kit.processes.forked_python import ForkedPython
 
 __all__ = ["broker_process", "free_port", "listening_at", "stopped"]
 
@@ -18,16 +18,13 @@ __all__ = ["broker_process", "free_port", "listening_at", "stopped"]
 @contextmanager
 def broker_process(
     *arguments: str, cwd: Path, variables: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[str]]:
+) -> Iterator[ForkedPython]:
     """Run `python -m pyjms_broker start` with these arguments."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pyjms_broker", "start", *arguments],
-        stdout=subprocess.PIPE,
+    process = ForkedPython(
+        ["-m", "pyjms_broker", "start", *arguments],
         stderr=subprocess.PIPE,
-        text=True,
         cwd=cwd,
         env=environment(PYTHONUNBUFFERED="1", **(variables or {})),
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
     )
     try:
         yield process
@@ -37,7 +34,7 @@ def broker_process(
         process.communicate(timeout=20)
 
 
-def listening_at(process: subprocess.Popen[str], connector: str | None = None) -> str:
+def listening_at(process: ForkedPython, connector: str | None = None) -> str:
     """Wait for the line of a connector, by default of the first one; return its URL."""
     assert process.stdout is not None
     for line in process.stdout:
@@ -48,7 +45,7 @@ def listening_at(process: subprocess.Popen[str], connector: str | None = None) -
     raise AssertionError(process.stderr.read())
 
 
-def stopped(process: subprocess.Popen[str]) -> str:
+def stopped(process: ForkedPython) -> str:
     """Stop the broker by SIGTERM, check that it stops in order, and return its log."""
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=30)

@@ -217,7 +217,8 @@ class Client:
         ]
 
     def dispatches_of(self, consumer: Subscription) -> list[MessageDispatch]:
-        return [d for d in self.dispatches if d.consumer_id == consumer.consumer_id]
+        own = consumer.consumer_id
+        return [d for d in self.dispatches if d.consumer_id is own or d.consumer_id == own]
 
     def ack(
         self,

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.processes.forked_python import ForkedPython, Process
+
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,19 +35,25 @@ def die_with_parent() -> None:
 
 
 @contextmanager
-def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
+def started(command: Sequence[str], log: Path) -> Iterator[Process]:
     """Run a child whose standard input and output are pipes; its standard error goes to `log`."""
     with log.open("w", encoding="utf-8") as errors:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            encoding="utf-8",
-            env=environment(),
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
-        )
+        child: Process
+        if command[0] == sys.executable:
+            child = ForkedPython(
+                command[1:], stdin=subprocess.PIPE, stderr=errors, env=environment()
+            )
+        else:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                encoding="utf-8",
+                env=environment(),
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
+            )
         try:
             yield child
         finally:
@@ -61,7 +69,7 @@ def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]
             child.stdout.close()
 
 
-def accepted_url(child: subprocess.Popen[str], log: Path) -> str:
+def accepted_url(child: Process, log: Path) -> str:
     """Wait until a broker's process says where it accepts connections; return that URL."""
     assert child.stdout is not None
     line = child.stdout.readline()

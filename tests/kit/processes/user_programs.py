@@ -18,6 +18,7 @@ import pytest
 
 from pyjms import ConnectionFactory, Queue
 from tests.kit.processes.children import ROOT, die_with_parent, environment
+from tests.kit.processes.forked_python import Process
 from tests.kit.processes.interpreters import interpreter
 from tests.kit.recipes import recipe_files
 
@@ -170,7 +171,7 @@ class Program:
 class Running:
     """A process and its output."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Process) -> None:
         self._process = process
         self.written = ""
 

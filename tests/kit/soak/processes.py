@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import signal
-import subprocess
 import sys
 import threading
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kit.processes.children import accepted_url, started
+from tests.kit.processes.forked_python import Process
 from tests.kit.soak.configuration import write_configuration
 
 __all__ = ["Broker", "Child"]
@@ -26,11 +26,11 @@ class Child:
         self.command = command
         self.log = log
         self.starts = 0
-        self._running: AbstractContextManager[subprocess.Popen[str]] | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._running: AbstractContextManager[Process] | None = None
+        self._process: Process | None = None
 
     @property
-    def process(self) -> subprocess.Popen[str]:
+    def process(self) -> Process:
         assert self._process is not None, f"{self.log.name} was not started"
         return self._process
 

@@ -141,7 +141,7 @@ SCENARIO: Final[list[tuple[str, Any]]] = [
 
 def ask(url: str) -> Iterator[dict[str, Any]]:
     """Send the requests of the scenario; yield name, status and answer of each."""
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=30, verify=False) as client:
         for name, request in SCENARIO:
             if isinstance(request, str):
                 answer = client.get(url + request)

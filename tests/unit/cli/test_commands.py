@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kit.processes.forked_python import run_python
+from tests.kit.processes.forked_python import ForkedPython, run_python
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -229,12 +229,10 @@ def test_config_schema_is_a_json_schema(pyjms: Run, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
 def test_run_handles_messages_until_sigterm_and_ends_cleanly(pyjms: Run, tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", "from pyjms.cli.main import main; main()", "run", "orders"],
+    with ForkedPython(
+        ["-c", "from pyjms.cli.main import main; main()", "run", "orders"],
         cwd=tmp_path,
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         guard = threading.Timer(50, process.kill)
         guard.start()
@@ -270,16 +268,14 @@ def forever(text: str):
 
 
 @contextmanager
-def stubborn(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def stubborn(folder: Path, *options: str) -> Iterator[ForkedPython]:
     """`pyjms run` with a handler that never ends, once it is asked to stop by SIGTERM."""
     (folder / "stubborn.py").write_text(STUBBORN)
     main = "from pyjms.cli.main import main; main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", main, "run", *options, "stubborn"],
+    with ForkedPython(
+        ["-c", main, "run", *options, "stubborn"],
         cwd=folder,
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         guard = threading.Timer(50, process.kill)
         guard.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -63,6 +64,12 @@ def test_invalid_entries(entry: str, words: str) -> None:
         normalize_cron(entry)
 
 
+@functools.cache
+def minutes_of_forty_days() -> list[datetime]:
+    start = datetime(2024, 2, 27, 23, 58, tzinfo=datetime.now().astimezone().tzinfo)
+    return [start + timedelta(minutes=number) for number in range(40 * 24 * 60)]
+
+
 @pytest.mark.parametrize(
     ("entry", "fires"),
     [
@@ -80,8 +87,7 @@ def test_invalid_entries(entry: str, words: str) -> None:
 def test_the_bundled_broker_fires_when_cron_does(
     entry: str, fires: Callable[[datetime], bool]
 ) -> None:
-    start = datetime(2024, 2, 27, 23, 58, tzinfo=datetime.now().astimezone().tzinfo)
-    minutes = (start + timedelta(minutes=number) for number in range(1, 40 * 24 * 60))
+    start, *minutes = minutes_of_forty_days()
     wanted = [int(moment.timestamp() * 1000) for moment in minutes if fires(moment)]
     now, found = int(start.timestamp() * 1000), []
     for _ in wanted:

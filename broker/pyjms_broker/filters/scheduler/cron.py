@@ -88,9 +88,11 @@ def next_tick(entry: str, after_ms: int) -> int:
     day = now.date()
     for _ in range(_DAYS_AHEAD):
         if cron.matches(day):
-            for tick in _ticks(cron, day):
-                if tick > after_ms:
-                    return tick
+            for hour in cron.hours:
+                if _last(cron, day, hour) > after_ms:
+                    for tick in _ticks(cron, day, hour):
+                        if tick > after_ms:
+                            return tick
         day += timedelta(days=1)
     raise MessageFormatException(
         f"Invalid cron entry {entry!r}: it matches no day",
@@ -98,18 +100,22 @@ def next_tick(entry: str, after_ms: int) -> int:
     )
 
 
-def _ticks(cron: _Cron, day: date) -> Iterator[int]:
-    """Yield the times of a day on which the entry fires.
+def _last(cron: _Cron, day: date, hour: int) -> int:
+    """Return the last time of an hour, or a later one: most hours of a day are over by then."""
+    return max(_time(day, hour, cron.minutes[-1], fold) for fold in (0, 1))
+
+
+def _ticks(cron: _Cron, day: date, hour: int) -> Iterator[int]:
+    """Yield the times of an hour of a day at which the entry fires.
 
     When daylight saving starts, times in the skipped hour fire as if the clock had not been set.
     When it ends, an hour occurs twice: it fires twice if every hour does, otherwise once.
     """
-    for hour in cron.hours:
-        first = [_time(day, hour, minute) for minute in cron.minutes]
-        yield from first
-        if cron.every_hour:
-            second = [_time(day, hour, minute, fold=1) for minute in cron.minutes]
-            yield from (late for late, early in zip(second, first, strict=True) if late > early)
+    first = [_time(day, hour, minute) for minute in cron.minutes]
+    yield from first
+    if cron.every_hour:
+        second = [_time(day, hour, minute, fold=1) for minute in cron.minutes]
+        yield from (late for late, early in zip(second, first, strict=True) if late > early)
 
 
 def _time(day: date, hour: int, minute: int, fold: int = 0) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,16 +14,15 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from tests.kit.clients.raw import RawClient
+from tests.kit.processes.forked_python import ForkedPython
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def started(*arguments: str) -> Iterator[tuple[ForkedPython, str]]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pyjms_broker", *arguments],
-        stdout=subprocess.PIPE,
+    process = ForkedPython(
+        ["-m", "pyjms_broker", *arguments],
         stderr=subprocess.PIPE,
-        text=True,
         env=environment,
     )
     try:
@@ -92,11 +90,9 @@ def test_a_slave_waits_and_stops_on_a_signal(tmp_path: Path) -> None:
     arguments = ("start", "--data", str(tmp_path), "--openwire", "127.0.0.1:0")
     with started(*arguments) as (_master, line):
         assert "accepts connections" in line
-        slave = subprocess.Popen(
-            [sys.executable, "-m", "pyjms_broker", *arguments],
-            stdout=subprocess.PIPE,
+        slave = ForkedPython(
+            ["-m", "pyjms_broker", *arguments],
             stderr=subprocess.PIPE,
-            text=True,
         )
         assert slave.stderr is not None
         said = slave.stderr.readline()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from pyjms.errors import ConfigurationException
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.brokers.security import simple, user
+from tests.kit.processes.forked_python import run_python
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "", "127.8.9.1"])
@@ -88,13 +87,8 @@ async def test_other_machines_connect_without_users_only_if_that_is_set(
 
 
 def test_the_command_line_refuses_and_names_the_ways_out() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pyjms_broker", "start", "--ephemeral", "--openwire", "0.0.0.0:0"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    arguments = ("start", "--ephemeral", "--openwire", "0.0.0.0:0")
+    done = run_python("-m", "pyjms_broker", *arguments)
     assert done.returncode == 2
     assert "allow_anonymous_remote: true" in done.stderr
     assert "accepts connections" not in done.stdout

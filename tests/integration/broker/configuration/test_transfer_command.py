@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from tests.kit.clients.raw import RawClient
-from tests.kit.processes.forked_python import run_python
+from tests.kit.processes.forked_python import ForkedPython, run_python
 
 LATER = 4_000_000_000_000
 
@@ -27,11 +26,9 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def broker_url(tmp_path: Path) -> Iterator[str]:
     arguments = ("start", "--data", str(tmp_path / "data"), "--openwire", "127.0.0.1:0")
-    with subprocess.Popen(
-        [sys.executable, "-m", "pyjms_broker", *arguments],
-        stdout=subprocess.PIPE,
+    with ForkedPython(
+        ["-m", "pyjms_broker", *arguments],
         stderr=subprocess.DEVNULL,
-        text=True,
     ) as process:
         assert process.stdout is not None
         yield process.stdout.readline().split()[-1]

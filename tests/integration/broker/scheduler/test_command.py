@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pyjms import ConnectionFactory
-from tests.kit.processes.forked_python import run_python
+from tests.kit.processes.forked_python import ForkedPython, run_python
 
 
 def run(*arguments: str, fresh: bool = False) -> subprocess.CompletedProcess[str]:
@@ -21,11 +20,9 @@ def run(*arguments: str, fresh: bool = False) -> subprocess.CompletedProcess[str
 @pytest.fixture
 def broker_url() -> Iterator[str]:
     arguments = ("start", "--ephemeral", "--openwire", "127.0.0.1:0")
-    with subprocess.Popen(
-        [sys.executable, "-m", "pyjms_broker", *arguments],
-        stdout=subprocess.PIPE,
+    with ForkedPython(
+        ["-m", "pyjms_broker", *arguments],
         stderr=subprocess.DEVNULL,
-        text=True,
         env={**os.environ, "PYJMS_BROKER__SCHEDULER_SUPPORT": "true"},
     ) as process:
         assert process.stdout is not None
