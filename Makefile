@@ -33,7 +33,7 @@ ALONE := || { [ $$? = 1 ] && $(PYTEST) --last-failed --last-failed-no-failures n
 endif
 
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
-SERVERS := activemq or postgresql or maven or browser or ldap
+SERVERS := activemq or postgresql or maven or browser or ldap or stomp_clients
 # Where they and the tests with Spark are: collecting the others takes most of the time.
 FOLDERS := --server-folders
 

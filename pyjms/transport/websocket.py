@@ -41,7 +41,10 @@ STOMP_SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp", "stomp")
 """The subprotocols whose messages are sent as text if they are UTF-8."""
 
 MAXIMUM_MESSAGE: Final = 1024 * 1024
-"""The maximum bytes of a received WebSocket message; a command may span several messages."""
+"""The maximum bytes of a received WebSocket message; a command may span several messages.
+
+A connector may allow others by HandshakePolicy.
+"""
 _OWN_MESSAGE: Final = 256 * 1024
 """The maximum bytes of a sent message."""
 _MAXIMUM_OUTGOING: Final = 64 * 1024
@@ -50,15 +53,27 @@ _LONGEST_CHARACTER: Final = 4
 _CONTINUATION: Final = 0x80
 """The first two bits of a byte of UTF-8 that does not begin a character."""
 _NORMAL_CLOSURE: Final = 1000
+_TOO_BIG: Final = 1009
 
 FRAMES_LOG = logging.getLogger(f"{__name__}.frames")
 """A disabled logger for `websockets`, whose debug lines quote frames and so message bodies."""
 FRAMES_LOG.setLevel(logging.INFO)
 
 
+class MessageSizes(NamedTuple):
+    """The maximum bytes of received messages."""
+
+    text: int = MAXIMUM_MESSAGE
+    binary: int = MAXIMUM_MESSAGE
+
+
+_SIZES: Final = MessageSizes()
+
+
 class WebSocketLayer(ByteLayer):
     """One connection's frames, after the handshake. `remote` names the peer in error messages.
 
+    `sizes` are at most the maximum of `protocol`, which refuses larger messages at once.
     `unfinished(number, size)` is called with the number of a large incomplete message and its
     possible size; it raises if there is no room. Size 0: there is no such message.
     """
@@ -68,6 +83,7 @@ class WebSocketLayer(ByteLayer):
         protocol: Protocol,
         remote: str,
         unfinished: Callable[[int, int], object] | None = None,
+        sizes: MessageSizes = _SIZES,
     ) -> None:
         from websockets.frames import Opcode  # noqa: PLC0415 - an extra
 
@@ -82,6 +98,9 @@ class WebSocketLayer(ByteLayer):
         self._unfinished = unfinished
         self._frames = 0
         self._partial = 0
+        self._sizes = sizes
+        self._message_limit = 0
+        self._message_size = 0
 
     def receive(self, data: bytes) -> bytes:
         if self.error is not None:
@@ -106,8 +125,9 @@ class WebSocketLayer(ByteLayer):
         was_large = self._partial > LARGE_FRAME
         self._partial = 0 if frames else self._partial + size
         if self._partial > LARGE_FRAME:
+            size = min(max(self._sizes), 1 << self._partial.bit_length())
             try:
-                unfinished(self._frames, MAXIMUM_MESSAGE)
+                unfinished(self._frames, size)
             except JMSException as error:
                 self.error = error
         elif was_large:
@@ -119,6 +139,19 @@ class WebSocketLayer(ByteLayer):
 
     def _content(self, frame: Frame) -> bytes:
         opcodes = self._opcodes
+        if frame.opcode in {opcodes.TEXT, opcodes.BINARY}:
+            is_text = frame.opcode is opcodes.TEXT
+            self._message_limit = self._sizes.text if is_text else self._sizes.binary
+            self._message_size = 0
+        if frame.opcode not in {opcodes.CLOSE, opcodes.PING, opcodes.PONG}:
+            self._message_size += len(frame.data)
+            if self._message_size > self._message_limit:
+                self._protocol.fail(_TOO_BIG, "message too big")
+                self.error = self._failure(
+                    f"a message of more than {self._message_limit} bytes; "
+                    "websocket.maxTextMessageSize and maxBinaryMessageSize set the limits"
+                )
+                return b""
         if frame.opcode is opcodes.TEXT and self._texts_allowed:
             return bytes(frame.data)
         if frame.opcode is opcodes.BINARY or (frame.opcode is opcodes.CONT and not self._text):
@@ -212,6 +245,7 @@ class HandshakePolicy:
     subprotocols: tuple[str, ...]
     origins: frozenset[str] = frozenset()
     is_local: bool = False
+    sizes: MessageSizes = _SIZES
 
     def accepts_origin(self, origin: str | None, host: str | None) -> bool:
         """Return whether a browser may connect from a page of `origin` to `host`."""
@@ -296,7 +330,7 @@ async def accept_websocket(
 
     protocol = ServerProtocol(
         subprotocols=[Subprotocol(name) for name in policy.subprotocols],
-        max_size=MAXIMUM_MESSAGE,
+        max_size=max(policy.sizes),
         logger=FRAMES_LOG,
     )
 
@@ -323,7 +357,7 @@ async def accept_websocket(
         return events[1:]
 
     hint = "connectAttemptTimeout (ms) sets the limit of a connector"
-    limit = _Limit(remote, timeout, hint, unfinished)
+    limit = _Limit(remote, timeout, hint, unfinished, policy.sizes)
     return await _shake_hands(raw, protocol, answer_request, limit)
 
 
@@ -343,6 +377,7 @@ class _Limit(NamedTuple):
     timeout: float | None
     hint: str
     unfinished: Callable[[int, int], object] | None = None
+    sizes: MessageSizes = _SIZES
 
 
 async def _shake_hands(
@@ -367,7 +402,8 @@ async def _shake_hands(
                 raise ConnectionFailedException(
                     f"{remote}: the WebSocket handshake failed: {failure}"
                 ) from failure
-            return _add_layer(raw, WebSocketLayer(protocol, remote, limit.unfinished), behind)
+            layer = WebSocketLayer(protocol, remote, limit.unfinished, limit.sizes)
+            return _add_layer(raw, layer, behind)
         raise ConnectionFailedException(
             f"{remote}: the WebSocket handshake was not complete within {limit.timeout:g} s",
             hint=limit.hint,

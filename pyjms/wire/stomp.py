@@ -167,17 +167,20 @@ class StompFormat:
         unfinished_frame: UnfinishedFrame | None = None,
         *,
         version: str | None = None,
+        max_data_length: int | None = None,
     ) -> None:
         """Create a codec.
 
         Args:
             max_frame_size: the maximum bytes of a received frame, including headers.
+            max_data_length: the maximum bytes of its body, if that is less.
             unfinished_frame: counts large incomplete frames.
             version: the negotiated version; None: it follows from the first CONNECT frame received.
         """
         self.version: str | None = version
         """The negotiated version, or None."""
         self._limit = max_frame_size
+        self._body_limit = max_data_length
         self._unfinished = unfinished_frame
         self._buffer = bytearray()
         self._begin = 0  # the start of the frame
@@ -304,14 +307,14 @@ class StompFormat:
         if not _LENGTH.match(text.strip()):
             raise RemoteProtocolError("Specified content-length is not a valid integer")
         length = int(text)
-        self._check_size(self._at - self._begin + length)
+        self._check_body_size(length)
         return length
 
     def _parse_body(self) -> Frame | None:
         buffer = self._buffer
         if self._body_length is None:
             end = buffer.find(b"\0", self._searched)
-            self._check_size((len(buffer) if end < 0 else end) - self._begin)
+            self._check_body_size((len(buffer) if end < 0 else end) - self._at)
             if end < 0:
                 self._searched = len(buffer)
                 return None
@@ -347,6 +350,13 @@ class StompFormat:
             return line.decode()
         except UnicodeDecodeError as error:
             raise RemoteProtocolError("A header is not UTF-8") from error
+
+    def _check_body_size(self, size: int) -> None:
+        if self._body_limit is not None and size > self._body_limit:
+            raise RemoteProtocolError(
+                f"The maximum data length of {self._body_limit} bytes was exceeded"
+            )
+        self._check_size(self._at - self._begin + size)
 
     def _check_size(self, size: int) -> None:
         limit = self._limit

@@ -78,9 +78,10 @@ _STOMP_OPTIONS: Final = frozenset(
         *(f"wireFormat.{name}" for name in STOMP_WIRE_FORMAT),
     ]
 )
-_STOMP_ONLY: Final = frozenset(
-    f"transport.{name}" for name in STOMP_TRANSPORT if name != "connectAttemptTimeout"
-)
+_STOMP_ONLY: Final = _STOMP_OPTIONS - {
+    *(f"transport.{name}" for name in (*ACCEPTED, "connectAttemptTimeout")),
+    "wireFormat.maxFrameSize",
+}
 """The options that OpenWire does not have, such as heart-beats."""
 
 

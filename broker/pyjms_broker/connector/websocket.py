@@ -5,6 +5,8 @@ The subprotocol determines the client's protocol: `openwire`, or `v12.stomp`, `v
 and received as text or binary messages. The option `websocket.allowedOrigins` lists the origins
 (`https://shop.example.com,...` or `*`) of pages from which browsers may connect, in addition to the
 broker's own host; for a broker without users, that is `localhost` or a loopback address.
+`websocket.maxTextMessageSize` and `websocket.maxBinaryMessageSize` limit received messages, which
+clients such as stompjs do not cut.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from anyio.abc import ByteStream
 
 from pyjms.errors import ConfigurationException
 from pyjms.transport.base import Transport
+from pyjms.transport.options import Options, at_least, read_options
 from pyjms.transport.uri import TransportURI
 from pyjms.transport.websocket import (
     OPENWIRE_SUBPROTOCOL,
     STOMP_SUBPROTOCOLS,
     HandshakePolicy,
+    MessageSizes,
     accept_websocket,
     require_websockets,
 )
@@ -31,6 +35,10 @@ from pyjms_broker.connector.multiprotocol import OPENWIRE, STOMP, MultiProtocolC
 
 _PREFIX: Final = "websocket."
 _ORIGINS: Final = "allowedOrigins"
+_SIZES: Final[Options] = {
+    "maxTextMessageSize": ("text", at_least(1, "write a number of bytes from 1")),
+    "maxBinaryMessageSize": ("binary", at_least(1, "write a number of bytes from 1")),
+}
 
 
 class WebSocketConnector(MultiProtocolConnector):
@@ -62,13 +70,17 @@ class WebSocketConnector(MultiProtocolConnector):
 
 
 def _read_policy(uri: TransportURI) -> tuple[HandshakePolicy, TransportURI]:
-    """Return the connector's handshake policy, and its URL without that option."""
+    """Return the connector's handshake policy, and its URL without the policy's options."""
     options, rest = uri.split_options(_PREFIX)
     origins = options.pop(_ORIGINS, "")
-    if options:
+    unknown = options.keys() - _SIZES
+    if unknown:
+        known = ", ".join(_PREFIX + name for name in (_ORIGINS, *_SIZES))
         raise ConfigurationException(
-            f"Unknown option {_PREFIX}{min(options)} of {uri}", hint=f"there is {_PREFIX}{_ORIGINS}"
+            f"Unknown option {_PREFIX}{min(unknown)} of {uri}", hint=f"there are {known}"
         )
     named = (origin.strip().rstrip("/") for origin in origins.split(","))
     subprotocols = (OPENWIRE_SUBPROTOCOL, *STOMP_SUBPROTOCOLS)
-    return HandshakePolicy(subprotocols, frozenset(filter(None, named))), rest
+    allowed = frozenset(filter(None, named))
+    sizes = MessageSizes(**read_options(options, _SIZES))
+    return HandshakePolicy(subprotocols, allowed, sizes=sizes), rest

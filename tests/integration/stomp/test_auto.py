@@ -154,7 +154,7 @@ async def test_the_number_of_connections_is_limited(auto: Start) -> None:
 
 
 async def test_options_of_each_protocol(auto: Start) -> None:
-    options = "?auto.stomp.defaultHeartBeat=0,20000&transport.tcpNoDelay=true"
+    options = "?auto.stomp.defaultHeartBeat=0,20000&wireFormat.maxDataLength=9"
     async with auto(f"{options}&wireFormat.maxInactivityDuration=0") as connector:
         client = await stomp_to(connector)
         async with client.stream:

@@ -194,10 +194,21 @@ async def test_a_frame_size_is_an_option(stomp_broker: StartStomp) -> None:
         assert "1000 bytes" in (await client.receive("ERROR")).headers["message"]
 
 
+@pytest.mark.fact("activemq-edges ST20")
+@pytest.mark.parametrize("prefix", ["transport", "wireFormat"])
+async def test_a_body_size_is_an_option(stomp_broker: StartStomp, prefix: str) -> None:
+    async with stomp_broker(f"?{prefix}.maxDataLength=1000") as stomp:
+        client = await stomp.client()
+        await client.done("SEND", {"destination": ORDERS}, "x" * 1000)
+        await client.send("SEND", {"destination": ORDERS}, "x" * 1001)
+        assert "data length of 1000 bytes" in (await client.receive("ERROR")).headers["message"]
+
+
 @pytest.mark.parametrize(
     "option",
     [
         "transport.defaultHeartBeat=1",
+        "transport.maxDataLength=0",
         "transport.hbGracePeriodMultiplier=0.5",
         "transport.hbGracePeriodMultiplier=inf",
         "wireFormat.maxFrameSize=0",

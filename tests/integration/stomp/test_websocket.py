@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as websocket_client
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
+from pyjms.errors import ConfigurationException
 from pyjms.wire.stomp import Frame, StompFormat
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -122,6 +125,36 @@ async def test_frames_have_a_limit(ws: Start) -> None:
         await socket.send(f"SEND\ndestination:/queue/orders\n\n{'x' * 2000}\0")
         (error,), _ = await frames_of(socket, 1)
         assert "maximum" in error.headers["message"]
+
+
+@pytest.mark.parametrize("kind", ["Text", "Binary"])
+async def test_messages_have_limits_of_their_own(ws: Start, kind: str) -> None:
+    frame = f"SEND\ndestination:/queue/orders\n\n{'x' * 2_000_000}\0"
+    data: dict[str, str | bytes] = {"Text": frame, "Binary": frame.encode()}
+    other = "Binary" if kind == "Text" else "Text"
+    async with ws(f"?websocket.max{kind}MessageSize=3000000") as url:
+        async with client_of(url) as socket:
+            await socket.send(CONNECT)
+            await socket.send(SUBSCRIBE)
+            await frames_of(socket, 2)
+            await socket.send(data[kind])
+            (message,), _ = await frames_of(socket, 1)
+            assert len(message.body) == 2_000_000
+        async with client_of(url) as socket:
+            await socket.send(CONNECT)
+            await frames_of(socket, 1)
+            await socket.send(data[other])
+            with pytest.raises(ConnectionClosedError) as caught:
+                await socket.recv()
+            assert caught.value.rcvd is not None
+            assert caught.value.rcvd.code == CloseCode.MESSAGE_TOO_BIG
+
+
+@pytest.mark.parametrize("option", ["maxTextMessageSize=0", "maxMessageSize=5"])
+async def test_wrong_options_are_refused(ws: Start, option: str) -> None:
+    with pytest.raises(ConfigurationException, match=option.partition("=")[0]):
+        async with ws(f"?websocket.{option}"):
+            pass
 
 
 async def test_clients_that_do_not_connect_are_disconnected(ws: Start) -> None:

@@ -47,7 +47,9 @@ SPARK_GROUPS: Final = frozenset(
 APART: Final = frozenset({"data", "kit"})
 """Folders without tests."""
 
-SERVER_MARKERS: Final = frozenset({"activemq", "browser", "ldap", "maven", "postgresql", "spark"})
+SERVER_MARKERS: Final = frozenset(
+    {"activemq", "browser", "ldap", "maven", "postgresql", "spark", "stomp_clients"}
+)
 SERVER_FOLDERS: Final = (
     "tests/integration/activemq",
     "tests/integration/java",

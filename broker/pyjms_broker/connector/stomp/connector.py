@@ -21,8 +21,8 @@ from pyjms.transport.options import (
     Options,
     ServerOptions,
     TcpOptions,
+    at_least,
     check_known,
-    integer,
     milliseconds,
     read_options,
 )
@@ -55,6 +55,8 @@ class StompOptions:
     """The periods of clients that do not specify any."""
     grace_multiplier: float = 1.0
     max_frame_size: int = MAX_FRAME_SIZE
+    max_data_length: int | None = None
+    """The maximum of a body, if it is less than that of the frame."""
 
 
 def _heart_beat(text: str) -> Periods:
@@ -71,19 +73,17 @@ def _multiplier(text: str) -> float:
     return number
 
 
-def _size(text: str) -> int:
-    number = integer(text)
-    if number < 1:
-        raise ValueError("write a number of bytes from 1")
-    return number
-
-
+_size = at_least(1, "write a number of bytes from 1")
 STOMP_TRANSPORT: Options = {
     "connectAttemptTimeout": ("connect_attempt_timeout", milliseconds),
     "defaultHeartBeat": ("default_heart_beat", _heart_beat),
     "hbGracePeriodMultiplier": ("grace_multiplier", _multiplier),
+    "maxDataLength": ("max_data_length", _size),
 }
-STOMP_WIRE_FORMAT: Options = {"maxFrameSize": ("max_frame_size", _size)}
+STOMP_WIRE_FORMAT: Options = {
+    "maxDataLength": ("max_data_length", _size),
+    "maxFrameSize": ("max_frame_size", _size),
+}
 
 
 def _without_detection(table: dict[str, str]) -> dict[str, str]:
@@ -122,8 +122,7 @@ def read_stomp_options(uri: TransportURI) -> StompOptions:
     return StompOptions(
         tcp=TcpOptions(**read_options(accepted, ACCEPTED)),
         server=ServerOptions(**read_options(rest.options, SERVER)),
-        **read_options(accepted, STOMP_TRANSPORT),
-        **read_options(wire, STOMP_WIRE_FORMAT),
+        **{**read_options(accepted, STOMP_TRANSPORT), **read_options(wire, STOMP_WIRE_FORMAT)},
     )
 
 
@@ -144,7 +143,9 @@ def accepted_stomp(
     `stream`, such as WebSocket; `unsent_budget` counts the unread data of all clients.
     """
     unfinished = UnfinishedFrame(frame_budget)
-    wire_format = StompFormat(options.max_frame_size, unfinished)
+    wire_format = StompFormat(
+        options.max_frame_size, unfinished, max_data_length=options.max_data_length
+    )
     tcp = accepted_tcp(
         stream,
         wire_format,

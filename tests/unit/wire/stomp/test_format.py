@@ -152,6 +152,15 @@ def test_the_size_of_a_frame_is_limited(named: bool) -> None:
         assert [frame.fault is not None for frame in frames] == [fault]
 
 
+@pytest.mark.parametrize("head", [b"SEND\ncontent-length:%d\n\n", b"SEND\n\n"])
+def test_the_size_of_a_body_is_limited(head: bytes) -> None:
+    for length, fault in ((100, False), (101, True)):
+        codec = StompFormat(version="1.2", max_data_length=100)
+        frames = codec.receive_data((head % length if b"%" in head else head) + b"x" * length)
+        frames += codec.receive_data(b"\0")
+        assert ["data length of 100 bytes" in (f.fault or "") for f in frames] == [fault]
+
+
 def test_frames_are_small_before_the_version_is_agreed_on() -> None:
     codec = StompFormat()
     assert codec.receive_data(b"CONNECT\n\n" + b"x" * 65536)[0].fault
