@@ -46,17 +46,21 @@ class SelectorLimitException(InvalidSelectorException):
 
 
 class SelectorLimits(NamedTuple):
-    """The limits of the evaluation of a selector on one message.
+    """The limits of a selector, and of its evaluation on one message.
 
     Args:
         steps: steps of its regular expressions and list operations, about 2 microseconds each.
         characters: characters that its string operations read or write.
         meter: counts the total cost of several selectors; None: it is not counted.
+        nodes: names, literals and operators of the selector; an IN list counts once.
+        depth: nesting depth, at most 100.
     """
 
     steps: int = 20_000
     characters: int = 4 * 1024 * 1024
     meter: SelectorMeter | None = None
+    nodes: int = 10_000
+    depth: int = 100
 
 
 DEFAULT_LIMITS: Final = SelectorLimits()

@@ -113,7 +113,7 @@ def compile_text(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Evaluate
         InvalidSelectorException: it is not a valid selector, a pattern in it is malformed, or the
             total size of the patterns is too large.
     """
-    node = parse(text)
+    node = parse(text, limits)
     compiler = _Compiler(convert_strings=text.startswith(CONVERT_STRINGS_PREFIX))
     try:
         evaluate = compiler.compile(node)

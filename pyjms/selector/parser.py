@@ -22,10 +22,12 @@ import functools
 import re
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from typing import Literal as OneOf
 
 from pyjms.errors import InvalidSelectorException
+from pyjms.selector.budget import DEFAULT_LIMITS, SelectorLimits
 from pyjms.selector.operations import FUNCTIONS, Operator, check_call
 
 if TYPE_CHECKING:
@@ -147,8 +149,8 @@ Node = (
 )
 
 
-MAX_DEPTH: Final = 100
-"""The maximum nesting depth of parentheses, signs, NOT, calls and sums."""
+MAX_DEPTH: Final = DEFAULT_LIMITS.depth
+"""The highest limit of the nesting of parentheses, signs, NOT, calls and sums."""
 
 _LONG: Final = 2**63
 _LONG_DIGITS: Final = 19
@@ -334,9 +336,13 @@ def _condition(node: Node, at: int) -> Node:
 def _depth(at: int, *operands: Node) -> int:
     depth = 1 + max(operand.depth for operand in operands)
     if depth > MAX_DEPTH:
-        hint = "join conditions without parentheses"
-        raise SelectorSyntaxError(f"it nests deeper than {MAX_DEPTH} levels", at, hint)
+        raise _too_deep(at, MAX_DEPTH)
     return depth
+
+
+def _too_deep(at: int, limit: int) -> SelectorSyntaxError:
+    hint = "join conditions without parentheses; the broker's attribute maximum_selector_depth"
+    return SelectorSyntaxError(f"it nests deeper than {limit} levels", at, f"{hint} is the limit")
 
 
 def _is_number(value: object) -> bool:
@@ -413,7 +419,25 @@ _EXPECTED_HINTS: Final = (
 )
 
 
-def parse(text: str) -> Node:
+_PART: Final = re.compile(
+    r"""\bin\s*\(\s*'[^']*'(?:\s*,\s*'[^']*')*  # a list
+    | '[^']*'
+    | \d[\d.]*e[+-]\d+
+    | (?<![\w$.])(?!(?:and|or)\b)[\w$.]+
+    | <[>=]?|>=?|[=+*/%-]""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _check_size(text: str, limits: SelectorLimits) -> None:
+    too_many = next(islice(_PART.finditer(text), limits.nodes, None), None)
+    if too_many is not None:
+        reason = f"it has more than {limits.nodes} names, literals and operators"
+        hint = "replace the conditions by one property, or use IN lists; the broker's attribute "
+        raise _invalid(text, reason, too_many.start(), f"{hint}maximum_selector_nodes is the limit")
+
+
+def parse(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Node:
     """Return the tree of the selector `text`, without its prefix.
 
     Raises:
@@ -427,10 +451,13 @@ def parse(text: str) -> Node:
             position=MAX_LENGTH,
             hint="split it over several consumers, or replace the listed values by one property",
         )
+    _check_size(text, limits)
     condition = text.removeprefix(CONVERT_STRINGS_PREFIX)
     try:
         # the prefix is replaced by blanks, so that positions stay correct
         node: Node = _lark().parse(blank_comments(condition).rjust(len(text)))  # type: ignore[assignment]
+        if node.depth > limits.depth:
+            raise _too_deep(0, limits.depth)
     except UnexpectedCharacters as error:
         position = error.pos_in_stream or 0
         found = text[position]

@@ -22,6 +22,7 @@ from pyjms_broker.api.access import Access, Right
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.fields import MAX_TEXT, UNLIMITED
 from pyjms_broker.api.transaction import Transaction
+from pyjms_broker.api.usage import ClientMemory
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
@@ -115,6 +116,8 @@ class ConnectionContext:
         self.allow_link_stealing = False
         """Whether it may take over a client id in use by another connection.
         (activemq-broker C1)"""
+        self.memory = ClientMemory()
+        """What its consumers and other resources take; shared with the client's others."""
         self.producer_flow_control = True
         self.congested = False
         """Whether the client reads too slowly, so that its subscriptions count as full."""

@@ -32,6 +32,8 @@ class Subscription(ABC):
     """The destinations that it is attached to."""
     saved: Completion
     """Done when the stores have recorded the subscription, or its removal."""
+    reserved: int
+    """The bytes reserved for it in the memory of its client."""
     enqueue_count: int
     dequeue_count: int
     dispatched_count: int
@@ -40,6 +42,14 @@ class Subscription(ABC):
     Kept only where a policy has a slow consumer strategy."""
     discarded_count: int
     """Number of messages evicted because too many were pending (topics only)."""
+
+    @abstractmethod
+    def reserve_match(self) -> None:
+        """Reserve memory of its client for one more destination.
+
+        Raises:
+            ResourceAllocationException: the client has too many resources.
+        """
 
     @abstractmethod
     def reset_statistics(self) -> None:

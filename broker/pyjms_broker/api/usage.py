@@ -8,6 +8,50 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
+
+from pyjms.errors import ResourceAllocationException
+
+CONSUMER_SIZE: Final = 3 * 1024
+"""Bytes that a consumer takes, without its selector and its matches."""
+CHARACTER_SIZE: Final = 100
+"""Bytes that a compiled selector takes for each character."""
+MATCH_SIZE: Final = 512
+"""Bytes that a destination takes for each consumer that it has."""
+TEMPORARY_SIZE: Final = 5 * 1024
+"""Bytes that a temporary destination takes."""
+MEMBER_SIZE: Final = 1024
+"""Bytes that a session or a producer takes."""
+
+
+class ClientMemory:
+    """An estimate of what the consumers and other resources of one client take in memory."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int = 0) -> None:
+        """Start with nothing; `limit` is in bytes, 0: none."""
+        self.limit: int = limit
+        self.used: int = 0
+
+    def reserve(self, size: int) -> None:
+        """Add `size` bytes.
+
+        Raises:
+            ResourceAllocationException: the limit would be exceeded.
+        """
+        if self.limit and self.used + size > self.limit:
+            raise ResourceAllocationException(
+                "The consumers and other resources of the connection would take more than the "
+                f"broker's client_memory_limit of {self.limit} bytes",
+                hint="close consumers, temporary destinations, sessions or producers, or use "
+                "shorter selectors and fewer patterns",
+            )
+        self.used += size
+
+    def release(self, size: int) -> None:
+        """Subtract `size` bytes."""
+        self.used -= size
 
 
 class MemoryUsage:

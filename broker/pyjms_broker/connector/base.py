@@ -83,6 +83,9 @@ class BrokerHost(Protocol):
     connection_info_timeout: float
     """Seconds within which a client must send its ConnectionInfo; 0: no limit."""
 
+    client_memory_limit: int
+    """The bytes that the consumers and other resources of one connection may take; 0: no limit."""
+
     @property
     def broker(self) -> Broker:
         """The outermost broker filter, to which every request of a client goes."""

@@ -350,6 +350,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.key = self.durable_key = key
         self.owner: str | None = None
         """The user who created it; None: unknown, as it was restored, or there are no users."""
+        self._matches_memory = None
         self.is_active = False
         self.backlog = SubscriptionBacklog(key, request.broker, request.policy)
         self._pending = self.backlog.pending

@@ -18,7 +18,7 @@ therefore holds at most the mark. ActiveMQ keeps such bodies, and stops dispatch
 
 A turn costs time for each message in memory. That is why it comes only after a twentieth of the
 limit was used since the last one, or some time has passed. While senders wait, it is repeated.
-(activemq-broker M8, M12)
+(activemq-broker M8, M12, M14)
 """
 
 from __future__ import annotations

@@ -121,6 +121,10 @@ _DEFAULT_START_DELAY: Final = 1.0
 _ALWAYS_EXCLUSIVE: Final = 127
 """The priority with which an exclusive consumer replaces any other one."""
 _order = attrgetter("order")
+_STAMP: Final = 50
+"""The bits of a candidate's stamp in its order."""
+_PRIORITY: Final = 80
+_GROUPS: Final = (1 << (_PRIORITY - _STAMP)) - 1
 
 
 class Candidate:
@@ -134,7 +138,8 @@ class Candidate:
         self.assigned_groups = 0
         self.ready = False
         self.reported_slow = False
-        self.order: tuple[int, int, int] = (0, 0, 0)
+        self.order: int = 0
+        """Priority, number of groups and stamp in one number, which is smaller than a tuple."""
 
 
 class ConsumerRing:
@@ -170,7 +175,7 @@ class ConsumerRing:
 
     def add(self, subscription: QueueSubscription) -> Candidate:
         """Add a consumer behind its equals; it is ready if its window has space."""
-        for other in [c for c in self.ready if c.order[1] != c.assigned_groups]:
+        for other in [c for c in self.ready if c.order >> _STAMP & _GROUPS != c.assigned_groups]:
             self.reorder(other)  # it was alone, or is not rotated, when it got a group
         self._stamp += 1
         candidate = Candidate(subscription, self._stamp)
@@ -218,7 +223,9 @@ class ConsumerRing:
         candidate.ready = True
         candidate.reported_slow = False
         priority = candidate.subscription.info.priority if self.use_priority else 0
-        candidate.order = (-priority, candidate.assigned_groups, candidate.stamp)
+        candidate.order = (
+            (-priority << _PRIORITY) + (candidate.assigned_groups << _STAMP) + candidate.stamp
+        )
         ready = self.ready
         if not ready or ready[-1].order <= candidate.order:
             ready.append(candidate)

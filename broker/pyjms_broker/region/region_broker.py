@@ -55,6 +55,7 @@ from pyjms_broker.api.message import MessageReference, SubscriptionKey
 from pyjms_broker.api.names import check_access, is_internal, is_reserved
 from pyjms_broker.api.step_queue import StepQueue
 from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.usage import CHARACTER_SIZE, CONSUMER_SIZE
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.policy.wildcard import PatternMap
 from pyjms_broker.region.base_destination import BaseDestination
@@ -173,12 +174,24 @@ class SubscriptionRegistry:
 
         Raises:
             InvalidSelectorException: the selector is invalid.
+            ResourceAllocationException: the client has too many resources.
             JMSException: the durable subscription is in use, or the destination does not allow
                 durable subscriptions.
         """
         existing = self._by_consumer.get(info.consumer_id)
         if existing is not None:
             return existing
+        size = CONSUMER_SIZE + CHARACTER_SIZE * len(info.selector or "")
+        context.memory.reserve(size)
+        try:
+            subscription = self._add(context, info)
+        except Exception:
+            context.memory.release(size)
+            raise
+        subscription.reserved = size
+        return subscription
+
+    def _add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         destination = info.destination
         if destination is None:
             raise InvalidDestinationException("A ConsumerInfo has no destination")
@@ -202,6 +215,7 @@ class SubscriptionRegistry:
             ]
             for entry_point in matching:
                 self._table.mark_used(entry_point.destination)
+                subscription.reserve_match()
                 entry_point.add_subscription(context, subscription)
             if isinstance(subscription, QueueBrowserSubscription):
                 subscription.begin(matching)
@@ -237,6 +251,8 @@ class SubscriptionRegistry:
         subscription = self._by_consumer.pop(info.consumer_id, None)
         if subscription is None:
             return
+        subscription.context.memory.release(subscription.reserved)
+        subscription.reserved = 0
         if isinstance(subscription, DurableTopicSubscription):
             subscription.deactivate(last_delivered_sequence_id)
             return
@@ -693,6 +709,7 @@ class RegionBroker(InnermostBroker):
         self.slow_consumers.add(created)
         for subscription in self.subscriptions.matching(destination):
             try:
+                subscription.reserve_match()
                 entry_point.add_subscription(context, subscription)
             except JMSException as error:  # the destination and the other subscriptions remain
                 logger.warning("%s cannot subscribe to %s: %s", subscription, destination, error)

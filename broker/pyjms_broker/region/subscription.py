@@ -52,6 +52,7 @@ from pyjms_broker.api.message import (
 )
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import Synchronization, Transaction
+from pyjms_broker.api.usage import MATCH_SIZE, ClientMemory
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.bridge_filter import ConditionalBridgeFilter, lets_pass
 
@@ -243,8 +244,11 @@ class AbstractSubscription(Subscription):
         self.requested: Destination = info.destination
         self.prefetch_size = request.prefetch_size
         self.destinations: list[BrokerDestination] = []
+        self._matches_memory: ClientMemory | None = request.context.memory
+        """Where its matches count; None: a durable subscription, which outlives its client."""
         self.saved: Completion = COMPLETED
         """Completed when the stores have the subscription, or its removal. None: nothing to do."""
+        self.reserved = 0
         self.enqueue_count = 0
         self.dequeue_count = 0
         self.dispatched_count = 0
@@ -367,6 +371,12 @@ class AbstractSubscription(Subscription):
         """Detach from a destination that was removed."""
         if destination in self.destinations:
             self.destinations.remove(destination)
+            if self._matches_memory is not None:
+                self._matches_memory.release(MATCH_SIZE)
+
+    def reserve_match(self) -> None:
+        if self._matches_memory is not None:
+            self._matches_memory.reserve(MATCH_SIZE)
 
     def set_prefetch(self, prefetch_size: int) -> None:
         """Change the prefetch window at once (activemq-broker Q15)."""

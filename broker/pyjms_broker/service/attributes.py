@@ -175,6 +175,25 @@ class BrokerAttributes:
         "File handles (of ulimit -n) reserved for the stores; clients that need them are refused.",
         "reservedFileHandles",
     )
+    client_memory_limit: int = attribute(
+        64 * 1024 * 1024,
+        "Memory for the consumers, selectors and other resources of a connection; 0: unlimited.",
+        "clientMemoryLimit",
+        Unit.BYTES,
+    )
+    maximum_selector_nodes: int = count(
+        DEFAULT_LIMITS.nodes,
+        "Maximum number of names, literals and operators in a selector; an IN list counts once.",
+        "maximumSelectorNodes",
+        minimum=1,
+    )
+    maximum_selector_depth: int = count(
+        DEFAULT_LIMITS.depth,
+        "Maximum nesting depth of a selector, at most 100.",
+        "maximumSelectorDepth",
+        minimum=1,
+        maximum=DEFAULT_LIMITS.depth,
+    )
     maximum_selector_steps: int = count(
         DEFAULT_LIMITS.steps,
         "Maximum steps of a selector's regular expressions and lists per message.",

@@ -158,7 +158,10 @@ def create_region(config: BrokerService) -> RegionBroker:
             purge_maximum=config.max_purged_destinations_per_sweep,
         ),
         selector_limits=SelectorLimits(
-            config.maximum_selector_steps, config.maximum_selector_characters
+            config.maximum_selector_steps,
+            config.maximum_selector_characters,
+            nodes=config.maximum_selector_nodes,
+            depth=config.maximum_selector_depth,
         ),
         selector_meter=SelectorMeter(rate, _clock.now) if rate else None,
         temp_store=config.stores.temp_store,

@@ -135,6 +135,7 @@ class Host:
     rollback_only_on_async_exception = True
     store_failed = False
     reserved_file_handles = 128
+    client_memory_limit = 0
     allow_anonymous_remote = False
     connection_info_timeout = 0.0
     connect_uri = "vm://recording"

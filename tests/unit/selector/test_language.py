@@ -177,7 +177,7 @@ def test_a_blank_selector_compiles_to_none() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(" * 20_000 + "a = 1" + ")" * 20_000, " OR ".join(["a = 1"] * 5_000),
+    ["(" * 20_000 + "a = 1" + ")" * 20_000, " OR ".join(["a = 1"] * 3_000),
      "a IN (" + ", ".join(f"'{n}'" for n in range(5_000)) + ")"],
     ids=["brackets", "conditions", "values"],
 )  # fmt: skip

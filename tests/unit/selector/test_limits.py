@@ -98,6 +98,38 @@ def test_numbers_with_many_digits_are_refused(digits: int) -> None:
         compile_selector("n = " + "9" * digits)
 
 
+@pytest.mark.fact("jms-api 8.10")
+@pytest.mark.parametrize(
+    ("text", "limits", "attribute"),
+    [
+        (" OR ".join(["a + a = 1"] * 2_001), SelectorLimits(), "maximum_selector_nodes"),
+        ("a = 1 OR b = 2", SelectorLimits(nodes=5), "maximum_selector_nodes"),
+        ("((a + 1) * 2 + 3) * 4 = 5", SelectorLimits(depth=4), "maximum_selector_depth"),
+        ("a = " + "1 + " * 100 + "1", SelectorLimits(), "maximum_selector_depth"),
+    ],
+)
+def test_a_selector_of_too_many_parts_is_refused(
+    text: str, limits: SelectorLimits, attribute: str
+) -> None:
+    with pytest.raises(InvalidSelectorException) as caught:
+        compile_selector(text, limits)
+    assert attribute in caught.value.hint
+
+
+@pytest.mark.fact("jms-api 8.10")
+@pytest.mark.parametrize(
+    "text",
+    [
+        " or ".join(["a + a = 1"] * 1_999),
+        "a in (" + ", ".join(f"'{n}'" for n in range(5_000)) + ")",
+        "a = '" + "x + y = " * 5_000 + "'",
+    ],
+    ids=["conditions", "list", "literal"],
+)
+def test_long_lists_and_literals_are_few_parts(text: str) -> None:
+    assert not compile_selector(text).matches({"a": 1}.get)
+
+
 def test_the_patterns_of_a_selector_are_limited_together() -> None:
     text = " OR ".join(f"REGEX('a{{0,400}}{n}', s)" for n in range(20))
     with pytest.raises(InvalidSelectorException, match="too large together"):

@@ -45,6 +45,15 @@ SHOWN: Final = {
     "BrokerSettings.frame_write_timeout": (
         "adversarial/test_unread_messages.py::test_nobody_waits_for_those_who_do_not_read"
     ),
+    "BrokerSettings.client_memory_limit": (
+        "integration/broker/limits/test_client_memory.py::test_consumers_of_one_connection"
+    ),
+    "BrokerSettings.maximum_selector_nodes": (
+        "integration/broker/limits/test_client_memory.py::test_a_selector_of_too_many_parts_takes_nothing"
+    ),
+    "BrokerSettings.maximum_selector_depth": (
+        "integration/broker/configuration/test_key_effects.py::test_a_selector_that_nests_too_deeply_is_refused"
+    ),
     "BrokerSettings.maximum_selector_steps": (
         "integration/broker/configuration/test_key_effects.py::test_a_selector_that_costs_too_much_takes_nothing"
     ),

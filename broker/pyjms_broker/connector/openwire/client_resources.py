@@ -42,6 +42,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.fields import largest_message
+from pyjms_broker.api.usage import MEMBER_SIZE, TEMPORARY_SIZE, ClientMemory
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class ClientResources:
         """By the `identity` of their ids."""
         self._pending_sends: dict[ProducerId, deque[Completion]] = {}
         self._lost = False
+        self._memory = ClientMemory(owner.host.client_memory_limit)
         self.connection_added = anyio.Event()
         """Set once the client has registered a JMS connection."""
         self._on_login: list[Callable[[ConnectionContext], None]] = []
@@ -219,6 +221,7 @@ class ClientResources:
         context.allow_link_stealing = self._connector.allow_link_stealing
         context.congested = self._owner.congested
         context.limit_messages(largest_message(self._owner.max_frame_size))
+        context.memory = self._memory
         return context
 
     def add_connection(self, info: ConnectionInfo, context: ConnectionContext) -> None:
@@ -260,6 +263,7 @@ class ClientResources:
             return  # a session of an unknown connection is ignored (activemq-broker C9)
         limit = self._connector.maximum_sessions_per_connection
         _check_limit(len(state.sessions), limit, "session", state.info.connection_id)
+        self._memory.reserve(MEMBER_SIZE)
         self._broker.add_session(state.context, info)
         state.sessions[info.session_id] = SessionState(info)
 
@@ -277,7 +281,12 @@ class ClientResources:
         is_advisory = _is_advisory(info.destination)
         count = state.producers[is_advisory]
         _check_limit(count, limit, "producer", state.info.connection_id)
-        self._broker.add_producer(state.context, info)
+        self._memory.reserve(MEMBER_SIZE)
+        try:
+            self._broker.add_producer(state.context, info)
+        except Exception:
+            self._memory.release(MEMBER_SIZE)
+            raise
         session.producers[producer_id] = info
         state.producers[is_advisory] += 1
         self.producers[producer_id.identity] = self._producer_exchange(state, info, producer_id)
@@ -332,7 +341,14 @@ class ClientResources:
             limit = self._connector.maximum_temporary_destinations_per_connection
             kind = "temporary destination"
             _check_limit(len(state.temporary), limit, kind, state.info.connection_id)
-        self._broker.add_destination_info(state.context, info)
+            if destination not in state.temporary:
+                self._memory.reserve(TEMPORARY_SIZE)
+        try:
+            self._broker.add_destination_info(state.context, info)
+        except Exception:
+            if destination.is_temporary and destination not in state.temporary:
+                self._memory.release(TEMPORARY_SIZE)
+            raise
         if destination.is_temporary:
             state.temporary[destination] = info
 
@@ -344,7 +360,8 @@ class ClientResources:
             if owner is not None:
                 raise JMSException(f"Cannot remove {destination}: it belongs to another connection")
         self._broker.remove_destination_info(state.context, info)
-        state.temporary.pop(destination, None)
+        if state.temporary.pop(destination, None) is not None:
+            self._memory.release(TEMPORARY_SIZE)
 
     def remove_subscription(self, info: RemoveSubscriptionInfo) -> Completion:
         """Delete a durable subscription."""
@@ -404,6 +421,7 @@ class ClientResources:
             raise _not_registered("remove", "a producer", producer_id)
         self.producers.pop(producer_id.identity, None)
         state.producers[_is_advisory(producer.destination)] -= 1
+        self._memory.release(MEMBER_SIZE)
         self._broker.remove_producer(state.context, producer)
 
     # the end of the client
@@ -421,6 +439,7 @@ class ClientResources:
             self._close_session(state, session, last_delivered)
         for destination in list(state.temporary):
             self._try(self._broker.remove_destination, context, destination, 0.0)
+        self._memory.release(TEMPORARY_SIZE * len(state.temporary))
         state.temporary.clear()
         waiting = tuple(context.blocked_sends) if state.info.fault_tolerant else ()
         self._try(self._broker.remove_connection, context, state.info, error)
@@ -446,6 +465,7 @@ class ClientResources:
                 self._pending_sends[producer_id] = exchange.unanswered
             state.producers[_is_advisory(producer.destination)] -= 1
             self._try(self._broker.remove_producer, context, producer)
+        self._memory.release(MEMBER_SIZE * (len(session.producers) + 1))
         session.producers.clear()
         if session.info.session_id is not None:
             state.sessions.pop(session.info.session_id, None)

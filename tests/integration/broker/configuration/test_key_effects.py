@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
-from pyjms.errors import JMSException
+from pyjms.errors import InvalidSelectorException, JMSException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.types import Long
 from pyjms.testing.clock import VirtualClock
@@ -264,6 +264,13 @@ async def test_a_selector_that_costs_too_much_takes_nothing(
         if limit > 1:
             await client.message()
         await client.nothing_dispatched()
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+async def test_a_selector_that_nests_too_deeply_is_refused(started: Started, depth: int) -> None:
+    async with started(f"maximum_selector_depth: {depth}") as (_, client):
+        with nullcontext() if depth > 2 else pytest.raises(InvalidSelectorException, match="2"):
+            await client.consumer(Q, selector="(a + 1) * 2 = 4")
 
 
 @pytest.mark.parametrize("rate", [0, 20_000])

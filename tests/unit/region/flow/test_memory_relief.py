@@ -178,7 +178,7 @@ def test_many_queues_with_slow_consumers_stop_no_sender(tight: Broker) -> None:
     assert all(accepted for _ in range(30) for to in queues for accepted in send(client, to, 1))
 
 
-@pytest.mark.fact("activemq-broker M13")
+@pytest.mark.fact("activemq-broker M14")
 def test_a_backlog_elsewhere_does_not_stop_a_consumer_that_acknowledges_in_batches(
     tight: Broker,
 ) -> None:
@@ -190,7 +190,7 @@ def test_a_backlog_elsewhere_does_not_stop_a_consumer_that_acknowledges_in_batch
     assert consumer.in_flight == 15
 
 
-@pytest.mark.fact("activemq-broker M13")
+@pytest.mark.fact("activemq-broker M14")
 def test_a_page_has_only_as_many_messages_as_memory_has_room_for(tight: Broker) -> None:
     send(tight.client(), Q, 500)
     client = tight.client()
