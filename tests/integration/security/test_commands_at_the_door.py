@@ -160,7 +160,7 @@ TOLD = (BrokerInfo, KeepAliveInfo, ConnectionErrorCommand, ConnectionControl)
 
 async def attempt(client: RawClient, commands: list[Command]) -> list[Response]:
     """Send commands that require a response; return those that have a value."""
-    told = []
+    told: list[Response] = []
     for command in commands:
         if isinstance(command, KeepAliveInfo):  # which is its own answer
             client.send_command(command)

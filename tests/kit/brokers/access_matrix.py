@@ -105,6 +105,12 @@ async def _send_to_roots_temporary(attempt: Attempt) -> None:
     await attempt.client.send(temporary, "x")
 
 
+async def _consume_roots_temporary(attempt: Attempt) -> None:
+    temporary = attempt.temporary(attempt.root)
+    await attempt.root.destination(temporary)
+    await attempt.client.consumer(temporary)
+
+
 async def _consume_own_temporary(attempt: Attempt) -> None:
     """An administrator's queue, whose consumer may not read."""
     temporary = attempt.temporary(attempt.client)
@@ -198,6 +204,10 @@ OPERATIONS: dict[str, tuple[Operation, tuple[tuple[str, str], ...]]] = {
         (CREATES,),
     ),
     "send to another's temporary queue": (_send_to_roots_temporary, (WRITES,)),
+    "consume another's temporary queue": (
+        _consume_roots_temporary,
+        (READS, ("read from", NOBODY)),
+    ),
     "consume one's temporary queue": (_consume_own_temporary, (CREATES, READS)),
     "remove one's temporary queue": (_remove_own_temporary, (CREATES,)),
     "consume advisories": (
@@ -243,9 +253,10 @@ ACTIVEMQ: dict[str, tuple[tuple[str, str], ...]] = {
     "consume a composite of two entries": (("read from", NOBODY),),
     "remove a queue": (),
     "unsubscribe another": (),
+    "consume another's temporary queue": (READS,),
 }
 """The needs of ActiveMQ where they differ: it asks for one entry that names all members of a
-composite, and lets everybody remove what exists."""
+composite, lets everybody remove what exists, and leaves it to clients whose a temporary queue is."""
 
 _REFUSAL = re.compile(r"User (\S+) is not authorized to ([a-z ]+): (.+)")
 
