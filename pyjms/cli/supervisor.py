@@ -9,9 +9,10 @@ There is one *slot* for each worker, with one task that keeps it filled:
 
 *Exits.* A worker that exits without having been asked to is replaced. If it did not run for long,
 it is replaced after a back-off, so that a worker that keeps failing does not keep the machine busy.
-While the supervisor itself starts, a worker that cannot start will never start (its module does not
-load, its settings are wrong), so everything stops, with exit code 1. With `--reload`, the
-supervisor waits for the next file change instead.
+While the supervisor itself starts, a worker that ends by an error before it has started will never
+start (its module does not load, its settings are wrong), so everything stops, with exit code 1. One
+that a signal ends is replaced: a message may have killed it while it started, or the system, for
+lack of memory. With `--reload`, the supervisor waits for the next file change instead.
 
 *Rolling restart* (SIGHUP): the process of one slot after the other is replaced. The new process is
 started first, and the old one is asked to stop only when the new one has reported its start. So
@@ -118,6 +119,11 @@ class WorkerProcess:
     def exit_code(self) -> int | None:
         """The exit code, or the negated signal number; None: the process is running."""
         return self._process.returncode
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether a signal has ended the process."""
+        return self.exit_code is not None and self.exit_code < 0
 
     def describe_end(self) -> str:
         """Return a description of how the process ended."""
@@ -343,7 +349,7 @@ class Supervisor:
             logger.error("%s %s: waiting for a change", ended.name, ended.describe_end())
             await slot.restart.wait()
             return
-        if not has_started and not self._has_started:
+        if not has_started and not self._has_started and not ended.has_signal:
             logger.error("%s %s and cannot start: stopping", ended.name, ended.describe_end())
             self._failed = True
             self._stopping.set()

@@ -471,8 +471,10 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.backlog.leaves_in_store = not self._keeps_active
         self.close()
         for topic in self._topics:
-            for reference in self.delivered_messages(topic, last_delivered_sequence_id):
-                self._redeliveries[reference.message_id] = self._redelivery_counter(reference) + 1
+            for reference, is_certain in self.delivered_messages(topic, last_delivered_sequence_id):
+                counter = self._redelivery_counter(reference)
+                counter = counter + 1 if is_certain else max(counter, 1)
+                self._redeliveries[reference.message_id] = counter
         returned = [r for topic in self._topics for r in self.remove_dispatched(topic)]
         self.dispatched.clear()
         self._pending.requeue(returned)

@@ -636,22 +636,27 @@ class PrefetchSubscription(AbstractSubscription):
 
     def delivered_messages(
         self, destination: object, last_sequence_id: int
-    ) -> list[MessageReference]:
-        """Return the destination's messages in the window that the application has received.
+    ) -> list[tuple[MessageReference, bool]]:
+        """Return the destination's messages in the window that the application may have received.
 
         They are those up to `last_sequence_id`, and all that were acknowledged in a transaction.
-        (activemq-broker Q29)
+        If the last one is unknown, they are all, and the flag says which the application has
+        received for certain: those acknowledged in a transaction, and the oldest of the others. A
+        message that kills each process that handles it must not make dead letters of those that
+        were only prefetched with it. (activemq-broker Q29)
         """
         own = [r for r in self.dispatched.values() if r.destination is destination]
         if last_sequence_id == LAST_DELIVERED_UNKNOWN:
-            return own
+            unsettled = (r for r in self.dispatched.values() if r not in self._transacted)
+            oldest = next(unsettled, None)
+            return [(r, r is oldest or r in self._transacted) for r in own]
         count = 0
         if last_sequence_id != LAST_DELIVERED_UNSET:
             for index, reference in enumerate(own):
                 if reference.broker_sequence_id == last_sequence_id:
                     count = index + 1
                     break
-        return [r for index, r in enumerate(own) if index < count or r in self._transacted]
+        return [(r, True) for index, r in enumerate(own) if index < count or r in self._transacted]
 
     # acknowledgements
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
@@ -946,9 +951,10 @@ class QueueSubscription(PrefetchSubscription):
             if self.redelivery_marking is None
             else self.redelivery_marking.remove_queue(queue)
         )
-        for reference in self.delivered_messages(queue, last_delivered_sequence_id):
+        for reference, is_certain in self.delivered_messages(queue, last_delivered_sequence_id):
             if reference not in unsent:
-                reference.redelivery_counter += 1
+                counter = reference.redelivery_counter
+                reference.redelivery_counter = counter + 1 if is_certain else max(counter, 1)
         self._detached.append(queue)
         self.return_unacknowledged([])
 

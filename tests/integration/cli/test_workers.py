@@ -165,6 +165,27 @@ def test_workers_that_cannot_start_end_the_supervisor(
         assert "and cannot start: stopping" in supervisor.written
 
 
+KILLED_ONCE = """
+import os, pathlib, signal
+from pyjms import on_startup
+
+
+@on_startup
+def begin() -> None:
+    if not (marker := pathlib.Path("killed")).exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_replaced(start: Start, tmp_path: Path) -> None:
+    with (tmp_path / "jobs.py").open("a", encoding="utf-8") as jobs:
+        jobs.write(KILLED_ONCE)
+    with start("--workers", "1") as supervisor:
+        supervisor.expect("was ended by SIGKILL: a new one starts in 0.5 s", "has started")
+        supervisor.end(signal.SIGTERM)
+
+
 def test_workers_end_with_a_supervisor_that_was_killed(start: Start) -> None:
     with start("--workers", "2") as supervisor:
         supervisor.expect("Worker 1 (pid ", "Worker 2 (pid ")

@@ -438,7 +438,11 @@ def test_redelivery_counts_when_a_consumer_leaves(client: Client, last: Any, cou
     assert [d.redelivery_counter for d in client.dispatches_of(other)] == counts
     client.close(other, -2)
     third = client.consume(Q)
-    assert [d.redelivery_counter for d in client.dispatches_of(third)] == [c + 1 for c in counts]
+    first, *behind = counts  # the first is the one that was handled: only it is counted again
+    assert [d.redelivery_counter for d in client.dispatches_of(third)] == [
+        first + 1,
+        *(max(count, 1) for count in behind),
+    ]
 
 
 def test_removing_an_unknown_consumer_is_ignored(client: Client) -> None:
