@@ -19,6 +19,7 @@ STORES = "broker.stores"
 CONNECTORS = "broker.connectors"
 RECOVERY_POLICIES = "broker.recovery_policies"
 QUERIES = "broker.message_queries"
+FACTORIES = "broker.factories"
 WEB_PARTS = "pyjms_broker.web"
 
 _KINDS = {
@@ -27,6 +28,7 @@ _KINDS = {
     CONNECTORS: "Connector",
     RECOVERY_POLICIES: "Recovery policy",
     QUERIES: "Message query",
+    FACTORIES: "Broker factory",
     WEB_PARTS: "Part of the web site",
 }
 

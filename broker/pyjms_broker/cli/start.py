@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
 from pyjms.runtime.logging import escape_control_characters, get_logger, indented
 from pyjms_broker.cli.config import given_properties
 from pyjms_broker.service import BrokerService
+from pyjms_broker.service.factories import create_broker
 
 logger = get_logger(__name__)
 
@@ -250,26 +251,23 @@ def _report(error: JMSException, code: int) -> int:
     return code
 
 
-_CONNECTORS: Final = "transportConnectorURIs"
-
-
 def service_from_uri(
     uri: str, given: Mapping[str, str], *, ignore_unsupported: bool = False
 ) -> BrokerService:
     """Create the broker that a URI describes; blocking.
 
     Args:
-        uri: `broker:(tcp://host:port)/name?persistent=false`, `properties:FILE` or `xbean:FILE`.
+        uri: `broker:(tcp://host:port)/name?persistent=false`, `properties:FILE`, `xbean:FILE`, or a
+            URI of an installed broker factory.
         given: values for placeholders in the XML, and attributes that override those of a
             properties file, like ActiveMQ's system properties.
         ignore_unsupported: start the broker even if the XML has unsupported elements.
     """
-    scheme, mark, rest = uri.partition(":")
-    if mark and scheme == "properties":
-        return _from_properties(Path(rest.removeprefix("file:").partition("?")[0]), given)
-    if mark and scheme == "xbean":
-        return _from_xml(rest.partition("?")[0], given, ignore_unsupported)
-    return BrokerService.from_uri(uri)
+    if uri.startswith("xbean:"):
+        from pyjms_broker.conversion.factory import from_xml
+
+        return from_xml(uri, given, ignore_unsupported=ignore_unsupported)
+    return create_broker(uri, given)
 
 
 def store_directory_of(config: str) -> Path:
@@ -295,38 +293,3 @@ def store_directory_of(config: str) -> Path:
             hint="export from a running broker with --url",
         )
     return directory
-
-
-def _from_properties(path: Path, given: Mapping[str, str]) -> BrokerService:
-    from pyjms_broker.security.properties_file import read_properties
-    from pyjms_broker.service.uri import WITHOUT_EFFECT, keywords_from, known_options
-
-    properties = {**read_properties(path), **given}
-    connectors = properties.pop(_CONNECTORS, "").replace(",", " ").split()
-    known = {**known_options(), **dict.fromkeys(WITHOUT_EFFECT)}
-    for name in sorted(properties.keys() - known.keys()):
-        logger.warning("%s: the broker has no attribute %s; it is ignored", path, name)
-    keywords = keywords_from({k: v for k, v in properties.items() if k in known})
-    make: Callable[..., BrokerService] = BrokerService
-    service = make(**keywords)
-    for connector in connectors:
-        service.add_connector(connector)
-    return service
-
-
-def _from_xml(resource: str, given: Mapping[str, str], ignore_unsupported: bool) -> BrokerService:
-    from pyjms_broker.conversion import convert_activemq_xml, file_path
-
-    path = file_path(resource, Path())
-    conversion = convert_activemq_xml(path, given)
-    unsupported = conversion.unsupported
-    if unsupported and not ignore_unsupported:
-        raise ConfigurationException(
-            "\n".join((f"xbean:{resource}: not everything is supported:", *map(str, unsupported))),
-            hint="change the file, or ignore these elements with --ignore-unsupported",
-        )
-    for finding in unsupported:
-        print(finding, file=sys.stderr)
-    settings = conversion.settings()
-    settings.read_from(path, lambda: convert_activemq_xml(path, given).settings())
-    return BrokerService.from_settings(settings)

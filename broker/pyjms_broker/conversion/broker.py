@@ -511,15 +511,12 @@ BROKER: Final = Spec(
         "schedulePeriodForDiskUsageCheck": "a full disk is noticed when something is written",
         "diskUsageCheckRegrowThreshold": "a full disk is noticed when something is written",
         "waitForSlaveTimeout": "it only matters with waitForSlave",
-        "consumerSystemUsagePortion": "it only matters with splitSystemUsageForProducersConsumers",
-        "producerSystemUsagePortion": "it only matters with splitSystemUsageForProducersConsumers",
     },
     lost={
         "passiveSlave": _PAIR,
         "waitForSlave": _PAIR,
         "shutdownOnMasterFailure": _PAIR,
         "shutdownOnSlaveFailure": _PAIR,
-        "splitSystemUsageForProducersConsumers": Lost(*_SPLIT[:2], same_as="false"),
         "storeOpenWireVersion": Lost(
             "it is a setting of the store here", "set persistence.store_open_wire_version"
         ),

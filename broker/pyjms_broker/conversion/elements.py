@@ -437,7 +437,6 @@ _FORWARDED: Final = {"queue": _FORWARD, "topic": _FORWARD, "filteredDestination"
 _CONCURRENT: Final = {
     "concurrentSend": "copies are sent one after the other",
     "copyMessage": "messages are copied as far as they are changed",
-    "transactedSend": "all copies are stored together with the message",
 }
 
 

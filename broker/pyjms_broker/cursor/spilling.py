@@ -635,12 +635,26 @@ class SpoolingCursor(SpillingCursor):
     All topics of a pattern share one spool, which preserves the order of arrival across them.
     """
 
-    def __init__(self, name: str, temp_store: TempStore, policy: PolicyEntry) -> None:
-        """Create an empty cursor; `name` is the consumer's name for the log."""
+    def __init__(
+        self,
+        name: str,
+        temp_store: TempStore,
+        policy: PolicyEntry,
+        is_short: Callable[[int], bool],
+    ) -> None:
+        """Create an empty cursor.
+
+        Args:
+            name: the consumer's name for the log.
+            temp_store: where messages go while memory is short.
+            policy: that of the consumer.
+            is_short: whether the memory of consumers is used up to a percentage.
+        """
         super().__init__(
             name, self._source_of, self._is_memory_short_for, self._on_spooled, policy.max_page_size
         )
         self._mark = policy.cursor_memory_high_water_mark
+        self._is_short = is_short
         self._spool = SpoolSource(temp_store, name, self._page_in, prioritized=False)
         self._topics: dict[Destination | None, RegionDestination] = {}
         """The topics of spooled messages, by the messages' destination."""
@@ -660,7 +674,8 @@ class SpoolingCursor(SpillingCursor):
         return self._spool
 
     def _is_memory_short_for(self, reference: MessageReference) -> bool:
-        return reference.destination.memory.is_above(self._mark)
+        mark = self._mark
+        return reference.destination.memory.is_above(mark) or self._is_short(mark)
 
     def _on_spooled(self, reference: MessageReference) -> None:
         self._topics[reference.message.destination] = reference.destination

@@ -8,6 +8,7 @@ consumers has its own queue. Only existing queues get a copy.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.destination import Topic as DestinationTopic
-from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.runtime.ids import IdGenerator
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId, LocalTransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
@@ -23,12 +25,15 @@ from pyjms_broker.api.message import MessageReference, copy_for_destination
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import attribute, flag
 from pyjms_broker.filters.advisories import is_advisory_topic
+from pyjms_broker.filters.transactions import LocalTransaction
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.topic import Topic
 from pyjms_broker.store.api import StoreState
 
 _MAX_FORWARDING_DEPTH = 32
+_OWN_CONNECTION = ConnectionId(IdGenerator().generate())
+_transactions = itertools.count(1)
 
 
 class Routes:
@@ -136,6 +141,9 @@ class VirtualTopicAttributes:
     drop_on_resource_limit: bool = flag(
         "Whether a full queue is skipped instead of failing the send."
     )
+    transacted_send: bool = flag(
+        "Whether several queues get a persistent message all or none, in one transaction."
+    )
     set_original_destination: bool = flag(
         "Whether copies have the topic as their original destination.", default=True
     )
@@ -190,13 +198,49 @@ class _VirtualTopicFilter(DestinationFilter):
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if self._settings.local and message.broker_path:
             return self.next.send(exchange, message)
-        completions = [
-            self._send_copy(exchange, message, queue)
+        queues = [
+            queue
             for queue in self._region.destinations_overlapping(self._pattern)
             if not queue.disposed
         ]
-        completions.append(self.next.send(exchange, message))
-        return all_of(completions)
+        is_single = len(queues) < 2 or not message.persistent or exchange.transaction is not None
+        if is_single or not self._settings.transacted_send:
+            copies = [self._send_copy(exchange, message, queue) for queue in queues]
+            return all_of([*copies, self.next.send(exchange, message)])
+        return self._send_together(exchange, message, queues)
+
+    def _send_together(
+        self,
+        exchange: ProducerExchange,
+        message: ActiveMQMessage,
+        queues: Sequence[BrokerDestination],
+    ) -> Completion:
+        """Send the copies in a transaction of the broker, and the message to the topic.
+
+        A copy that waits for space delays all others, and the consumers of the topic.
+        """
+        region = self._region
+        xid = LocalTransactionId(next(_transactions), _OWN_CONNECTION)
+        transaction = LocalTransaction(xid, region.store.transaction_store(), lambda _: None)
+        within = exchange.within(transaction)
+        try:
+            copies = [self._send_copy(within, message, queue) for queue in queues]
+        except Exception as error:
+            transaction.rollback(error)
+            raise
+        committed = all_of([*copies, transaction.commit(one_phase=True)])
+        if not transaction.is_waiting:
+            return all_of([committed, self.next.send(exchange, message)])
+        result = Completion()
+
+        def publish(done: Completion) -> None:
+            if done.error is not None:
+                result.complete(done.error)
+            else:
+                self.next.send(exchange, message).then(lambda sent: result.complete(sent.error))
+
+        committed.then(publish)
+        return result
 
     def _send_copy(
         self, exchange: ProducerExchange, message: ActiveMQMessage, queue: BrokerDestination

@@ -190,6 +190,7 @@ class SubscriptionBacklog:
         self._broker = broker
         self._prioritized = policy.prioritized_messages
         self._page_size = policy.max_page_size
+        self._mark = policy.cursor_memory_high_water_mark
         self._topics: dict[RegionDestination, _TopicBacklog] = {}
         self._store_sources: dict[RegionDestination, StoreSource] = {}
         self._unselected: dict[RegionDestination, int] = {}
@@ -313,7 +314,11 @@ class SubscriptionBacklog:
         self.pending.append(reference)
 
     def _is_memory_short(self, reference: MessageReference) -> bool:
-        return self.leaves_in_store or reference.destination.is_memory_short(reference)
+        return (
+            self.leaves_in_store
+            or reference.destination.is_memory_short(reference)
+            or self._broker.system_usage.is_short_for_consumers(self._mark)
+        )
 
     def waiting(self, limit: int) -> list[MessageReference]:
         """Return the first `limit` waiting messages, in memory or paged out."""

@@ -178,14 +178,22 @@ class SystemUsage:
         store_limit: int = STORE_LIMIT,
         temp_limit: int = TEMP_LIMIT,
         job_scheduler_limit: int = JOB_SCHEDULER_LIMIT,
+        consumer_limit: int = 0,
     ) -> None:
         self.memory = MemoryUsage("Main:memory", memory_limit)
+        self.consumer_limit = consumer_limit
+        """The memory up to which cursors of topic consumers keep messages; 0: the same."""
         self.store = DiskUsage("Persistent store", store_limit)
         self.temp = DiskUsage("Temp Store", temp_limit)
         self.job_scheduler = DiskUsage("Job Scheduler Store", job_scheduler_limit)
         self.send_fail_if_no_space = send_fail_if_no_space
         self.send_fail_if_no_space_after_timeout = send_fail_if_no_space_after_timeout
         self._partitions: dict[StorePartition, DiskUsage] = {}
+
+    def is_short_for_consumers(self, mark: int) -> bool:
+        """Return whether the memory of consumers is used up to `mark` percent."""
+        limit = self.consumer_limit
+        return limit > 0 and self.memory.used * 100 >= limit * mark
 
     def store_of(self, destination: Destination) -> DiskUsage:
         """Return the usage against which a destination's persistent messages count."""

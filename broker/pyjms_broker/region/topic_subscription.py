@@ -77,7 +77,8 @@ class TopicSubscription(AbstractSubscription):
         temp_store = self.broker.temp_store
         if temp_store is None or self.policy.pending_subscriber_policy == "vmCursor":
             return RetainedPendingList()
-        return SpoolingCursor(str(self), temp_store, self.policy)
+        is_short = self.broker.system_usage.is_short_for_consumers
+        return SpoolingCursor(str(self), temp_store, self.policy, is_short)
 
     def attach(self, topic: BrokerDestination, spooling_changed: _SpoolingListener) -> None:
         """Get the messages of a topic.

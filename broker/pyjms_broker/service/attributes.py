@@ -218,6 +218,24 @@ class BrokerAttributes:
         "Whether a client that connects directly ends what a network connector subscribed for it.",
         "monitorConnectionSplits",
     )
+    split_system_usage_for_producers_consumers: bool = flag(
+        "Whether memory_limit is divided between producers and consumers, by the two portions.",
+        "splitSystemUsageForProducersConsumers",
+    )
+    producer_system_usage_portion: int = count(
+        60,
+        "Percentage of memory_limit at which senders wait, if it is divided.",
+        "producerSystemUsagePortion",
+        minimum=1,
+        maximum=100,
+    )
+    consumer_system_usage_portion: int = count(
+        40,
+        "Percentage of memory_limit for messages that wait for topic consumers, if it is divided.",
+        "consumerSystemUsagePortion",
+        minimum=1,
+        maximum=100,
+    )
     restart_allowed: bool = flag(
         "Whether the broker may be restarted after a stop.", "restartAllowed", default=True
     )

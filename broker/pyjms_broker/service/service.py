@@ -196,13 +196,19 @@ class BrokerService(BrokerConfiguration):
     def from_uri(cls, uri: str) -> BrokerService:
         """Create a broker from a URI such as `broker:(tcp://h:p,...)/name?persistent=false`.
 
+        `xbean:activemq.xml` and `properties:FILE` name files, which are read: the call may block.
+        See `pyjms_broker.service.factories` for URIs of other packages.
+
         Raises:
             ConfigurationException: the URI is invalid, or has an unsupported component.
         """
-        return cls._from_description(read_broker_uri(uri))
+        from pyjms_broker.service.factories import create_broker  # noqa: PLC0415 - it needs this
+
+        return create_broker(uri)
 
     @classmethod
-    def _from_description(cls, described: BrokerURI, **overrides: Any) -> BrokerService:
+    def from_description(cls, described: BrokerURI, **overrides: Any) -> BrokerService:
+        """Create a broker from the contents of a `broker:` URI, with other attributes."""
         keywords: dict[str, Any] = {**described.keywords, **overrides}
         service = cls(**keywords)
         for connector in described.connectors:
@@ -218,7 +224,7 @@ class BrokerService(BrokerConfiguration):
         """Create and start the broker for `vm://name` if none of that name is running.
 
         `broker_config` is a broker URI that describes it. `options` are the `broker.<attribute>`
-        options of the URL; they override those of the broker URI.
+        options of the URL; they override those of a `broker:` URI.
 
         Raises:
             ConfigurationException: an option or the URI is invalid.
@@ -228,9 +234,30 @@ class BrokerService(BrokerConfiguration):
             from pyjms_broker.service.peers import create_peer  # noqa: PLC0415 - few are peers
 
             return await create_peer(name, broker_config)
+        if broker_config is not None and not broker_config.startswith("broker:"):
+            return await cls._start_from_file(name, options, broker_config)
         described = BrokerURI({}, ()) if broker_config is None else read_broker_uri(broker_config)
         keywords = {"broker_name": name, **described.keywords, **keywords_from(options)}
-        service = cls._from_description(described, **keywords)
+        service = cls.from_description(described, **keywords)
+        await service.start()
+        return service
+
+    @classmethod
+    async def _start_from_file(
+        cls, name: str, options: Mapping[str, str], broker_config: str
+    ) -> BrokerService:
+        if options:
+            listed = ", ".join(f"broker.{each}" for each in sorted(options))
+            raise ConfigurationException(
+                f"vm://{name}: {listed} and brokerConfig={broker_config} contradict each other",
+                hint="set the attributes in that file",
+            )
+        service = await anyio.to_thread.run_sync(cls.from_uri, broker_config)
+        if service.broker_name != name:
+            raise ConfigurationException(
+                f"vm://{name}: the broker of {broker_config} is named {service.broker_name}",
+                hint=f"write vm://{service.broker_name}?brokerConfig={broker_config}",
+            )
         await service.start()
         return service
 

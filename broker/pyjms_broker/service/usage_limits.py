@@ -31,8 +31,13 @@ def system_usage_of(config: BrokerConfiguration) -> SystemUsage:
     data = Path(config.data_directory)
     store = Path(config.store_directory or data)
     jobs = Path(config.scheduler_directory or data)
+    memory = _bytes_of("memory_limit", config.memory_limit, available_memory)
+    consumers = 0
+    if config.split_system_usage_for_producers_consumers:
+        consumers = memory * config.consumer_system_usage_portion // 100
+        memory = memory * config.producer_system_usage_portion // 100
     return SystemUsage(
-        _bytes_of("memory_limit", config.memory_limit, available_memory),
+        memory,
         config.send_fail_if_no_space,
         config.send_fail_if_no_space_after_timeout,
         store_limit=_bytes_of("store_limit", config.store_limit, lambda: disk_size(store)),
@@ -40,6 +45,7 @@ def system_usage_of(config: BrokerConfiguration) -> SystemUsage:
         job_scheduler_limit=_bytes_of(
             "job_scheduler_limit", config.job_scheduler_limit, lambda: disk_size(jobs)
         ),
+        consumer_limit=consumers,
     )
 
 
@@ -62,6 +68,7 @@ def _set_limits(config: BrokerConfiguration, usage: SystemUsage, values: Mapping
     usage.send_fail_if_no_space = wanted.send_fail_if_no_space
     usage.send_fail_if_no_space_after_timeout = wanted.send_fail_if_no_space_after_timeout
     usage.memory.change_limit(wanted.memory.limit)
+    usage.consumer_limit = wanted.consumer_limit
     for disk, limit in (
         (usage.store, wanted.store.limit),
         (usage.temp, wanted.temp.limit),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
-from pyjms.errors import InvalidSelectorException, JMSException
+from pyjms.errors import InvalidSelectorException, JMSException, ResourceAllocationException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
+from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, TransactionType
 from pyjms.wire.openwire.primitives import decode_text, encode_map
 from pyjms_broker.filters.composite_queues import (
@@ -20,7 +22,7 @@ from pyjms_broker.filters.virtual_topics import VirtualTopic
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.recovery import FixedCountSubscriptionRecoveryPolicy
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.clients.raw import BrokerWith, Connect
+from tests.kit.clients.raw import BrokerWith, Connect, RawClient
 from tests.kit.values import present
 
 T = Topic("VirtualTopic.t")
@@ -400,3 +402,58 @@ async def test_a_queue_of_all_virtual_topics_may_have_an_empty_name(
         await client.consumer(queue)
         await client.send(queue, "x")
         assert body(await client.message()) == "x"
+
+
+async def sent_to_three(
+    client: RawClient, broker: EmbeddedTestBroker, *, transacted: bool, fails: bool
+) -> list[int]:
+    """Send to a virtual topic with three queues, the last of which is full; return their counts."""
+    queues = [Queue(f"Consumer.{each}.VirtualTopic.t") for each in "ABC"]
+    for queue in queues:
+        await client.destination(queue)
+    await client.send(queues[-1], "it is full")
+    if fails:
+        with pytest.raises(ResourceAllocationException):
+            await client.send(T, "x")
+    return [broker.queue_statistics(queue.physical_name).messages for queue in queues]
+
+
+@pytest.mark.fact("activemq-broker V5")
+@pytest.mark.parametrize(("transacted", "counts"), [(True, [0, 0, 1]), (False, [1, 1, 1])])
+async def test_transacted_copies_reach_all_queues_or_none(
+    broker_with: BrokerWith, counts: list[int], *, transacted: bool
+) -> None:
+    full = PolicyEntry(
+        destination=Queue("Consumer.C.>"), memory_limit=1, send_fail_if_no_space=True
+    )
+    topics = [VirtualTopic(transacted_send=transacted)]
+    async with broker_with(topics, policies=PolicyMap([full])) as (broker, client):
+        live = await client.consumer(T)
+        assert await sent_to_three(client, broker, transacted=transacted, fails=True) == counts
+        await client.nothing_dispatched()
+        await client.remove(live)
+        await client.destination(Queue("Consumer.C.VirtualTopic.t"), operation=1)
+        await client.send(T, "y")
+        assert broker.queue_statistics(A.physical_name).messages == counts[0] + 1
+        assert broker.queue_statistics(B.physical_name).messages == counts[1] + 1
+
+
+@pytest.mark.fact("activemq-broker V5")
+async def test_transacted_copies_wait_for_the_queue_without_space(broker_with: BrokerWith) -> None:
+    full = PolicyEntry(destination=Queue("Consumer.C.>"), memory_limit=1)
+    topics = [VirtualTopic(transacted_send=True)]
+    async with broker_with(topics, policies=PolicyMap([full])) as (broker, client):
+        await sent_to_three(client, broker, transacted=True, fails=False)
+        other = RawClient(create_transport(broker.url))
+        await other.open()
+        await other.consumer(T)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.send, T, "x")
+            await anyio.wait_all_tasks_blocked()
+            await other.nothing_dispatched()
+            assert broker.queue_statistics(A.physical_name).messages == 0
+            await other.consumer(Queue("Consumer.C.VirtualTopic.t"))
+            await other.ack(await other.dispatched())
+        assert broker.queue_statistics(A.physical_name).messages == 1
+        assert {body(await other.message()) for _ in range(2)} == {"x"}
+        await other.close()

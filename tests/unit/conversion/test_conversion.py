@@ -756,7 +756,8 @@ def test_attributes_of_durable_subscriptions_connections_and_dispatch(
            </transportConnectors>
         """,
         'keepDurableSubsActive="false" rejectDurableConsumers="true" '
-        'monitorConnectionSplits="true"',
+        'monitorConnectionSplits="true" splitSystemUsageForProducersConsumers="true" '
+        'producerSystemUsagePortion="55" consumerSystemUsagePortion="45"',
     )
     read = values(conversion)
     assert lost(conversion) == []
@@ -771,3 +772,17 @@ def test_attributes_of_durable_subscriptions_connections_and_dispatch(
     assert read["keep_durable_subs_active"] is False
     assert read["reject_durable_consumers"] is True
     assert read["monitor_connection_splits"] is True
+    assert read["split_system_usage_for_producers_consumers"] is True
+    assert read["producer_system_usage_portion"] == 55
+    assert read["consumer_system_usage_portion"] == 45
+
+
+def test_transacted_send_of_virtual_topics(convert: Callable[..., Conversion]) -> None:
+    conversion = convert(
+        """<destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>
+             <virtualTopic name="a.>" transactedSend="true"/>
+           </virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>"""
+    )
+    (topic,) = values(conversion)["virtual_destinations"]
+    assert topic["transacted_send"] is True
+    assert lost(conversion) == []

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.cluster import ClusterAttributes
+from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.service import BrokerService
 from pyjms_broker.service.uri import keywords_from, known_options
+from tests.kit.recipes import install
 
 
 def test_a_broker_uri_names_connectors_the_broker_and_its_attributes() -> None:
@@ -123,3 +127,59 @@ def test_a_configuration_makes_a_service() -> None:
     )
     assert next(c.name for c in service.connectors) == "openwire"
     assert [c.allow_link_stealing for c in service.connectors] == [False, True]
+
+
+@pytest.mark.fact("activemq-broker B13")
+def test_files_describe_brokers(tmp_path: Path) -> None:
+    xml, properties = tmp_path / "activemq.xml", tmp_path / "broker.properties"
+    xml.write_text("<broker brokerName='shop' persistent='false'/>", encoding="utf-8")
+    properties.write_text("brokerName=shop\npersistent=false\n", encoding="latin-1")
+    for uri in (f"xbean:{xml}", f"xbean:file:{xml}", f"properties:{properties}"):
+        service = BrokerService.from_uri(uri)
+        assert (service.broker_name, service.persistent) == ("shop", False)
+
+
+@pytest.mark.fact("activemq-broker B13", "activemq-broker B14")
+async def test_vm_urls_name_such_files(tmp_path: Path) -> None:
+    file = tmp_path / "activemq.xml"
+    file.write_text("<broker brokerName='shop' persistent='false'/>", encoding="utf-8")
+    url = f"vm://{{}}?brokerConfig=xbean:{file}"
+    async with await ConnectionFactory(url.format("shop")).create_connection() as connection:
+        await connection.start()
+        assert vm_registry.find("shop") is not None
+    for name, option, reason in (
+        ("other", "", "is named shop"),
+        ("shop", "&broker.persistent=true", "contradict each other"),
+    ):
+        with pytest.raises(ConfigurationException, match=reason):
+            await ConnectionFactory(url.format(name) + option).create_connection()
+
+
+@pytest.mark.fact("activemq-broker B13")
+def test_installed_factories_make_brokers_of_other_schemes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "pyproject.toml": """[project]
+name = "shop-brokers"
+version = "1"
+[project.entry-points."broker.factories"]
+shop = "shop_brokers:create"
+wrong = "shop_brokers:wrong"
+""",
+        "shop_brokers.py": """from pyjms_broker.service import BrokerService
+
+def create(uri, given):
+    return BrokerService(uri.partition(":")[2])
+
+def wrong(uri, given):
+    return uri
+""",
+    }
+    install(files, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert BrokerService.from_uri("shop:it").broker_name == "it"
+    with pytest.raises(ConfigurationException, match="is not a factory of a BrokerService"):
+        BrokerService.from_uri("wrong:it")
+    with pytest.raises(ConfigurationException, match="start with broker:, properties:"):
+        BrokerService.from_uri("other:it")

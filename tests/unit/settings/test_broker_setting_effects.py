@@ -112,6 +112,15 @@ SHOWN: Final = {
     "BrokerSettings.maximum_destinations_per_user": (
         "integration/broker/limits/test_destination_limits.py::test_a_user_creates_only_so_many_destinations"
     ),
+    "BrokerSettings.split_system_usage_for_producers_consumers": (
+        "integration/broker/configuration/test_key_effects.py::test_memory_divided_between_producers_and_consumers"
+    ),
+    "BrokerSettings.producer_system_usage_portion": (
+        "integration/broker/configuration/test_key_effects.py::test_memory_divided_between_producers_and_consumers"
+    ),
+    "BrokerSettings.consumer_system_usage_portion": (
+        "integration/broker/configuration/test_key_effects.py::test_memory_divided_between_producers_and_consumers"
+    ),
     "BrokerSettings.keep_durable_subs_active": (
         "integration/broker/configuration/test_key_effects.py::test_messages_of_offline_subscriptions"
     ),
@@ -921,6 +930,9 @@ SHOWN: Final = {
     # VirtualTopicSettings
     "VirtualTopicSettings.name": (
         "integration/broker/test_virtual_destinations.py::test_names_and_defaults"
+    ),
+    "VirtualTopicSettings.transacted_send": (
+        "integration/broker/test_virtual_destinations.py::test_transacted_copies_reach_all_queues_or_none"
     ),
     "VirtualTopicSettings.prefix": (
         "integration/broker/test_virtual_destinations.py::test_names_and_defaults"

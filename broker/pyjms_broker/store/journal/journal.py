@@ -596,8 +596,18 @@ class Journal:
             self._batch_limit = max(self._batch_limit, self._offset + size)
         return [self.append(payload, lazy=True) for payload in payloads]
 
-    def announce(self) -> None:
-        """Request a job, and count a sender whose record is appended when that job starts."""
+    def announce(self, *, soon: bool = False) -> None:
+        """Request a job, and count a sender whose record is appended when that job starts.
+
+        With `soon`, nobody waits for the record: the job may start a few milliseconds later.
+        """
+        if soon:
+            if not self._is_writable:
+                self._require_writable()
+            if not (self._requested or self._timer_set):
+                self._timer_set = True
+                self._loop.call_later(_SOON, self._on_timer)
+            return
         turn = self._turn.number
         if not turn or turn != self._last_turn:
             self._senders += 1
@@ -653,7 +663,8 @@ class Journal:
 
     def _on_timer(self) -> None:
         self._timer_set = False
-        due = not self._requested and self._has_records
+        has_late = self.late is not None and self.late.count > 0
+        due = not self._requested and (self._has_records or has_late)
         if due and self._is_open and self.state is not StoreState.FAILED:
             self._request()
 

@@ -3,7 +3,8 @@
 Late additions are messages that are journaled when the next write begins, unless consumed before.
 While one write is in progress, queues dispatch the messages that arrive, and fast consumers may
 acknowledge a message before its own write begins. Such a message is neither added nor removed: the
-journal has no record of it, and its sender gets a response because it was consumed.
+journal has no record of it, and its sender gets a response because it was consumed. Messages for
+whose storage no sender waits request no write by themselves for a few milliseconds.
 (activemq-persistence K14)
 
 A late addition has its position as soon as it arrives, but is not in the index yet:
@@ -140,7 +141,7 @@ class QueueLateAdds:
         sync: bool,
     ) -> Position:
         """Add a message and return its position."""
-        self._announce()
+        self._announce(soon=not sync)
         late = self._late
         self._last = arrival = max(self._last, index.last_arrival) + 1
         if not self.adds:

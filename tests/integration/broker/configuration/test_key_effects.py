@@ -353,3 +353,21 @@ async def test_the_monitor_of_blocked_clients(started: Started, value: str) -> N
     connector = f'uri: "tcp://127.0.0.1:0", enable_status_monitor: {value}'
     async with started(f"connectors: [{{{connector}}}]") as (broker, _):
         assert broker.service.connectors[0].enable_status_monitor is (value == "true")
+
+
+@pytest.mark.fact("activemq-broker M14")
+@pytest.mark.parametrize(
+    ("split", "expected"), [("true", (70_000, 20_000)), ("false", (100_000, 0))]
+)
+async def test_memory_divided_between_producers_and_consumers(
+    started: Started, split: str, expected: tuple[int, int]
+) -> None:
+    keys = (
+        f"split_system_usage_for_producers_consumers: {split}",
+        "producer_system_usage_portion: 70",
+        "consumer_system_usage_portion: 20",
+        "system_usage: {memory_limit: 100000}",
+    )
+    async with started(*keys) as (broker, _):
+        usage = broker.service.system_usage
+        assert (usage.memory.limit, usage.consumer_limit) == expected

@@ -131,6 +131,36 @@ async def test_neither_the_message_nor_its_removal_is_written(case: Case) -> Non
 
 
 @pytest.mark.fact("activemq-persistence K14")
+async def test_asynchronous_sends_are_not_written_either(case: Case) -> None:
+    """No sender waits, so the write does not begin at the end of the turn that reads a message."""
+    consumer = case.client.consume(Q)
+    await wait_for(case.store.journal.barrier())
+    before = case.bytes
+    for n in range(50):
+        message = case.client.message(Q, str(n), persistent=True)
+        message.response_required = False
+        case.client.send(Q, "", message=message)
+    for _ in range(5):
+        await lowlevel.checkpoint()
+    for n in range(50):
+        case.client.ack(consumer, n)
+    await wait_for(case.store.journal.barrier())
+    assert case.bytes == before
+    assert case.store.queue_message_store(Q).message_count == 0
+
+
+@pytest.mark.fact("activemq-persistence K14")
+async def test_asynchronous_sends_that_nobody_consumes_are_written_soon(case: Case) -> None:
+    case.broker.queue(Q)
+    await wait_for(case.store.journal.barrier())
+    before = case.store.journal.written
+    message = case.client.message(Q, "x", persistent=True)
+    message.response_required = False
+    case.client.send(Q, "", message=message)
+    await passes(lambda: case.store.journal.written != before)
+
+
+@pytest.mark.fact("activemq-persistence K14")
 async def test_what_is_not_consumed_is_answered_when_it_is_stored(case: Case) -> None:
     consumer = case.client.consume(Q)
     await case.busy()

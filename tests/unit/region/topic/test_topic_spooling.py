@@ -279,3 +279,19 @@ async def test_what_waits_for_temp_space_does_not_overtake_for_a_durable_subscri
         sent += 1
         client.send(T, str(sent))
     assert drain(client, durable) == texts(1, sent)
+
+
+@pytest.mark.fact("activemq-broker M14")
+@pytest.mark.parametrize(("consumer_limit", "most"), [(10 * SIZE, 10 * SIZE), (0, 400 * SIZE)])
+async def test_the_portion_of_consumers_limits_what_waits_for_them_in_memory(
+    make_broker: type[Broker], temp_store: TempStore, consumer_limit: int, most: int
+) -> None:
+    usage = SystemUsage(400 * SIZE, consumer_limit=consumer_limit)
+    broker = make_broker(PolicyEntry(), usage=usage, temp_store=temp_store)
+    client = broker.client()
+    slow = client.consume(T, prefetch=1)
+    for n in range(1, 101):
+        client.send(T, str(n))
+    assert usage.memory.used < most
+    assert (temp_store.size > 0) is (consumer_limit > 0)
+    assert drain(client, slow) == texts(1, 100)
