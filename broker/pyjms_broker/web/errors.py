@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from pyjms.errors import (
     ConfigurationException,
@@ -80,7 +81,8 @@ def response_to(connection: HTTPConnection, error: Exception) -> Response:
     content: dict[str, object] = {"status": status, "error": message, "path": path}
     if hint:
         content["hint"] = hint
-    return JSONResponse(content, status, headers)
+    # not starlette's JSONResponse, because names may contain lone surrogates
+    return Response(json.dumps(content), status, headers, "application/json")
 
 
 async def _answer(request: Request, error: Exception) -> Response:

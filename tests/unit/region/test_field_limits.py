@@ -18,10 +18,14 @@ from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionId,
     ConnectionInfo,
+    ConsumerId,
     MessageId,
     ProducerInfo,
 )
 from pyjms.wire.openwire.fast_writer import marshal_body
+from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.openwire.schema import CURRENT_VERSION
+from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.api.fields import MAX_NAME, MAX_TEXT, check_message, largest_message
 from tests.kit.brokers.region import Broker, Client
 
@@ -164,3 +168,35 @@ def test_names_of_connections_are_checked(client: Client, field: str, name: str)
 
 def test_ordinary_messages_pass(client: Client) -> None:
     check_message(client.message(Q, "1"), largest_message(None))
+
+
+@pytest.mark.fact("activemq-broker C11")
+@pytest.mark.parametrize("tight", [False, True])
+@pytest.mark.parametrize("version", [1, 5, 10, 12])
+def test_the_largest_message_comes_back_in_every_encoding(
+    client: Client, version: int, tight: bool
+) -> None:
+    limit = 20_000
+    wire_format = OpenWireFormat(
+        WireFormatSettings(
+            version,
+            tight_encoding_enabled=tight,
+            cache_enabled=tight,
+            max_frame_size=limit,
+        )
+    )
+    wire_format.negotiate(wire_format.local_info())
+    client.context.limit_messages(largest_message(limit))
+    queue = Queue("q" * 200)
+    message = client.message(queue, "1")
+    message.content = b""
+    overhead = len(marshal_body(message))
+    message.raw = None
+    message.content = bytes(largest_message(limit) - overhead)
+    if version == CURRENT_VERSION and not tight:  # as it arrives in such a frame
+        marshal_body(message)
+    client.send(queue, "1", message=message)
+    consumer = client.consume(queue)
+    (dispatch,) = client.dispatches_of(consumer)
+    dispatch.consumer_id = ConsumerId("ID:" + "h" * 300, 1, 1)
+    assert len(wire_format.encode(dispatch)) <= limit
