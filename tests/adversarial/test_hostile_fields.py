@@ -31,9 +31,6 @@ from pyjms_broker.web import WebConfiguration
 from tests.kit.brokers.openwire_attacker import Peer
 from tests.kit.stomp.client import StompClient, real_time_limit
 
-# uvicorn, which serves REST, needs asyncio
-pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])
-
 FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 NEXT: Final = "next"
 LIMIT: Final = 40_000
@@ -93,7 +90,7 @@ def command_with(peer: Peer, destination: Destination, field: str, value: Value)
         peer.producer_id,
         destination,
         message_id=found.message_id,
-        content=encode_text(value if field == "content" else "odd"),
+        content=encode_text(str(value) if field == "content" else "odd"),
         priority=4,
     )
     if field == "property":
@@ -303,6 +300,12 @@ URLS: Final = {
     "oldest": "tcp://127.0.0.1:{tcp}?wireFormat.tightEncodingEnabled=true&wireFormat.version=1",
     "websocket": "ws://127.0.0.1:{ws}",
 }
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Asyncio, which the web server needs."""
+    return "asyncio"
 
 
 class Hostile:

@@ -15,6 +15,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
+    MESSAGE_OVERHEAD,
     ActiveMQMessage,
     ConnectionId,
     ConnectionInfo,
@@ -189,11 +190,10 @@ def test_the_largest_message_comes_back_in_every_encoding(
     client.context.limit_messages(largest_message(limit))
     queue = Queue("q" * 200)
     message = client.message(queue, "1")
-    message.content = b""
-    overhead = len(marshal_body(message))
-    message.raw = None
-    message.content = bytes(largest_message(limit) - overhead)
-    if version == CURRENT_VERSION and not tight:  # as it arrives in such a frame
+    message.content = bytes(largest_message(limit) - MESSAGE_OVERHEAD)
+    if version == CURRENT_VERSION and not tight:  # it arrives as it is sent
+        message.content += bytes(largest_message(limit) - len(marshal_body(message)))
+        message.raw = None
         marshal_body(message)
     client.send(queue, "1", message=message)
     consumer = client.consume(queue)
