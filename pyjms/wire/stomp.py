@@ -31,13 +31,13 @@ VERSIONS: Final = (V1_2, V1_1, V1_0)
 """The supported versions, the preferred one first."""
 
 _ESCAPES: Final[dict[str, dict[str, str]]] = {
-    V1_0: {},
+    V1_0: {"\n": "\\n"},  # where it has none, a line break would end the header
     V1_1: {"\\": "\\\\", "\n": "\\n", ":": "\\c"},
     V1_2: {"\\": "\\\\", "\n": "\\n", ":": "\\c", "\r": "\\r"},
 }
 _TABLES: Final = {version: str.maketrans(table) for version, table in _ESCAPES.items()}
 _UNESCAPES: Final = {v: {e: c for c, e in table.items()} for v, table in _ESCAPES.items()}
-_UNESCAPES[V1_0] = _UNESCAPES[V1_1]  # 1.0 has no escapes, but programs rely on ActiveMQ's
+_UNESCAPES[V1_0] = _UNESCAPES[V1_1]  # as ActiveMQ does
 _SEQUENCE: Final = re.compile(r"\\.")
 _UNESCAPED: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 """Commands whose headers are never escaped, because the version is not negotiated yet.
@@ -105,11 +105,12 @@ def escaping_version(command: str, version: str) -> str:
 def can_be_header(name: str, value: str, version: str) -> bool:
     """Return whether `version` can express this header.
 
-    1.0 has no escapes. A NUL is never allowed, because many clients take it as the frame's end.
+    A NUL is never allowed, because many clients take it as the frame's end. 1.0 cannot express a
+    colon in a name.
     """
     if "\0" in name or "\0" in value or not name:
         return False
-    return version != V1_0 or not ("\n" in name or "\n" in value or ":" in name)
+    return version != V1_0 or ":" not in name
 
 
 def encode_header(name: str, value: str, version: str) -> str:
@@ -121,8 +122,6 @@ def encode_header(name: str, value: str, version: str) -> str:
     if not can_be_header(name, value, version):
         raise LocalProtocolError(f"STOMP {version} cannot express the header {name!r:.100}")
     table = _TABLES[version]
-    if not table:
-        return f"{name}:{value}"
     return f"{name.translate(table)}:{value.translate(table)}"
 
 
@@ -154,7 +153,8 @@ MAX_HEADER_LENGTH: Final = 10240
 """The maximum bytes of a header line, escaped."""
 MAX_HEADERS: Final = 1000
 
-_ENDS_OF_LINES: Final = re.compile(rb"[\r\n]*")
+_BLANK: Final = re.compile(rb"[\r\n\0 \t]*")
+"""What may be between frames: blank lines, and a NUL more than needed. (activemq-edges ST17)"""
 _LENGTH: Final = re.compile(r"\+?[0-9]{1,10}\Z")
 
 
@@ -269,7 +269,7 @@ class StompFormat:
         return self._parse_body()
 
     def _parse_command(self) -> bool:
-        blank = _ENDS_OF_LINES.match(self._buffer, self._at)
+        blank = _BLANK.match(self._buffer, self._at)
         assert blank is not None
         self._begin = self._at = blank.end()
         self._searched = max(self._searched, self._at)

@@ -87,6 +87,20 @@ async def test_of_a_commit_that_frees_the_window(
         assert await commands(client, 2) == ["RECEIPT", "MESSAGE"]
 
 
+async def test_a_message_does_not_wait_until_its_other_destinations_have_space(
+    stomp_broker: StartStomp,
+) -> None:
+    full = PolicyEntry(destination=Queue("full"), memory_limit=1)
+    async with stomp_broker(policies=PolicyMap([full])) as broker:
+        client, other = await broker.client(), await broker.client()
+        await client.subscribe(Q)
+        await client.done("SEND", {"destination": "/queue/full"}, "x")
+        await client.send("SEND", {"destination": f"{Q},/queue/full", "receipt": "waits"}, "y")
+        assert (await client.receive()).command == "MESSAGE"
+        await other.subscribe("/queue/full")
+        assert (await client.receive()).command == "RECEIPT"
+
+
 async def test_messages_of_others_do_not_wait_for_a_send_that_waits_for_space(
     stomp_broker: StartStomp,
 ) -> None:

@@ -95,7 +95,8 @@ async def test_other_errors_leave_the_connection_open(stomp: StompBroker) -> Non
         ({"destination": "/queue/a?b=c"}, "Options of destinations"),
     ):
         assert reason in await client.refused("SEND", {"destination": ORDERS, **headers}, "x")
-    assert "UTF-8" in await client.refused("SEND", {"destination": ORDERS}, b"\xff")
+    text = {"destination": ORDERS, "amq-msg-type": "text"}
+    assert "UTF-8" in await client.refused("SEND", text, b"\xff")
     assert await client.refused("CONNECT") == "Already connected."
     await client.done("SEND", {"destination": ORDERS}, "x")
     assert stomp.broker.queue_statistics("orders").messages == 1
@@ -179,15 +180,22 @@ async def test_a_heart_beat_that_cannot_be_read(stomp: StompBroker, value: str) 
 
 
 @pytest.mark.fact("activemq-edges ST13")
-async def test_a_client_that_never_connects_is_disconnected(stomp_broker: StartStomp) -> None:
-    async with stomp_broker("?transport.connectAttemptTimeout=100") as stomp:
+@pytest.mark.parametrize(
+    "option", ["transport.connectAttemptTimeout", "wireFormat.connectionAttemptTimeout"]
+)
+async def test_a_client_that_never_connects_is_disconnected(
+    stomp_broker: StartStomp, option: str
+) -> None:
+    async with stomp_broker(f"?{option}=100") as stomp:
         client = await stomp.open()
         await client.stream.send(b"\n\n")
         assert await client.closed()
 
 
-async def test_a_frame_size_is_an_option(stomp_broker: StartStomp) -> None:
-    async with stomp_broker("?wireFormat.maxFrameSize=1000") as stomp:
+@pytest.mark.fact("activemq-edges ST20")
+@pytest.mark.parametrize("prefix", ["transport", "wireFormat"])
+async def test_a_frame_size_is_an_option(stomp_broker: StartStomp, prefix: str) -> None:
+    async with stomp_broker(f"?{prefix}.maxFrameSize=1000") as stomp:
         client = await stomp.client()
         await client.done("SEND", {"destination": ORDERS}, "x" * 900)
         await client.send("SEND", {"destination": ORDERS}, "x" * 1000)

@@ -134,6 +134,7 @@ SECONDS: Final = {
     "tests/integration/ranges/test_ranges.py": 10,
     "tests/integration/tls/test_examples_over_tls.py": 10,
     "tests/property/wire/test_codec.py": 10,
+    "tests/integration/stomp/test_other_languages.py": 10,
     "tests/docs/extending/test_broker.py": 9,
     "tests/integration/activemq/test_spring.py": 9,
     "tests/integration/broker_robustness/test_robustness.py": 9,

@@ -11,7 +11,8 @@ Clients such as Perl's Net::Stomp take the next frame as the answer, so a MESSAG
     or a COMMIT with one is not answered                          turn of the event loop
 
 The last end is earlier because a SEND may wait for space that only the acknowledgement of the
-waiting message makes. Behind a message that waits, all others do. (activemq-edges ST18)
+waiting message makes. So it is for a message of several destinations, one of which may be full.
+Behind a message that waits, all others do. (activemq-edges ST18)
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyjms.errors import ConnectionFailedException
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BaseCommand,
@@ -33,6 +36,8 @@ from pyjms.wire.openwire.commands import (
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.stomp.session import Subscription
+
+logger = get_logger(__name__)
 
 _NONE: Final = 0
 """No request: the numbers of requests begin with 1."""
@@ -85,6 +90,7 @@ class Answers:
         self._handled = _NONE
         self._handled_may_block = False
         self._waiting: deque[_Waiting] = deque()
+        self._turn_will_end = False
 
     def __bool__(self) -> bool:
         """Return whether an answer is missing."""
@@ -125,7 +131,8 @@ class Answers:
         waiting = self._wait_of(subscription, dispatch)
         if waiting.number == _NONE and not self._waiting:
             return False
-        if waiting.this_turn and not any(w.this_turn for w in self._waiting):
+        if waiting.this_turn and not self._turn_will_end:
+            self._turn_will_end = True
             self._call_next(self._end_turn)
         self._waiting.append(waiting)
         return True
@@ -138,17 +145,22 @@ class Answers:
             xid = message.transaction_id
             number = message.command_id if xid is None else self._commits.get(xid, _NONE)
             if number in requests:
-                return _Waiting(subscription, dispatch, number)
+                is_copy = message.original_destination is not None
+                return _Waiting(subscription, dispatch, number, is_copy)
         if self._handled in requests:
             return _Waiting(subscription, dispatch, self._handled, self._handled_may_block)
         last_commit = next(reversed(self._commits.values()), _NONE)
         return _Waiting(subscription, dispatch, last_commit, this_turn=last_commit != _NONE)
 
     def _end_turn(self) -> None:
+        self._turn_will_end = False
         for waiting in self._waiting:
             if waiting.this_turn:
                 waiting.number, waiting.this_turn = _NONE, False
-        self.release()
+        try:
+            self.release()
+        except ConnectionFailedException as error:  # nobody else would catch it
+            logger.debug("A STOMP client has disconnected: %s", error)
 
     def release(self) -> None:
         """Deliver the messages whose wait has ended, in order."""

@@ -74,15 +74,19 @@ def _multiplier(text: str) -> float:
 
 
 _size = at_least(1, "write a number of bytes from 1")
+_SIZES: Options = {
+    "maxDataLength": ("max_data_length", _size),
+    "maxFrameSize": ("max_frame_size", _size),
+}
 STOMP_TRANSPORT: Options = {
     "connectAttemptTimeout": ("connect_attempt_timeout", milliseconds),
     "defaultHeartBeat": ("default_heart_beat", _heart_beat),
     "hbGracePeriodMultiplier": ("grace_multiplier", _multiplier),
-    "maxDataLength": ("max_data_length", _size),
+    **_SIZES,
 }
 STOMP_WIRE_FORMAT: Options = {
-    "maxDataLength": ("max_data_length", _size),
-    "maxFrameSize": ("max_frame_size", _size),
+    "connectionAttemptTimeout": ("connect_attempt_timeout", milliseconds),
+    **_SIZES,
 }
 
 

@@ -376,6 +376,8 @@ _STRIPPED: Final = frozenset(
         "redelivered",
         "subscription",
         "ack",
+        "JMSRedelivered",
+        "JMSXDeliveryCount",
         "JMSXUserID",
     }
 )
@@ -500,6 +502,8 @@ def _body(frame: Frame, properties: dict[str, str]) -> ActiveMQMessage:
     try:
         text = frame.body.decode()
     except UnicodeDecodeError as error:
+        if "amq-msg-type" not in frame.headers:  # Latin-1 without content-length
+            return ActiveMQBytesMessage(content=frame.body)
         raise RemoteProtocolError(
             "The text of a frame without content-length is not UTF-8"
         ) from error
