@@ -78,6 +78,27 @@ def test_an_hour_that_occurs_twice_fires_twice_if_unrestricted(zone: None, hour:
     assert ticks("0 2-3 * * *", "2026-10-25 01:30", 2) == ["2026-10-25 02:00", "2026-10-25 03:00"]
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Kathmandu", "UTC"], indirect=True)
+@pytest.mark.parametrize("entry", ["* * * * *", "7,41 * * * *", "5 3,17 * * *", "0 0 1 * 1"])
+def test_the_next_time_is_the_first_matching_minute(zone: None, entry: str) -> None:
+    minutes, hours, *_ = (
+        range(60) if field == "*" else [int(each) for each in field.split(",")]
+        for field in entry.split()
+    )
+    start = int(datetime(2026, 10, 31, 22, 58).timestamp() * 1000)  # noqa: DTZ001
+    for late in range(0, 6 * 3_600_000, 437_000):
+        at = next_tick(entry, start + late)
+        passed = range((start + late) // 60_000 + 1, at // 60_000 + 1)
+        moments = [datetime.fromtimestamp(minute * 60) for minute in passed]  # noqa: DTZ006
+        fires = [m.minute in minutes and m.hour in hours for m in moments]
+        if entry.startswith("0 0"):
+            fires = [
+                due and (m.day == 1 or m.weekday() == 0)
+                for due, m in zip(fires, moments, strict=True)
+            ]
+        assert fires.index(True) == len(fires) - 1
+
+
 @pytest.mark.fact("activemq-broker S7")
 @pytest.mark.parametrize(
     ("entry", "wrong"),

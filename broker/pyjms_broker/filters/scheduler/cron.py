@@ -7,8 +7,10 @@ and unlike ActiveMQ. (activemq-broker S7)
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from pyjms.errors import MessageFormatException
@@ -16,6 +18,8 @@ from pyjms.runtime import clock as _clock
 from pyjms_broker.store.jobs.api import LATEST, ScheduledJob
 
 _MAX_LENGTH: Final = 1000
+_CACHED: Final = 1000
+_MINUTE: Final = 60_000
 _DAYS_AHEAD: Final = 9 * 366
 """Two leap days are at most eight years apart, around 2100."""
 _ALL: Final = ("*", "?")
@@ -50,12 +54,12 @@ class _Cron(NamedTuple):
     """Whether the hour is unrestricted, so that an hour that occurs twice fires twice."""
 
     def matches(self, day: date) -> bool:
-        if day.month not in self.months:
-            return False
+        """Return whether it fires on a day of one of its months."""
         by_month, by_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return by_month or by_week if self.either else by_month and by_week
 
 
+@lru_cache(maxsize=_CACHED)
 def _parse(entry: str) -> _Cron:
     """Parse an entry such as `30 6 * * 1-5`."""
     fields = entry.split()
@@ -83,26 +87,33 @@ def next_tick(entry: str, after_ms: int) -> int:
 
     Times are milliseconds since the epoch.
     """
+    return _next_tick(entry, after_ms // _MINUTE * _MINUTE, time.tzname)
+
+
+@lru_cache(maxsize=_CACHED)  # thousands of jobs may have the same entry, and be due together
+def _next_tick(entry: str, after_ms: int, _zone: tuple[str, str]) -> int:
     cron = _parse(entry)
     now = datetime.fromtimestamp(after_ms / 1000)  # noqa: DTZ006 - the machine's own zone
     day = now.date()
-    for _ in range(_DAYS_AHEAD):
+    end = day + timedelta(days=_DAYS_AHEAD)
+    first_hour = now.hour - 1  # where the clock is set back
+    while day < end:
+        if day.month not in cron.months:
+            day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+            first_hour = 0
+            continue
         if cron.matches(day):
             for hour in cron.hours:
-                if _last(cron, day, hour) > after_ms:
+                if hour >= first_hour:
                     for tick in _ticks(cron, day, hour):
                         if tick > after_ms:
                             return tick
         day += timedelta(days=1)
+        first_hour = 0
     raise MessageFormatException(
         f"Invalid cron entry {entry!r}: it matches no day",
         hint="use a day of month that the month has",
     )
-
-
-def _last(cron: _Cron, day: date, hour: int) -> int:
-    """Return the last time of an hour, or a later one: most hours of a day are over by then."""
-    return max(_time(day, hour, cron.minutes[-1], fold) for fold in (0, 1))
 
 
 def _ticks(cron: _Cron, day: date, hour: int) -> Iterator[int]:
@@ -111,6 +122,10 @@ def _ticks(cron: _Cron, day: date, hour: int) -> Iterator[int]:
     When daylight saving starts, times in the skipped hour fire as if the clock had not been set.
     When it ends, an hour occurs twice: it fires twice if every hour does, otherwise once.
     """
+    start = _time(day, hour, 0)
+    if all(_time(day, hour, 59, fold) - start == 59 * _MINUTE for fold in (0, 1)):
+        yield from (start + minute * _MINUTE for minute in cron.minutes)
+        return
     first = [_time(day, hour, minute) for minute in cron.minutes]
     yield from first
     if cron.every_hour:
