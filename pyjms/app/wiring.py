@@ -644,6 +644,7 @@ class Wiring:
             prefetch=mark.prefetch,
             batch_size=mark.batch_size,
             batch_timeout=mark.batch_timeout,
+            batch_fallback=mark.batch_fallback,
             retry=mark.retry,
             unreadable_messages=mark.unreadable_messages,
             auto_startup=mark.auto_startup,

@@ -111,6 +111,7 @@ class JmsListenerMark:
     prefetch: int | Literal["auto"] | None = None
     batch_size: int | None = None
     batch_timeout: float | None = None
+    batch_fallback: Literal["single", "none"] | None = None
     retry: RetryPolicy | None = None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
     auto_startup: bool | None = None
@@ -131,6 +132,7 @@ class ListenerOptions(TypedDict, total=False):
     prefetch: int | Literal["auto"] | None
     batch_size: int | None
     batch_timeout: float | None
+    batch_fallback: Literal["single", "none"] | None
     retry: RetryPolicy | None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None
     auto_startup: bool | None
@@ -148,6 +150,7 @@ def jms_listener(
     prefetch: int | Literal["auto"] | None = None,
     batch_size: int | None = None,
     batch_timeout: float | None = None,
+    batch_fallback: Literal["single", "none"] | None = None,
     retry: RetryPolicy | None = None,
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
     auto_startup: bool | None = None,
@@ -181,6 +184,9 @@ def jms_listener(
             `Order`; each batch is one transaction.
         batch_timeout: the seconds from the first message of a batch until the handler is called,
             even if the batch is not full. 0, the default: do not wait for more messages.
+        batch_fallback: "single", the default: the last attempt of a batch that raised goes message
+            by message, so that only those that raise again become dead letters; "none": the whole
+            batch becomes dead letters.
         retry: how often, when and after which exceptions a message is delivered again whose handler
             raised, and the destination of its dead letters.
         unreadable_messages: "redeliver" treats messages that cannot be converted to the handler's
@@ -205,6 +211,7 @@ def jms_listener(
         prefetch=prefetch,
         batch_size=batch_size,
         batch_timeout=batch_timeout,
+        batch_fallback=batch_fallback,
         retry=retry,
         unreadable_messages=unreadable_messages,
         auto_startup=auto_startup,

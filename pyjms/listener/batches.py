@@ -7,7 +7,9 @@ stop also completes the batch: its messages are handled, unlike a single message
 the container stops.
 
 The batch is one delivery: its session's transaction is committed once, or rolled back as a whole.
-Rejected messages are sent to the dead-letter destination in that transaction.
+Rejected messages are sent to the dead-letter destination in that transaction. A batch whose next
+failure would make dead letters of its messages is delivered message by message instead
+(`batch_fallback`), so that the good ones are handled and only the bad ones become dead letters.
 
 A parameter of a batch handler is one of
 
@@ -181,10 +183,13 @@ async def collect(
 ) -> Batch[Message]:
     """Return a batch that begins with `first`, a message that `consumer` has received.
 
-    A stop of the container ends the wait for more messages. Messages that the `retries` have given
+    It is that message alone where a failed batch is delivered message by message. A stop of the
+    container ends the wait for more messages. Messages that the `retries` have given
     up are rejected.
     """
     size, seconds = properties.batch_size or 1, properties.batch_timeout
+    if retries.is_alone(first, consumer):
+        size = 1
     deadline = _clock.now() + seconds
     messages = [first]
     given_up: dict[int, BaseException] = {}

@@ -50,7 +50,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import anyio
 
@@ -98,6 +98,8 @@ __all__ = [
 ]
 
 logger: Final = get_logger(__name__)
+
+V = TypeVar("V")
 
 _ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 """Modes in which a message is consumed once the listener has it, even if the listener fails."""
@@ -372,6 +374,8 @@ class Retries:
     def __init__(self, properties: ContainerProperties) -> None:
         self._properties = properties
         self._given_up: OrderedDict[str, BaseException] = OrderedDict()
+        self._alone: OrderedDict[str, None] = OrderedDict()
+        """Ids of messages of failed batches whose next delivery is a batch of their own."""
 
     def record(self, delivery: Delivery, error: Exception, message: Message) -> None:
         """Set why `message` of `delivery` failed and how it continues in the provider's record."""
@@ -380,11 +384,36 @@ class Retries:
         refuses = self._properties.unreadable_messages == "dead_letter"
         poison = poison_cause(error, refuses_unreadable=refuses)
         cause: BaseException = poison or cause_of(error)
-        if policy is not None:
+        if self._is_split(delivery, cause):
+            _remember(self._alone, message, None)
+            cause = _with_cause(Retry(delay=0.0), cause)
+        elif policy is not None:
             cause = self._by_policy(policy, delivery, message, cause)
         if hasattr(record, "rollback_cause"):
             delivery.is_poison = isinstance(cause, PoisonMessageException)
             record.rollback_cause = cause
+
+    def _is_split(self, delivery: Delivery, cause: BaseException) -> bool:
+        """Return whether a batch that may not be tried again is, message by message."""
+        batch, policy = delivery.batch, self._properties.retry
+        if batch is None or len(batch.received) < 2 or self._properties.batch_fallback == "none":
+            return False
+        is_final = isinstance(cause, PoisonMessageException) or (
+            policy is not None and not isinstance(cause, Retry) and not policy.retries(cause)
+        )
+        return is_final and _maximum(policy, delivery.consumer) != 0
+
+    def is_alone(self, message: Message, consumer: MessageConsumer) -> bool:
+        """Return whether a message is a batch of its own, because a batch with it has failed.
+
+        So is each message before its last redelivery. Without redeliveries there is no such one.
+        """
+        if self._properties.batch_fallback == "none":
+            return False
+        if message.message_id in self._alone:
+            return True
+        most = _maximum(self._properties.retry, consumer)
+        return most > 0 and message.delivery_count > most
 
     def reason_to_give_up(
         self, message: Message, consumer: MessageConsumer
@@ -433,7 +462,8 @@ class Retries:
         most = _maximum(policy, delivery.consumer)
         is_last = most >= 0 and message.delivery_count > most
         if policy.dead_letter is not None and (is_poison or is_last):
-            self._remember(message, cause.__cause__ or cause if is_poison else cause)
+            reason = cause.__cause__ or cause if is_poison else cause
+            _remember(self._given_up, message, reason)
             delivery.is_given_up = True
             return _with_cause(Retry(delay=0.0), cause)
         if is_poison or (isinstance(cause, Retry) and cause.delay is not None):
@@ -443,19 +473,20 @@ class Retries:
             return cause
         return _with_cause(Retry(delay=own.delay_before(message.delivery_count)), cause)
 
-    def _remember(self, message: Message, reason: BaseException) -> None:
-        self._given_up[message.message_id or ""] = reason
-        if len(self._given_up) > _MOST_GIVEN_UP:
-            self._given_up.popitem(last=False)
+
+def _remember(known: OrderedDict[str, V], message: Message, value: V) -> None:
+    known[message.message_id or ""] = value
+    if len(known) > _MOST_GIVEN_UP:
+        known.popitem(last=False)
 
 
-def _maximum(policy: RetryPolicy, consumer: MessageConsumer) -> int:
+def _maximum(policy: RetryPolicy | None, consumer: MessageConsumer) -> int:
     """Return the maximum number of redeliveries to the handler; -1: no limit."""
     own = getattr(consumer, "redelivery_policy", None)
     if not isinstance(own, RedeliveryPolicy):
-        return -1 if policy.maximum is None else policy.maximum
+        return -1 if policy is None or policy.maximum is None else policy.maximum
     most = own.maximum_redeliveries
-    return most if most < 0 or policy.dead_letter is None else most - 1
+    return most if most < 0 or policy is None or policy.dead_letter is None else most - 1
 
 
 def _with_cause(error: Exception, cause: BaseException) -> Exception:

@@ -20,7 +20,7 @@ from pyjms.jms.api import ConnectionFactory, check_factory
 from pyjms.listener.annotation import Schedule
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.default_container import DefaultMessageListenerContainer
-from pyjms.listener.properties import DefaultOptions, Prefetch, UnreadableMessages
+from pyjms.listener.properties import BatchFallback, DefaultOptions, Prefetch, UnreadableMessages
 from pyjms.listener.simple_container import SimpleMessageListenerContainer, SimpleOptions
 from pyjms.support.retry import RetryPolicy
 from pyjms.template.interceptors import HandlerInterceptor
@@ -32,6 +32,7 @@ _OPTIONS: Final = {
     "prefetch": "prefetch",
     "batch_size": "batch_size",
     "batch_timeout": "batch_timeout",
+    "batch_fallback": "batch_fallback",
     "redelivery_policy": "redelivery_policy",
     "retry": "retry",
     "unreadable_messages": "unreadable_messages",
@@ -54,6 +55,7 @@ class JmsListenerEndpoint(ABC):
     prefetch: Prefetch = None
     batch_size: int | None = None
     batch_timeout: float | None = None
+    batch_fallback: BatchFallback | None = None
     redelivery_policy: RedeliveryPolicy | None = None
     retry: RetryPolicy | None = None
     unreadable_messages: UnreadableMessages | None = None

@@ -77,6 +77,8 @@ Listener = Callable[..., Any] | OnMessage
 """What `message_listener` accepts; see `pyjms.listener.message_listener`."""
 
 Prefetch = int | Literal["auto"] | None
+
+BatchFallback = Literal["single", "none"]
 UnreadableMessages = Literal["dead_letter", "redeliver"]
 
 PHASE_LAST = 2_147_483_647
@@ -118,6 +120,7 @@ class ContainerOptions(TypedDict, total=False):
     prefetch: Prefetch
     batch_size: int | None
     batch_timeout: float
+    batch_fallback: BatchFallback
     redelivery_policy: RedeliveryPolicy | None
     retry: RetryPolicy | None
     concurrency: str
@@ -182,6 +185,9 @@ class ContainerProperties:
     """The largest number of messages in a batch; None: the listener gets single messages."""
     batch_timeout: float = 0.0
     """Seconds from a batch's first message to the call of the listener; 0: do not wait for more."""
+    batch_fallback: BatchFallback = "single"
+    """single: the last attempt of a batch that failed goes message by message; none: the whole
+    batch becomes dead letters."""
     redelivery_policy: RedeliveryPolicy | None = None
     """The redelivery policy of this listener's messages; None: the connection's."""
     retry: RetryPolicy | None = None

@@ -330,6 +330,9 @@ class ListenerOverride(Section):
     batch_timeout: Duration | None = None
     """Time after its first message at which an incomplete batch is passed to the handler; 0: the
     handler gets the messages that have arrived already."""
+    batch_fallback: Literal["single", "none"] | None = None
+    """single, the default: the last attempt of a batch that failed goes message by message; none:
+    the whole batch becomes dead letters."""
     redelivery: RedeliverySettings | None = None
     retry: RetrySettings | None = None
     unreadable_messages: UnreadableMessages | None = None

@@ -20,6 +20,7 @@ from pyjms import (
     JmsApplication,
     Message,
     PyjmsSettings,
+    RetryPolicy,
     SimpleJmsListenerContainerFactory,
     TextMessage,
     jms_listener,
@@ -196,18 +197,55 @@ async def test_raising_rolls_the_batch_back_with_what_it_rejected_and_sent(
     assert [m.text for m in dead if isinstance(m, TextMessage)] == ['{"number":0}']
 
 
-async def test_a_batch_that_fails_too_often_becomes_dead_letters(jms_app: JmsTestApp) -> None:
+@pytest.mark.parametrize(
+    ("fallback", "sizes"), [("single", ["3", "1", "1", "1"]), ("none", ["3", "3"])]
+)
+async def test_a_batch_that_fails_too_often_becomes_dead_letters(
+    jms_app: JmsTestApp, fallback: str, sizes: list[str]
+) -> None:
     @jms_listener("orders", id="orders", batch_size=3, batch_timeout=5.0)
     async def handle(found: list[Order]) -> None:
         raise RuntimeError(str(len(found)))
 
-    one = {"orders": {"redelivery": {"maximum": 1}}}
+    one = {"orders": {"redelivery": {"maximum": 1}, "batch_fallback": fallback}}
     await jms_app.start(handle, settings=settings(listeners=one))
     await send(jms_app, *orders(3))
     await jms_app.drained("orders")
-    assert [str(error) for error in jms_app.recorder.errors()] == ["3", "3"]
+    assert [str(error) for error in jms_app.recorder.errors()] == sizes
     dead = await jms_app.dead_letters()
-    assert [m.properties["pyjms_failure_text"] for m in dead] == ["3", "3", "3"]
+    assert [m.properties["pyjms_failure_text"] for m in dead] == [sizes[-1]] * 3
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("retry", "tries"),
+    [
+        (RetryPolicy(maximum=2), ["012", "012", "0", "1", "2"]),
+        (RetryPolicy(maximum=2, no_retry_for=(ValueError,)), ["012", "0", "1", "2"]),
+        (RetryPolicy(maximum=2, dead_letter="orders.failed"), ["012", "012", "0", "1", "2"]),
+    ],
+)
+async def test_only_the_bad_messages_of_a_batch_become_dead_letters(
+    kind: str, jms_app: JmsTestApp, retry: RetryPolicy, tries: list[str]
+) -> None:
+    attempts: list[str] = []
+
+    def refuse_one(batch: Batch[Order]) -> None:
+        numbers = [order.number for order in batch]
+        attempts.append("".join(map(str, numbers)))
+        if 1 in numbers:
+            raise ValueError("1 cannot be stored")
+
+    handler = jms_listener("orders", batch_size=3, batch_timeout=5.0, retry=retry)(
+        in_kind(kind, refuse_one)
+    )
+    await jms_app.start(handler)
+    await send(jms_app, *orders(3))
+    await jms_app.drained("orders")
+    assert attempts == tries
+    name = retry.dead_letter or "ActiveMQ.DLQ"
+    dead = await jms_app.messages(name)
+    assert [m.text for m in dead if isinstance(m, TextMessage)] == ['{"number":1}']
 
 
 async def test_lists_of_messages_and_headers_and_single_services(jms_app: JmsTestApp) -> None:

@@ -289,6 +289,7 @@ LISTENER: dict[str, tuple[object, Probe]] = {
     "prefetch": (7, listener("prefetch")),
     "batch_size": (7, listener_of_lists("batch_size")),
     "batch_timeout": ("2s", listener_of_lists("batch_timeout")),
+    "batch_fallback": ("none", listener_of_lists("batch_fallback")),
     "redelivery.maximum": (1, policy_of),
     "redelivery.initial_delay": ("3s", policy_of),
     "redelivery.multiplier": (3, policy_of),
