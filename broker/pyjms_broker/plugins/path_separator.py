@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
@@ -29,6 +29,8 @@ class DestinationPathSeparatorPlugin:
     Raises:
         ConfigurationException: the separator is empty, or has another meaning in names.
     """
+
+    converts_names: ClassVar[bool] = True
 
     path_separator: str = attribute(
         "/", "Separator that clients may use instead of the dot in destination names."

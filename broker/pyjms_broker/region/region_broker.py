@@ -278,6 +278,8 @@ class SubscriptionRegistry:
                 hint="the broker has the setting reject_durable_consumers",
             )
         key = self._key(context, info.client_id, info.subscription_name)
+        if context.access is not None and key.client_id != context.client_id:
+            context.access.refuse("subscribe as the client", key.client_id)
         if destination.is_temporary or destination.physical_name.startswith(ADVISORY_PREFIX):
             raise JMSException(
                 f"Cannot create a durable subscription for {destination}: "
@@ -408,13 +410,15 @@ class SubscriptionRegistry:
         return subscription.saved
 
     def check_client_id(self, context: ConnectionContext, client_id: str | None) -> None:
-        """Check that a client uses no id of another user's durable subscriptions.
+        """Check that a client uses no id whose durable subscriptions are all of others.
 
         Raises:
             JMSSecurityException: it does. (activemq-edges SE33)
         """
-        for subscription in tuple(self._of_clients.get(client_id or "", {}).values()):
-            self._check_owner(context, subscription)
+        found = tuple(self._of_clients.get(client_id or "", {}).values())
+        if not any(each.owner == context.user for each in found):
+            for subscription in found:
+                self._check_owner(context, subscription)
 
     def _check_owner(
         self, context: ConnectionContext, subscription: DurableTopicSubscription

@@ -217,11 +217,21 @@ def build_filter_chain(region: RegionBroker, config: BrokerService) -> Broker:
         from pyjms_broker.network.connection_splits import ConnectionSplitBroker  # noqa: PLC0415 - few brokers have one
 
         broker = ConnectionSplitBroker(broker, config.networks.demand)
-    config.plugin_filters.clear()
-    for plugin in config.plugins:
-        broker = _install(plugin, broker, config)
-        config.plugin_filters.append(broker)
-    return StopGuard(broker)
+    return StopGuard(_install_plugins(broker, config))
+
+
+def _install_plugins(broker: Broker, config: BrokerService) -> Broker:
+    """Install the plug-ins in their order, but those last that convert names.
+
+    Rights are checked inside of them, so that they are those on the converted names.
+    """
+    installed: dict[int, Broker] = {}
+    for index, plugin in sorted(
+        enumerate(config.plugins), key=lambda each: getattr(each[1], "converts_names", False)
+    ):
+        broker = installed[index] = _install(plugin, broker, config)
+    config.plugin_filters[:] = [installed[index] for index in range(len(installed))]
+    return broker
 
 
 def _install(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyjms.jms.destination import Queue
+from pyjms.errors import JMSSecurityException
+from pyjms.jms.destination import Queue, TemporaryQueue
 from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.brokers.networks import Network, forwarded
 from tests.kit.brokers.security import simple, user
@@ -45,6 +46,29 @@ async def test_a_bridge_with_these_rights(network: Network) -> None:
     await until(lambda: forwarded(source))
     await sender.send(ORDERS, "x")
     assert (await receiver.message()).broker_path == [source.broker_id]
+
+
+@pytest.mark.fact("activemq-edges SE35")
+@pytest.mark.parametrize("duplex", [False, True])
+async def test_replies_come_back_through_a_bridge_and_to_nobody_else(
+    network: Network, *, duplex: bool
+) -> None:
+    """The bridge consumes the other broker's temporary queue here, where it has created it."""
+    rights = plugins(read="bridges", write="bridges", admin="bridges")
+    users = simple(user("joe", "users", "x"), user("bridge", "bridges"))
+    source, target = (network.broker(name, plugins=[users, rights[1]]) for name in ("a", "b"))
+    dialing, dialed = (target, source) if duplex else (source, target)
+    network.link(dialing, dialed, duplex=duplex, user_name="bridge", password="secret")
+    await network.start(dialed, dialing)
+    responder, requester = await network.client(source), await network.client(target)
+    reply = TemporaryQueue(f"{requester.name}:1")
+    await requester.destination(reply)
+    await requester.consumer(reply)
+    await until(lambda: forwarded(source))
+    with pytest.raises(JMSSecurityException, match="not authorized to read from: temp-queue"):
+        await responder.consumer(reply)
+    await responder.send(reply, "an answer")
+    assert (await requester.message()).destination == reply
 
 
 @pytest.mark.parametrize(

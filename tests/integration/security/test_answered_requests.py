@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,9 @@ from pyjms.errors import JMSSecurityException
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import BrokerInfo, BrokerSubscriptionInfo, ConnectionInfo
 from pyjms.wire.openwire.primitives import encode_map, encode_text
+from pyjms_broker.api.access import RANGES
 from pyjms_broker.management.statistics import StatisticsBrokerPlugin
+from pyjms_broker.plugins.path_separator import DestinationPathSeparatorPlugin
 from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.brokers.security import SecuredBroker, StartSecured, simple, user
 from tests.kit.clients.raw import RawClient
@@ -112,6 +115,45 @@ async def test_a_reply_needs_the_right_to_write_where_it_goes(secured: StartSecu
             to = Queue("ActiveMQ.Statistics.Broker")
             assert await is_refused(ask(guest, to, {}, Queue("orders")))
             assert broker.broker.queue_statistics("orders").messages == 0
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_rights_are_those_on_the_converted_names(
+    secured: StartSecured, *, is_first: bool
+) -> None:
+    """An entry for names of one element does not match `secret/pay`, which is `secret.pay`."""
+    rights = AuthorizationSettings.model_validate(
+        {"entries": [entry("*", "guests"), entry("secret.>", "admins")]}
+    )
+    separator = DestinationPathSeparatorPlugin()
+    plugins = (separator, USERS, rights) if is_first else (USERS, rights, separator)
+    async with secured(*plugins) as broker:
+        root, guest = await broker.client("root"), await broker.client("guest")
+        await root.send(Queue("secret/pay"), "x")
+        assert broker.broker.queue_statistics("secret.pay").messages == 1
+        assert await is_refused(guest.consumer(Queue("secret/pay")))
+        assert await is_refused(guest.send(Queue("secret/pay"), "x"))
+
+
+async def test_a_lease_is_replaced_by_its_own_user_only(secured: StartSecured) -> None:
+    rights = AuthorizationSettings.model_validate(
+        {"default_entry": {"read": "*", "write": "*", "admin": "*"}}
+    )
+    async with secured(USERS, rights) as broker:
+        answers = []
+        for name in ("root", "guest", "root"):
+            client = await broker.client(name)
+            reply = TemporaryQueue(f"{client.name}:1")
+            await client.destination(reply)
+            await client.consumer(reply)
+            fields = {"op": "lease", "queue": "orders", "owner": "pipeline"}
+            message = client.text(await client.producer(), RANGES, json.dumps(fields))
+            message.reply_to = reply
+            await client.request(message)
+            content = (await client.message()).content
+            assert content is not None
+            answers.append(json.loads(content[4:]).get("code"))
+        assert answers == [None, "leased", None]
 
 
 async def introduce(broker: SecuredBroker, name: str | None) -> RawClient:

@@ -95,6 +95,20 @@ async def test_others_neither_consume_replace_nor_remove_a_durable_subscription(
 
 
 @pytest.mark.fact("activemq-edges SE33")
+async def test_nobody_subscribes_with_the_client_id_of_another(secured: StartSecured) -> None:
+    """Else it would belong to the one who was first."""
+    news = Topic("pub.news")
+    async with secured(USERS, RIGHTS, destinations=[PAY, news]) as broker:
+        mallory = await broker.client("mallory")
+        await refused(
+            mallory.consumer(news, subscription_name="s", client_id="payroll"),
+            "subscribe as the client: payroll",
+        )
+        await subscribed(broker)
+        await (await broker.client("alice", client_id="payroll")).close()
+
+
+@pytest.mark.fact("activemq-edges SE33")
 async def test_a_restored_durable_subscription_is_of_the_first_who_may_read_its_topic(
     tmp_path: Path,
 ) -> None:

@@ -539,7 +539,7 @@ class Leases:
                 self._progress.forget(destination)
 
     async def acquire(self, context: ConnectionContext, fields: dict[str, Any]) -> Lease:
-        """Lease a queue for a connection, replacing an older lease of the same owner.
+        """Lease a queue for a connection, replacing an older lease of the same owner and user.
 
         Raises:
             RangesError: leased, replaced, in_flight or bad_request.
@@ -549,7 +549,8 @@ class Leases:
         owner, token = fields["owner"], self._token(fields.get("token"), destination)
         older = self._by_queue.get(destination)
         if older is not None:
-            if older.owner != owner or not older.is_open:
+            is_same = older.owner == owner and older.context.user == context.user
+            if not is_same or not older.is_open:
                 raise RangesError("leased", f"{destination} is leased by {older.owner}")
             self._forget(older)
             older.is_open = False
