@@ -69,6 +69,8 @@ class BrowsingConsumer(ActiveMQMessageConsumer):
             if self._is_complete or not self.session.is_started or self._is_closed:
                 self.raise_failure()
                 return None
+            if self.info.prefetch_size == 0 and not self.pulls.is_pending:
+                self.pulls.request(None)
             await self.wait_for_arrival(None)
 
 

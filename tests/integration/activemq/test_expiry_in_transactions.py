@@ -146,3 +146,19 @@ async def test_a_consumer_that_closes_in_its_transaction(
     assert await rest(plain, destination, again, "last") == ["second", "last"]
     await transacted.commit()
     await until_letters(plain, name, [] if end == "commit" else ["brief"])
+
+
+@pytest.mark.fact("activemq-broker X10")
+async def test_what_expires_before_its_own_commit_is_not_delivered(
+    connect: Any, destination: Any, name: str
+) -> None:
+    plain = await (await connect(client_id=name)).create_session()
+    transacted = await (await connect()).create_session(transacted=True)
+    consumer = await consumer_of(plain, destination)
+    await send(transacted, destination, "first")
+    brief = await send(transacted, destination, "brief", BRIEF)
+    await send(transacted, destination, "second")
+    await expired(brief)
+    await transacted.commit()
+    assert await rest(plain, destination, consumer, "last") == ["first", "second", "last"]
+    await until_letters(plain, name, ["brief"])

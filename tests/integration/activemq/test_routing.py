@@ -243,3 +243,17 @@ async def test_a_listener_on_an_idle_connection_is_kept_alive(connect: Any, name
     await send(await (await connect()).create_session(), Queue(name), "still there")
     await heard.wait()
     assert connection.failure is None
+
+
+@pytest.mark.fact("activemq-broker V7")
+@pytest.mark.parametrize("pattern", ["*.it", ">"])
+async def test_a_pattern_of_the_queues_of_virtual_topics(
+    connect: Any, name: str, pattern: str
+) -> None:
+    session = await (await connect()).create_session()
+    queue = Queue(f"Consumer.a.VirtualTopic.{name}.{pattern}")
+    consumer = await session.create_consumer(queue)
+    for each in "xy":
+        await send(session, Topic(f"VirtualTopic.{name}.{each}.it"), each)
+    assert await take(consumer, 2) == ["x", "y"]
+    assert await consumer.receive(0.2) is None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import anyio
 import pytest
 
 from pyjms.aio import ConnectionFactory
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.message import TextMessage
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import ConsumerControl
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
@@ -82,3 +84,17 @@ async def test_the_client_pulls(broker: BrokerService, *, sent_first: bool) -> N
         message = await consumer.receive(5)
         assert message is not None
         assert await consumer.receive(0) is None
+
+
+@pytest.mark.fact("activemq-broker Q34")
+async def test_a_browser_pulls(broker: BrokerService) -> None:
+    async with await ConnectionFactory(broker.vm_uri).create_connection() as connection:
+        await connection.start()
+        session = await connection.create_session()
+        producer = await session.create_producer(Queue("q"))
+        for text in ("first", "second"):
+            await producer.send(session.create_text_message(text))
+        browser = await session.create_browser(Queue("q"))
+        with anyio.fail_after(10):
+            seen = [m.text async for m in browser if isinstance(m, TextMessage)]
+        assert seen == ["first", "second"]

@@ -355,7 +355,7 @@ async def test_the_monitor_of_blocked_clients(started: Started, value: str) -> N
         assert broker.service.connectors[0].enable_status_monitor is (value == "true")
 
 
-@pytest.mark.fact("activemq-broker M14")
+@pytest.mark.fact("activemq-broker M20")
 @pytest.mark.parametrize(
     ("split", "expected"), [("true", (70_000, 20_000)), ("false", (100_000, 0))]
 )

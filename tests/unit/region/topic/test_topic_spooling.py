@@ -281,7 +281,7 @@ async def test_what_waits_for_temp_space_does_not_overtake_for_a_durable_subscri
     assert drain(client, durable) == texts(1, sent)
 
 
-@pytest.mark.fact("activemq-broker M14")
+@pytest.mark.fact("activemq-broker M20")
 @pytest.mark.parametrize(("consumer_limit", "most"), [(10 * SIZE, 10 * SIZE), (0, 400 * SIZE)])
 async def test_the_portion_of_consumers_limits_what_waits_for_them_in_memory(
     make_broker: type[Broker], temp_store: TempStore, consumer_limit: int, most: int
