@@ -7,7 +7,7 @@ the store is still writing, and sends that never reached the store. (activemq-br
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pyjms.errors import JMSException, JMSSecurityException
@@ -80,39 +80,43 @@ class UnstoredSends:
             self._count -= len(self._by_producer.pop(next(iter(self._by_producer))))
 
 
-_ENDS_AT_ONCE: Final = 10
+_STEPS_AT_ONCE: Final = 100
+_END: Final = object()
 
 
 class ConnectionEnds:
-    """Ends lost connections: at once, or in slices if the host of many of them has died."""
+    """Ends lost connections, step by step: at once, or in slices if the steps are many.
+
+    A client may have thousands of consumers, and a host thousands of clients.
+    """
 
     def __init__(self) -> None:
         self._in_turn = 0
-        """The number of ends in the loop's present turn."""
-        self._waiting: deque[Callable[[], None]] = deque()
+        """The number of steps in the loop's present turn."""
+        self._waiting: deque[Iterator[None]] = deque()
 
-    def add(self, end: Callable[[], None]) -> None:
-        """Call `end()` now, or later if many others are to end, too."""
-        if self._waiting:
-            self._waiting.append(end)
-        elif self._in_turn < _ENDS_AT_ONCE:
-            if not self._in_turn:
-                LoopHandle().call_next(self._on_next_turn)
+    def add(self, steps: Iterator[None]) -> None:
+        """Take the steps that end a connection, now or later."""
+        if not self._in_turn:
+            LoopHandle().call_next(self._on_next_turn)
+        while not self._waiting and self._in_turn < _STEPS_AT_ONCE:
             self._in_turn += 1
-            end()
-        else:
-            self._waiting.append(end)
+            if next(steps, _END) is _END:
+                return
+        self._waiting.append(steps)
+        if len(self._waiting) == 1:
             spawn(self._end_all, name="broker removes lost connections")
 
     def _on_next_turn(self) -> None:
         self._in_turn = 0
 
     async def _end_all(self) -> None:
-        slices = Slices(items=_ENDS_AT_ONCE)
+        slices = Slices(items=_STEPS_AT_ONCE)
         while self._waiting:
             await slices.after_item()
             try:
-                self._waiting[0]()
+                if next(self._waiting[0], _END) is not _END:
+                    continue
             except Exception:
                 logger.exception("Ending a lost connection failed")
             self._waiting.popleft()

@@ -10,7 +10,7 @@ ActiveMQ's. (activemq-broker C1 to C4, C8, C9)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -369,8 +369,8 @@ class ClientResources:
         return self._broker.remove_subscription(state.context, info)
 
     # resources that the client closes
-    def remove(self, info: RemoveInfo) -> None:
-        """Close a connection, session, consumer or producer.
+    def remove(self, info: RemoveInfo) -> Iterator[None]:
+        """Close a consumer or producer; return the remaining steps for a connection or session.
 
         Raises:
             IllegalStateException: it is not registered.
@@ -382,17 +382,18 @@ class ClientResources:
         elif isinstance(removed, ProducerId):
             self._remove_producer(removed)
         elif isinstance(removed, SessionId):
-            self._remove_session(removed, info.last_delivered_sequence_id)
+            return self._remove_session(removed, info.last_delivered_sequence_id)
         elif isinstance(removed, ConnectionId):
             state = self.connections.get(removed)
             if state is not None:  # an unknown one is ignored
-                self._close_connection(state, info.last_delivered_sequence_id, None)
+                return self._close_connection(state, info.last_delivered_sequence_id, None)
         else:
             raise UnsupportedOperationException(
                 f"Unknown remove info type '{type(removed).__name__}'"
             )
+        return iter(())
 
-    def _remove_session(self, session_id: SessionId, last_delivered: int) -> None:
+    def _remove_session(self, session_id: SessionId, last_delivered: int) -> Iterator[None]:
         connection_id = connection_of(session_id)
         state = self.connections.get(connection_id)
         if state is None:
@@ -403,7 +404,7 @@ class ClientResources:
         session = state.sessions.get(session_id)
         if session is None:
             raise _not_registered("remove", "session", session_id)
-        self._close_session(state, session, last_delivered)
+        return self._close_session(state, session, last_delivered)
 
     def _remove_consumer(self, consumer_id: ConsumerId, last_delivered: int) -> None:
         state, session = self._session_of(consumer_id, "remove a consumer from")
@@ -425,51 +426,66 @@ class ClientResources:
         self._broker.remove_producer(state.context, producer)
 
     # the end of the client
-    def close(self, error: Exception | None) -> None:
-        """Remove all resources of a client whose connection has ended. (activemq-broker C4)"""
+    def close(self, error: Exception | None) -> Iterator[None]:
+        """Return the steps that remove all resources of a lost client. (activemq-broker C4)
+
+        A client may have thousands, so that other work is done between the steps. Each step takes
+        what it removes from the tables first, so that steps of several callers may alternate.
+        """
         self._lost = True
+        return self._close_all(error)
+
+    def _close_all(self, error: Exception | None) -> Iterator[None]:
         for state in list(self.connections.values()):
-            self._close_connection(state, LAST_DELIVERED_UNKNOWN, error)
+            yield from self._close_connection(state, LAST_DELIVERED_UNKNOWN, error)
 
     def _close_connection(
         self, state: ConnectionState, last_delivered: int, error: Exception | None
-    ) -> None:
-        context = state.context
+    ) -> Iterator[None]:
+        context, connection_id = state.context, state.info.connection_id
         for session in list(state.sessions.values()):
-            self._close_session(state, session, last_delivered)
-        for destination in list(state.temporary):
+            yield from self._close_session(state, session, last_delivered)
+        while state.temporary:
+            destination = next(iter(state.temporary))
             self._try(self._broker.remove_destination, context, destination, 0.0)
-        self._memory.release(TEMPORARY_SIZE * len(state.temporary))
-        state.temporary.clear()
+            if state.temporary.pop(destination, None) is not None:
+                self._memory.release(TEMPORARY_SIZE)
+            yield
+        if connection_id is None or self.connections.get(connection_id) is not state:
+            return
         waiting = tuple(context.blocked_sends) if state.info.fault_tolerant else ()
         self._try(self._broker.remove_connection, context, state.info, error)
         if self._lost:
             self._host.connections.connection_lost(self._pending_sends, waiting)
             self._pending_sends.clear()
-        if state.info.connection_id is not None:
-            self.connections.pop(state.info.connection_id, None)
-            self._host.connections.release(state.info.connection_id, self._owner)
+        self.connections.pop(connection_id, None)
+        self._host.connections.release(connection_id, self._owner)
 
     def _close_session(
         self, state: ConnectionState, session: SessionState, last_delivered: int
-    ) -> None:
+    ) -> Iterator[None]:
         context = state.context
-        for consumer_id, consumer in list(session.consumers.items()):
+        while session.consumers:
+            consumer_id = next(iter(session.consumers))
+            consumer = session.consumers.pop(consumer_id)
             self.consumers.pop(consumer_id.identity, None)
             state.consumers[_is_advisory(consumer.destination)] -= 1
             self._try(self._broker.remove_consumer, context, consumer, last_delivered)
-        session.consumers.clear()
-        for producer_id, producer in list(session.producers.items()):
+            yield
+        while session.producers:
+            producer_id = next(iter(session.producers))
+            producer = session.producers.pop(producer_id)
             exchange = self.producers.pop(producer_id.identity, None)
             if self._lost and exchange is not None and exchange.unanswered:
                 self._pending_sends[producer_id] = exchange.unanswered
             state.producers[_is_advisory(producer.destination)] -= 1
             self._try(self._broker.remove_producer, context, producer)
-        self._memory.release(MEMBER_SIZE * (len(session.producers) + 1))
-        session.producers.clear()
-        if session.info.session_id is not None:
-            state.sessions.pop(session.info.session_id, None)
-        self._try(self._broker.remove_session, context, session.info)
+            self._memory.release(MEMBER_SIZE)
+            yield
+        session_id = session.info.session_id
+        if session_id is not None and state.sessions.pop(session_id, None) is not None:
+            self._memory.release(MEMBER_SIZE)
+            self._try(self._broker.remove_session, context, session.info)
 
     def _try(self, call: Callable[..., None], *args: object) -> None:
         """Call `call`, logging an error, so that the remaining resources are also removed."""

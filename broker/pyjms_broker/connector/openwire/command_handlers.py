@@ -213,8 +213,7 @@ def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> 
 
 def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> CommandResult:
     """Remove a connection, session, producer or consumer, by the kind of its id."""
-    connection.resources.remove(info)
-    return COMPLETED
+    return connection.take_steps(connection.resources.remove(info))
 
 
 # transactions (openwire-encoding 13)

@@ -26,7 +26,7 @@ connection while at least one of these conditions holds (`ReadPause`), and resum
 | RESPONSES | the client does not read, and has 64 KiB of responses on top of the rest | drained |
 | SPACE | a send without a producer window waits for memory or disk space | none waits any more |
 | WAITING_SENDS | more sends wait for space than windows of normal clients allow | fewer wait |
-| DESTINATIONS | a command waits until its many new destinations exist | none waits any more |
+| DESTINATIONS | a command waits for many new destinations, or many removals | none waits any more |
 | TURN | the client's messages have taken much time | other clients had their turn |
 | STOPPING | the connector is stopping | never |
 
@@ -52,9 +52,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -65,6 +64,7 @@ from pyjms.jms.destination import Destination, Queue
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.slices import Slices
 from pyjms.transport.openwire.correlator import OpenWireTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -107,6 +107,8 @@ _STATUS_PERIOD: Final = 5.0
 _MAXIMUM_UNREAD_RESPONSES: Final = 64 * 1024
 """Bytes per connection in addition to those queued when it became congested; most responses
 have 20 to 60."""
+_STEPS_AT_ONCE: Final = 100
+_END: Final = object()
 _WORK_AT_ONCE: Final = 0.05
 """Seconds of work per turn: a chunk may have hundreds of messages, each for many consumers."""
 
@@ -181,6 +183,7 @@ class BrokerConnection:
         self._worked = 0.0
         self._turn: BackgroundTask | None = None
         self._closed = False
+        self._releasing: Iterator[None] | None = None
         self.is_lost = False
         """Whether the client is gone; its resources are removed soon."""
         self._start_task: BackgroundTask | None = None
@@ -321,14 +324,22 @@ class BrokerConnection:
 
     def release(self, error: Exception | None) -> None:
         """Remove this client's resources from the broker. Idempotent. (activemq-broker C4)"""
-        if not self._closed:
+        for _ in self._release_in_steps(error):
+            pass
+
+    def _release_in_steps(self, error: Exception | None) -> Iterator[None]:
+        if self._releasing is None:
             self._closed = True
+            self._set_congested(True)  # nothing is dispatched between the steps
             self.cluster.client_left(self)
-            self.resources.close(error)
+            self._releasing = self.resources.close(error)
+        return self._releasing
 
     async def _stop(self, error: Exception | None) -> None:
         try:
-            self.release(error)
+            slices = Slices()
+            for _ in self._release_in_steps(error):
+                await slices.after_item()
             await end_tasks(self._start_task, self._delayed_stop, self._draining, self._turn)
             await self._transport.stop()
         finally:
@@ -457,12 +468,12 @@ class BrokerConnection:
     def on_exception(self, error: Exception) -> None:
         self.is_lost = True
         self._set_congested(True)  # nothing is dispatched any more, even if `_end` has to wait
-        self.host.connections.ends.add(partial(self._end, error))
+        self.host.connections.ends.add(self._end(error))
 
-    def _end(self, error: Exception) -> None:
+    def _end(self, error: Exception) -> Iterator[None]:
         if not self._closed:
             self._log_end("disconnected", error)
-        self.release(error)
+        yield from self._release_in_steps(error)
         self.stop_soon(error)
 
     def _log_end(self, what: str, error: BaseException) -> None:
@@ -573,6 +584,25 @@ class BrokerConnection:
             self.read_pauses.remove(reason)
             if not self.read_pauses and not self._closed:
                 self._transport.resume_reading()
+
+    def take_steps(self, steps: Iterator[None]) -> Completion:
+        """Take the steps of a command now if they are few, else in slices, and read no further."""
+        for _ in range(_STEPS_AT_ONCE):
+            if next(steps, _END) is _END:
+                return COMPLETED
+        done = Completion()
+
+        async def take_others() -> None:
+            slices = Slices()
+            try:
+                for _ in steps:
+                    await slices.after_item()
+            finally:
+                done.complete()
+
+        spawn(take_others, name=f"broker {self.remote_address} removal")
+        self.pause_until(done)
+        return done
 
     def pause_until(self, done: Completion, reason: ReadPause = ReadPause.DESTINATIONS) -> None:
         """Stop reading until `done`, which is the end of a command; calls may overlap."""
