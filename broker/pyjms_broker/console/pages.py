@@ -153,7 +153,7 @@ async def destinations(console: Console, request: Request, *, kind: str) -> Resp
     """Show the queues or topics with their actions."""
     sort, wanted = text(request, "sort") or "name", text(request, "filter").strip()
     everything, descending = flag(request, "everything"), flag(request, "descending")
-    page = destination_page(
+    page = await destination_page(
         console.tree,
         topics=kind == "topic",
         text=wanted,

@@ -68,13 +68,15 @@ _DESTINATIONS: Final = f"{DOMAIN}:type=Broker,brokerName=*,destinationType=*,des
 
 async def _destination_views(management: Management) -> list[View[Any]]:
     """Return the views of queues and topics by name, except for advisory and temporary ones."""
-    found = [
-        view
-        for view in await management.find_in_slices(_DESTINATIONS)
-        if not view.name.keys["destinationType"].startswith("Temp")
-        and not view.name.keys["destinationName"].startswith(ADVISORY_PREFIX)
-    ]
-    return sorted(found, key=lambda view: view.name.text)
+    slices = Slices()
+    found: dict[str, View[Any]] = {}
+    for view in await management.find_in_slices(_DESTINATIONS):
+        keys = view.name.keys
+        is_temporary = keys["destinationType"].startswith("Temp")
+        if not is_temporary and not keys["destinationName"].startswith(ADVISORY_PREFIX):
+            found[view.name.text] = view
+        await slices.after_item()
+    return [found[name] for name in sorted(found)]
 
 
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

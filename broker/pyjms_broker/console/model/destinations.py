@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import ADVISORY_PREFIX, DEFAULT_DEAD_LETTER_QUEUE, Destination
+from pyjms.runtime.slices import Slices
 from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.management.attribute_table import DESTINATION
 from pyjms_broker.management.host import Managed, ManagementContext
@@ -134,7 +135,7 @@ def _is_plain(name: Destination) -> bool:
     return not name.is_temporary and not name.physical_name.startswith(ADVISORY_PREFIX)
 
 
-def destination_page(
+async def destination_page(
     context: ManagementContext,
     *,
     topics: bool,
@@ -145,20 +146,20 @@ def destination_page(
     number: int = 1,
     size: int = 50,
 ) -> Page[DestinationView]:
-    """Return a page of the queues or topics whose names contain `text`.
+    """Return a page of the queues or topics whose names contain `text`. Cancellable.
 
     `everything` includes temporary and advisory destinations. `sort` is a key of `COLUMNS`, by
     default the name.
     """
     wanted = text.lower()
-    found = [
-        entry.base
-        for name, entry in context.destinations().items()
-        if name.is_topic == topics
-        and (everything or _is_plain(name))
-        and wanted in name.physical_name.lower()
-    ]
-    found.sort(key=lambda base: base.destination.physical_name.lower())
+    by_name: list[tuple[str, int, RegionDestination]] = []
+    slices = Slices(items=1000)
+    for name, entry in context.destinations().items():
+        lower = name.physical_name.lower()
+        if name.is_topic == topics and wanted in lower and (everything or _is_plain(name)):
+            by_name.append((lower, len(by_name), entry.base))
+        await slices.after_item()
+    found = [base for _, _, base in sorted(by_name)]
     if sort != "name" and sort in COLUMNS:
         found.sort(key=attrgetter(DESTINATION[COLUMNS[sort]].path), reverse=descending)
     elif descending:
