@@ -49,8 +49,8 @@ def skips(path: Path) -> Iterator[tuple[int, str]]:
     """Give line and reason of each `pytest.skip`, `skipif` and `importorskip`."""
     if not re.search(r"\.(importor)?skip", path.read_text(encoding="utf-8")):
         return  # to parse all files takes seconds
-    for node in nodes(path):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    for node in nodes(path, ast.Call):
+        if not isinstance(node.func, ast.Attribute):
             continue
         if node.func.attr == "skip" and node.args:
             yield node.lineno, _text(node.args[0])
@@ -86,8 +86,8 @@ def test_production_code_knows_nothing_of_the_tests_variables() -> None:
     found = {
         (relative(path), node.value)
         for path in FILES
-        for node in nodes(path)
-        if isinstance(node, ast.Constant) and node.value in variables
+        for node in nodes(path, ast.Constant)
+        if node.value in variables
     }
     assert found == set()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,15 +29,8 @@ def write_files(page: str, folder: Path) -> list[str]:
 
 
 def run_tests(folder: Path, *files: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-o", "anyio_mode=auto", *NO_CACHE, *files],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-        timeout=100,
-    )
+    arguments = ("-m", "pytest", "-q", "-o", "anyio_mode=auto", *NO_CACHE, *files)
+    done = run_python(*arguments, cwd=folder, env=environment(), timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.kit.processes.children import ROOT, die_with_parent, our_broker
+from tests.kit.processes.children import ROOT, our_broker
+from tests.kit.processes.forked_python import ForkedPython, run_python
 from tests.kit.processes.user_programs import Running, installed, program_environment
 
 __all__ = ["installed", "our_broker"]
@@ -49,29 +49,15 @@ class Reader:
 
     def run(self, command: str) -> str:
         """Run one command to its end and return what it printed."""
-        done = subprocess.run(
-            self._shell(command),
-            cwd=self._folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env=self._environment,
-        )
+        done = run_python(*self._arguments(command), cwd=self._folder, env=self._environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     @contextmanager
     def running(self, command: str) -> Iterator[Running]:
         """Have a command run in another terminal."""
-        with subprocess.Popen(
-            self._shell(f"exec {command}"),
-            cwd=self._folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=self._environment,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
+        with ForkedPython(
+            self._arguments(command), cwd=self._folder, env=self._environment
         ) as process:
             child = Running(process)
             try:
@@ -82,10 +68,10 @@ class Reader:
                 process.kill()
 
     @staticmethod
-    def _shell(command: str) -> list[str]:
-        for name in ("pyjms", "pytest"):
-            command = re.sub(rf"^(exec )?{name}\b", rf"\1{sys.executable} -m {name}", command)
-        return ["sh", "-c", re.sub(r"^python\b", sys.executable, command)]
+    def _arguments(command: str) -> list[str]:
+        """Return the arguments of the interpreter for a command."""
+        program, *arguments = shlex.split(command)
+        return arguments if program == "python" else ["-m", program, *arguments]
 
 
 @pytest.fixture

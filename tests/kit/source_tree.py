@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections import defaultdict
 from pathlib import Path
+from typing import TypeVar, cast
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pyjms", "broker/pyjms_broker")
 FILES = sorted(path for top in PACKAGES for path in (ROOT / top).rglob("*.py"))
+
+
+Node = TypeVar("Node", bound=ast.AST)
 
 
 def relative(path: Path) -> str:
@@ -22,12 +26,18 @@ def tree(path: Path) -> ast.Module:
 
 
 @functools.cache
-def nodes(path: Path) -> tuple[ast.AST, ...]:
+def _nodes_by_kind(path: Path) -> dict[type[ast.AST], list[ast.AST]]:
     """Return all nodes of a module's tree: to walk it takes longer than to parse it."""
-    return tuple(ast.walk(tree(path)))
+    found: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+    for node in ast.walk(tree(path)):
+        found[type(node)].append(node)
+    return found
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in nodes(path):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+def nodes(path: Path, kind: type[Node]) -> list[Node]:
+    """Return the nodes of a kind, without those of its subclasses, in a module's tree."""
+    return cast("list[Node]", _nodes_by_kind(path).get(kind, []))
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [*nodes(path, ast.FunctionDef), *nodes(path, ast.AsyncFunctionDef)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pyjms.errors import JMSException
 from pyjms.testing.containers import broker_in_container
 from tests.docs.test_pages import write_files
 from tests.kit.processes.children import environment, our_broker
+from tests.kit.processes.forked_python import run_python
 from tests.kit.servers.java_brokers import real_broker
 from tests.kit.servers.java_programs import java_program
 
@@ -53,15 +53,8 @@ elif command == "rm":
 
 
 def run_tests(folder: Path, *arguments: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(**variables),
-        timeout=100,
-    )
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
+    done = run_python(*command, cwd=folder, env=environment(**variables), timeout=100)
     return done.stdout + done.stderr
 
 

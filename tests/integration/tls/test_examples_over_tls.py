@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ import pytest
 import yaml
 
 from tests.kit.processes.children import accepted_url, started
+from tests.kit.processes.forked_python import ForkedPython
 from tests.kit.tls import CertificateFiles
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,14 +64,8 @@ def broker(files: CertificateFiles, tmp_path: Path) -> Iterator[Broker]:
 
 def run(module: str, *arguments: str, **environment: str) -> Iterator[str]:
     """Run an example to its end, and yield the lines that it prints."""
-    with subprocess.Popen(
-        [sys.executable, "-u", "-m", module, *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as child:
+    variables = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
+    with ForkedPython(["-m", module, *arguments], cwd=ROOT, env=variables) as child:
         assert child.stdout is not None
         lines = []
         for line in child.stdout:
