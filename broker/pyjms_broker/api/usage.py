@@ -83,8 +83,8 @@ class MemoryUsage:
         """The bytes that were used after messages had been made to leave memory for the last time;
         see `MemoryRelief`."""
         self.relieved_time: float = 0.0
-        self.waiters: deque[Callable[[], None]] = deque()
-        """Callbacks that wait for space, oldest first; see `wait`."""
+        self.waiters: deque[Callable[[], None]] | None = None
+        """Callbacks that wait for space, oldest first; None: there were none yet."""
         self.waiting_descendants: dict[MemoryUsage, None] = {}
         """Root only: the usages of the tree that have waiters."""
 
@@ -174,12 +174,13 @@ class MemoryUsage:
 
     def wait(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when there is space; return a function that cancels the request."""
-        self.waiters.append(callback)
+        waiters = self.waiters = deque() if self.waiters is None else self.waiters
+        waiters.append(callback)
         self._root().waiting_descendants[self] = None
 
         def withdraw() -> None:
-            if callback in self.waiters:
-                self.waiters.remove(callback)
+            if callback in waiters:
+                waiters.remove(callback)
 
         return withdraw
 
@@ -190,8 +191,8 @@ class MemoryUsage:
             return
         self._root().waiting_descendants.pop(self, None)
         self.parent = None
-        waiters, self.waiters = self.waiters, deque()
-        for callback in waiters:
+        waiters, self.waiters = self.waiters, None
+        for callback in waiters or ():
             callback()
         parent.decrease(self.used)
 

@@ -924,6 +924,10 @@ class Queue(BaseDestination):
         "max_queue_audit_depth",
     )
 
+    marks_redelivered: bool = False
+    reader: QueueReader | None = None
+    """The range reader (`pyjms_broker.filters.ranges`) that has or had a lease of the queue."""
+
     def __init__(
         self,
         broker: RegionBroker,
@@ -950,10 +954,10 @@ class Queue(BaseDestination):
         self._arrivals = ArrivalOrder(self._enqueue, self._discard)
         self._unstored = self._arrivals.messages
         """Messages that become visible only once they are stored, and those behind them."""
-        self.marks_redelivered = policy.persist_jms_redelivered and store is not None
-        self.needs_disk = self.is_paged
-        self.reader: QueueReader | None = None
-        """The range reader (`pyjms_broker.filters.ranges`) that has or had a lease of the queue."""
+        if policy.persist_jms_redelivered and store is not None:
+            self.marks_redelivered = True
+        if self.is_paged:
+            self.needs_disk = True
 
     def memory_holders(self) -> Iterable[Holder]:
         return (self,) if self.is_paged else ()

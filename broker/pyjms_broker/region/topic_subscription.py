@@ -38,19 +38,21 @@ _CONSUMES: Final = (AckType.STANDARD, AckType.POISON, AckType.INDIVIDUAL)
 class TopicSubscription(AbstractSubscription):
     """Gets every matching message, or with a pending message limit only the latest ones."""
 
+    discarded_count: int = 0
+    expired_count: int = 0
+    is_spooling: bool = False
+    """Whether pending messages are in the temp store."""
+    _is_slow: bool = False
+    _transacted_count: int = 0
+    """The number of messages acknowledged in open transactions."""
+
     def __init__(self, request: SubscriptionRequest) -> None:
         super().__init__(request)
-        self.discarded_count = 0
-        self._is_slow = False
-        self.expired_count = 0
         self.maximum_pending_message_limit = self._limit()
         self._most_unevicted = self._eviction_threshold()
         self._earliest_expiration = math.inf  # no pending message expires before it
         self._pending = self._make_pending()
-        self.is_spooling = False
-        """Whether pending messages are in the temp store."""
         self._spooling_listeners: dict[BrokerDestination, _SpoolingListener] = {}
-        self._transacted_count = 0  # messages acknowledged in open transactions
         self._audit = (
             MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
             if self.policy.audits_topic_subscriptions
