@@ -464,3 +464,22 @@ async def test_pages_and_views_show_what_was_sent(hostile: Hostile) -> None:
     request = {"type": "exec", "mbean": queue, "operation": "browse()", "arguments": []}
     answer = await web.post("/api/jolokia", content=json.dumps(request))
     assert answer.json()["status"] == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "properties"), [(b"\0\0\0\5ab", None), (b"\0\0\0\1a", b"\0\0\0\1\0\1x\x09\0\5a")]
+)
+async def test_rest_leaves_out_what_it_cannot_read(
+    hostile: Hostile, content: bytes, properties: bytes | None
+) -> None:
+    peer = await hostile.peer("damaging")
+    damaged = command_with(peer, Queue("rest"), "content", "")
+    damaged.content, damaged.marshalled_properties = content, properties
+    await peer.ask(damaged)
+    await peer.ask(command_with(peer, Queue("rest"), "content", NEXT))
+    web = await hostile.client()
+    where = "/api/message/rest?type=queue&readTimeout=5000&clientId=r"
+    first, second = await web.get(where), await web.get(where)
+    assert (first.status_code, first.content) == (200, b"")
+    assert "more than" in first.headers["transformation-error"]
+    assert second.text == NEXT

@@ -164,29 +164,45 @@ _HEADERS: Final = frozenset(
 
 
 def response_of(message: Message, given: Mapping[str, str]) -> Response:
-    """Return the response for a message: its body, with id, destination, properties as headers."""
+    """Return the response for a message: its body, with id, destination, properties as headers.
+
+    As for STOMP, unreadable parts are left out, and `transformation-error` says why: one message
+    must not keep a client from the next ones.
+    """
     own = {"id": message.message_id or "", "destination": message.destination or ""}
     headers = {name: _header(value) for name, value in own.items()}
+    content, media_type = b"", "text/plain"
+    try:
+        _add_properties(headers, message)
+        content, media_type = _content(message, given)
+    except JMSException as error:
+        logger.warning("%s cannot be read for a client of REST: %s", message.message_id, error)
+        headers["transformation-error"] = _header(error.reason)
+    return Response(content, 200, headers, media_type)
+
+
+def _add_properties(headers: dict[str, str], message: Message) -> None:
     size = 0
     for name, value in message.properties.items():
         text = _header(value)
         size += len(name) + len(text)
         if _NAME.fullmatch(name) and name.lower() not in _RESERVED and size <= _HEADERS_SIZE:
             headers[name] = text
+
+
+def _content(message: Message, given: Mapping[str, str]) -> tuple[bytes, str]:
+    """Return the body of a response, and its type."""
     if isinstance(message, TextMessage):
         media_type = "text/plain"
         if given.get("json") == "true":
             media_type = "application/json"
         elif given.get("xml") == "true":
             media_type = "text/xml"
-        content = (message.text or "").encode("utf-8", "replace")
-        return Response(content, 200, headers, media_type)
+        return (message.text or "").encode("utf-8", "replace"), media_type
     if isinstance(message, BytesMessage):
-        return Response(message.get_body(bytes) or b"", 200, headers, "application/octet-stream")
-    body = json.dumps(
-        message.decode_body() if hasattr(message, "decode_body") else None, default=str
-    )
-    return Response(body, 200, headers, "application/json")
+        return message.get_body(bytes) or b"", "application/octet-stream"
+    body = message.decode_body() if hasattr(message, "decode_body") else None
+    return json.dumps(body, default=str).encode(), "application/json"
 
 
 def _header(value: object) -> str:
