@@ -11,9 +11,9 @@ destination says so; copies of a message for several destinations cause one advi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import (
@@ -25,8 +25,10 @@ from pyjms.jms.destination import (
     Topic,
 )
 from pyjms.jms.types import Long
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.slices import Slices
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerId,
@@ -283,6 +285,8 @@ class VirtualDemand:
 
 
 _ADDED, _REMOVED = 0, 1
+_REPLAYED_AT_ONCE: Final = 100
+_END: Final = object()
 _MASTER_BROKER = Topic(MASTER_BROKER)
 _NETWORK_BRIDGE = Topic(NETWORK_BRIDGE)
 _FORWARD_FAILURE = Topic(FORWARD_FAILURE)
@@ -320,10 +324,15 @@ class AdvisoryBroker(BrokerFilter):
         self._producers: dict[tuple[ProducerId, Destination | None], ProducerInfo] = {}
         self._bridges: list[tuple[BrokerInfo, bool, str]] = []
         self._is_master = False
+        self._replays: set[BackgroundTask] = set()
         self._virtual_demand = VirtualDemand(
             virtual_sources, self._advise_with_count, of_queues=virtual_demand_of_queues
         )
         self._durable: dict[tuple[str | None, str | None], Destination] = {}
+
+    async def stop(self) -> None:
+        await end_tasks(*self._replays)
+        await super().stop()
 
     # connections
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
@@ -448,7 +457,7 @@ class AdvisoryBroker(BrokerFilter):
             self._send(_MASTER_BROKER, None, info.consumer_id, _NOTHING)
         if is_advisory_topic(destination):
             for member in destination.composite_destinations:
-                self._replay(member, info.consumer_id)
+                self._begin_replay(context, member, info.consumer_id)
         else:
             self._consumers[info.consumer_id] = info
             if info.subscription_name is not None:
@@ -693,12 +702,44 @@ class AdvisoryBroker(BrokerFilter):
         except JMSException:
             logger.warning("Failed to send an advisory to %s", message.destination, exc_info=True)
 
-    def _replay(self, topic: Destination, target: ConsumerId) -> None:
-        """Send the current state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
+    def _begin_replay(
+        self, context: ConnectionContext, topic: Destination, target: ConsumerId
+    ) -> None:
+        """Send the current state to `target`, a new consumer of `topic` (activemq-broker V-A2).
+
+        If it is long, the rest follows in slices. What changes meanwhile is sent at once, so the
+        rest contains only what is still there. The client is not read before the end: a Java client
+        must know the temporary destination of a request before it gets the request.
+        """
+        steps = self._replay(topic, target)
+        for _ in range(_REPLAYED_AT_ONCE):
+            if next(steps, _END) is _END:
+                return
+        done = Completion()
+        if context.connection is not None:
+            context.connection.pause_until(done)
+        task = spawn(self._continue_replay, steps, target, done, name=f"advisories for {target}")
+        self._replays = {task, *(each for each in self._replays if not each.done)}
+
+    async def _continue_replay(
+        self, steps: Iterator[None], target: ConsumerId, done: Completion
+    ) -> None:
+        slices = Slices()
+        try:
+            for _ in steps:
+                await slices.after_item()
+                if self._region.subscriptions.get(target) is None:
+                    break
+        finally:
+            done.complete()
+
+    def _replay(self, topic: Destination, target: ConsumerId) -> Iterator[None]:
         name = topic.physical_name
         if name == CONNECTION:
-            for connection in self._connections.values():
-                self._advise(Topic(name), connection, target)
+            for connection_id, connection in list(self._connections.items()):
+                if connection_id in self._connections:
+                    self._advise(Topic(name), connection, target)
+                yield
         elif matches(topic, _NETWORK_BRIDGE):
             for bridge in self._bridges:
                 self._advise_of_bridge(*bridge, target)
@@ -707,20 +748,23 @@ class AdvisoryBroker(BrokerFilter):
             is_temporary = kind in (TemporaryQueue.TYPE, TemporaryTopic.TYPE)
             reported = self._temporary if is_temporary else self._destinations
             for destination, added in list(reported.items()):
-                if kind == destination.TYPE:
+                if kind == destination.TYPE and destination in reported:
                     self._advise(Topic(name), added, target)
+                yield
         elif name.startswith(CONSUMER_PREFIX):
-            for consumer in list(self._consumers.values()):
-                if consumer.destination is not None and matches(
-                    topic, consumer_topic(consumer.destination)
-                ):
-                    self._advise_of_consumer(consumer.destination, consumer, target)
+            for consumer_id, consumer in list(self._consumers.items()):
+                to = consumer.destination
+                is_there = consumer_id in self._consumers
+                if is_there and to is not None and matches(topic, consumer_topic(to)):
+                    self._advise_of_consumer(to, consumer, target)
+                yield
         elif name.startswith(VIRTUAL_CONSUMER_PREFIX):
             self._virtual_demand.replay(topic, target)
         elif name.startswith(PRODUCER_PREFIX):
-            for producer in list(self._producers.values()):
-                if matches(topic, producer_topic(producer.destination)):
+            for key, producer in list(self._producers.items()):
+                if key in self._producers and matches(topic, producer_topic(producer.destination)):
                     self._advise_of_producer(producer.destination, producer, target)
+                yield
 
 
 def _origin(reference: MessageReference) -> dict[str, object]:

@@ -185,6 +185,26 @@ async def test_only_a_new_subscriber_gets_the_current_state(connect: Connect) ->
 
 
 @pytest.mark.fact("activemq-broker V-A2")
+async def test_a_long_state_is_told_in_slices_before_anything_else_is_read(
+    connect: Connect, service: BrokerService
+) -> None:
+    """A Java client must know the temporary destination of a request before it gets that."""
+    region, queues = service.region_broker, [Queue(f"many.{number}") for number in range(300)]
+    for queue in queues:
+        region.root.add_destination(region.context, queue)
+    client = await connect()
+    client.send_command(
+        ConsumerInfo(
+            ConsumerId(client.name, -1, 1), destination=Topic(f"{A}Queue"), prefetch_size=1000
+        )
+    )
+    await client.send(Queue("after"), "x")
+    added = [destination_info(await client.message()).destination for _ in range(301)]
+    assert added[:300] == queues
+    assert added[300] == Queue("after")
+
+
+@pytest.mark.fact("activemq-broker V-A2")
 async def test_each_kind_of_state_is_told_again_to_who_subscribes(broker_with: BrokerWith) -> None:
     async with broker_with(use_virtual_dest_subs=True) as (_, client):
         for temporary in (TemporaryQueue(f"{client.name}:1"), TemporaryTopic(f"{client.name}:2")):
