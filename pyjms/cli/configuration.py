@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from pyjms.errors import ConfigurationException
+
 if TYPE_CHECKING:
     from pyjms.settings import PyjmsSettings
 
@@ -92,6 +94,58 @@ def schema(
         typer.echo(text)
     else:
         output.write_text(text + "\n", encoding="utf-8")
+
+
+@config_app.command("convert")
+def convert(
+    source: Annotated[
+        Path, typer.Argument(help="Spring Boot's application.yml or application.properties.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write; those of profiles are beside it. Default: standard output.",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that exist already.")
+    ] = False,
+) -> None:
+    """Convert Spring Boot's settings into application.yaml.
+
+    Keys without a meaning here are reported on standard error, with file, line and reason.
+
+    Exit code 0: everything was converted; 1: something was not; 2: the file cannot be converted.
+    """
+    from pyjms.cli.terminal import ExitCode, one_line_errors
+    from pyjms.settings.spring import convert_spring_file
+
+    with one_line_errors("config convert"):
+        conversion = convert_spring_file(source)
+        if output is not None:
+            _write_files(conversion.files(output.stem), output.parent, force)
+    if output is None:
+        for name, text in conversion.files().items():
+            typer.echo(f"# {name}\n{text}", nl=False)
+    for finding in conversion.findings:
+        typer.echo(finding, err=True)
+    if conversion.findings:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _write_files(texts: Mapping[str, str], folder: Path, force: bool) -> None:
+    """Write files that only their owner may read: they may hold passwords."""
+    paths = {folder / name: text for name, text in texts.items()}
+    for path in paths:
+        if path.exists() and not force:
+            raise ConfigurationException(
+                f"{path} exists already", hint="choose another name, or replace it with --force"
+            )
+    for path, text in paths.items():
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
 
 
 def _plain_values(settings: PyjmsSettings) -> dict[str, Any]:

@@ -41,7 +41,6 @@ from pyjms.listener.handler import (
     HandlerListener,
     HandlerParameter,
     read_parameters,
-    split_annotation,
 )
 from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime import clock as _clock
@@ -372,10 +371,15 @@ class BatchHandlerListener(HandlerListener):
             raise self._not_a_list(parameter, marked)
         kind = get_origin(hint) or hint
         arguments = get_args(hint)
-        inner, further = split_annotation(arguments[0]) if arguments else (Any, ())
+        if parameter.constraints:
+            raise ConfigurationException(
+                f"Handler {self.name}: the constraints of parameter {name!r} are about the whole "
+                "batch, whose size the listener's settings determine",
+                hint="write those of a message at the element: list[Annotated[int, Field(gt=0)]]",
+            )
         self._columns[name] = kind
-        markers = (*parameter.markers, *further)
-        return replace(parameter, hint=inner, markers=markers, default=MISSING)
+        one = parameter.of_type(arguments[0] if arguments else Any)
+        return replace(one, default=MISSING)
 
     def _not_a_list(self, parameter: HandlerParameter, marked: object) -> ConfigurationException:
         shown = getattr(parameter.hint, "__name__", str(parameter.hint))

@@ -46,7 +46,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import (
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 
 from pyjms.errors import (
     ConfigurationException,
@@ -300,7 +306,7 @@ class HandlerListener:
 
     def _generic(self, parameter: HandlerParameter) -> Supplier:
         (hint,) = get_args(parameter.hint) or (Any,)
-        payload = self._payload(replace(parameter, hint=hint, default=MISSING))
+        payload = self._payload(replace(parameter.of_type(hint), default=MISSING))
 
         def supply(message: Message, session: Session | None) -> object:
             return GenericMessage(payload(message, session), self._read_headers(message))
@@ -390,7 +396,7 @@ class HandlerListener:
         except (PydanticUserError, TypeError, NameError) as error:
             raise ConfigurationException(
                 f"Handler {self.name}: parameter {parameter.name!r} of type {hint!r} cannot be "
-                "supplied",
+                f"supplied{_reason_of(error)}",
                 hint="use Message, Session, a Header, a type that pydantic knows, or Provide[...]",
             ) from error
 
@@ -406,6 +412,13 @@ class HandlerListener:
                 ) from None
 
         return validate
+
+
+def _reason_of(error: Exception) -> str:
+    """Return why there is no validation for a type; "" if pydantic does not know it at all."""
+    if isinstance(error, PydanticSchemaGenerationError):
+        return ""
+    return f": {str(error).strip().splitlines()[0]}"
 
 
 class _InjectionError(Exception):
@@ -468,6 +481,13 @@ class HandlerParameter:
         for constraint in self.constraints:
             hint = Annotated[hint, constraint]
         return hint
+
+    def of_type(self, hint: Any) -> HandlerParameter:
+        """Return the parameter for a value that it contains: type, markers and constraints."""
+        bare, extras = split_annotation(hint)
+        markers = tuple(extra for extra in extras if _is_marker(extra))
+        constraints = tuple(extra for extra in extras if not _is_marker(extra))
+        return replace(self, hint=bare, markers=(*self.markers, *markers), constraints=constraints)
 
     def marker(self, kind: type[_M]) -> _M | None:
         """Return the marker of this kind, or None; the class itself also counts as a marker."""

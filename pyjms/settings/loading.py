@@ -1,7 +1,6 @@
 """Loading the settings of an application from its file, whose layers `pyjms.configuration` reads.
 
-An unknown key that Spring Boot has gets an error with its name here, or with the reason why there
-is none.
+Spring Boot's application.yml is no settings file here: an error says so.
 """
 
 from __future__ import annotations
@@ -14,19 +13,21 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
-from pyjms.configuration.document import APPLICATION_PREFIX, Problems, dotted_path
-from pyjms.configuration.document import Path as KeyPath
+from pyjms.configuration.document import APPLICATION_PREFIX, Problems
 from pyjms.configuration.layers import chosen_profiles, read_configuration
 from pyjms.configuration.placeholders import Placeholders
 from pyjms.configuration.validation import valid_part
 from pyjms.errors import ConfigurationException
 from pyjms.settings.model import PyjmsSettings
+from pyjms.settings.spring import translate_spring_key
 
 __all__ = ["collect_problems", "load_settings", "settings_schema"]
 
 CONFIG_VARIABLE: Final = "PYJMS_CONFIG"
 
 _DEFAULT_PATHS: Final = ("application.yaml", "config/application.yaml")
+_OTHER_PATHS: Final = ("application.yml", "config/application.yml")
+_OF_SPRING: Final = re.compile(r"^spring\s*[.:]", re.MULTILINE)
 
 _collection: ContextVar[Problems | None] = ContextVar("collected problems", default=None)
 
@@ -79,7 +80,7 @@ def _read(
     problems: Problems,
 ) -> PyjmsSettings:
     """Return the valid part of the settings, and add the errors to `problems`."""
-    path = _find(config, environment)
+    path = _find(config, environment, problems)
     chosen = chosen_profiles(profiles, environment)
     if path is None and chosen:
         problems.lacks_files = True
@@ -97,10 +98,24 @@ def _read(
     return settings
 
 
-def _find(config: Path | str | None, environ: Mapping[str, str]) -> Path | None:
+def _find(config: Path | str | None, environ: Mapping[str, str], problems: Problems) -> Path | None:
+    """Return the file; a file of Spring Boot's name, which would not be read, is a problem."""
     named = config or environ.get(CONFIG_VARIABLE)
     if named:
         return Path(named)
+    for other in filter(Path.is_file, map(Path, _OTHER_PATHS)):
+        right = other.with_suffix(".yaml")
+        is_of_spring = _OF_SPRING.search(other.read_text(encoding="utf-8", errors="replace"))
+        problems.lacks_files = True
+        problems.add(
+            ConfigurationException(
+                f"{other} is not read: settings are in {right}",
+                source=str(other),
+                hint=f"convert it: pyjms config convert {other} --output {right}, and remove it"
+                if is_of_spring
+                else f"rename it to {right}, or name it with --config or {CONFIG_VARIABLE}",
+            )
+        )
     return next((path for path in map(Path, _DEFAULT_PATHS) if path.is_file()), None)
 
 
@@ -108,62 +123,3 @@ def settings_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12) of the keys and values that load_settings accepts."""
     schema = PyjmsSettings.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-_OUR_NAMES: Final = frozenset(
-    {
-        "jms.pub_sub_domain", "jms.subscription_durable", "jms.client_id", "jms.cache.enabled",
-        "jms.cache.consumers", "jms.cache.producers", "jms.cache.session_cache_size",
-        "jms.listener.auto_startup", "jms.listener.min_concurrency",
-        "jms.listener.max_concurrency", "jms.listener.receive_timeout",
-        "jms.listener.max_messages_per_task", "jms.listener.session.acknowledge_mode",
-        "jms.listener.session.transacted", "jms.template.default_destination",
-        "jms.template.delivery_mode", "jms.template.priority", "jms.template.time_to_live",
-        "jms.template.qos_enabled", "jms.template.delivery_delay",
-        "jms.template.receive_timeout", "jms.template.session.acknowledge_mode",
-        "jms.template.session.transacted", "activemq.broker_url", "activemq.user",
-        "activemq.password", "activemq.embedded.enabled", "activemq.close_timeout",
-        "activemq.send_timeout", "activemq.non_blocking_redelivery", "activemq.pool.enabled",
-        "activemq.pool.block_if_full", "activemq.pool.block_if_full_timeout",
-        "activemq.pool.idle_timeout", "activemq.pool.max_connections",
-        "activemq.pool.max_sessions_per_connection", "activemq.pool.time_between_expiration_check",
-        "activemq.pool.use_anonymous_producers", "activemq.pool.expiry_timeout",
-        "activemq.pool.create_connection_on_startup", "activemq.pool.reconnect_on_exception",
-    }
-)  # fmt: skip
-
-_OLD_NAMES: Final = {
-    "jms.listener.concurrency": "jms.listener.min_concurrency",
-    "jms.listener.acknowledge_mode": "jms.listener.session.acknowledge_mode",
-    "activemq.in_memory": "activemq.embedded.enabled",
-    "activemq.pool.maximum_active_session_per_connection": (
-        "activemq.pool.max_sessions_per_connection"
-    ),
-}
-
-_ABSENT: Final = (
-    ("jms.jndi_name", "there is no JNDI in Python; write activemq.broker_url"),
-    ("activemq.packages", "objects are never unpickled, so there are no packages to trust"),
-    ("artemis", "Artemis speaks OpenWire: write its URL as activemq.broker_url"),
-    ("management", "health checks are at health.port, metrics are in observability"),
-    ("logging.level", "write the loggers directly below logging, such as logging: {root: INFO}"),
-)
-
-
-def translate_spring_key(path: KeyPath) -> str | None:
-    """Return the explanation for an unknown key that Spring Boot has; None for other keys."""
-    name = _ours(dotted_path(path))
-    spring = f"Spring Boot's {dotted_path(path)}"
-    ours = _OLD_NAMES.get(name, name)
-    if ours in _OUR_NAMES and ours != dotted_path(path):
-        return f"{spring} is {ours} here"
-    for prefix, reason in _ABSENT:
-        if name == prefix or name.startswith(f"{prefix}."):
-            return f"{spring} does not exist here: {reason}"
-    return None
-
-
-def _ours(name: str) -> str:
-    """Return a Spring Boot name in our spelling: no prefix, snake_case."""
-    name = name.removeprefix("spring.")
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_")

@@ -82,7 +82,7 @@ def convert(
 
 def given_properties(define: list[str] | None, files: list[Path] | None) -> dict[str, str]:
     """Return the values of `--properties` and `-D`."""
-    from pyjms_broker.security.properties_file import read_properties
+    from pyjms.configuration.properties_file import read_properties
 
     given: dict[str, str] = {}
     for file in files or ():

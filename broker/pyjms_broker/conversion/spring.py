@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from pyjms.configuration.properties_file import parse_properties, read_properties
 from pyjms.errors import ConfigurationException
 from pyjms_broker.conversion.beans import Beans, class_of, element_name
 from pyjms_broker.conversion.values import Placeholders, find_file
 from pyjms_broker.conversion.xml_reader import Element, Findings, read_xml
-from pyjms_broker.security.properties_file import parse_properties, read_properties
 
 PLACEHOLDER_CLASSES: Final = frozenset(
     {

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
+from pyjms.configuration.properties_file import parse_properties
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms_broker.attribute import Attribute, attribute, count, flag
-from pyjms_broker.security.properties_file import parse_properties
 
 
 @dataclass(frozen=True, kw_only=True)

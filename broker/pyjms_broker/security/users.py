@@ -11,12 +11,12 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from pyjms.configuration.encryption import decrypt, is_encrypted
+from pyjms.configuration.properties_file import read_properties
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.context import SecurityContext
 from pyjms_broker.security.authentication import Authenticator, Credentials
 from pyjms_broker.security.passwords import PasswordVerifier, check_stored, is_hash
-from pyjms_broker.security.properties_file import read_properties
 
 logger = get_logger(__name__)
 

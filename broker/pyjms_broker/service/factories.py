@@ -15,7 +15,7 @@ from typing import Final
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 from pyjms_broker import entry_points
-from pyjms_broker.security.properties_file import read_properties
+from pyjms.configuration.properties_file import read_properties
 from pyjms_broker.service.service import BrokerService
 from pyjms_broker.service.uri import WITHOUT_EFFECT, keywords_from, known_options, read_broker_uri
 

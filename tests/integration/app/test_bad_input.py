@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from dependency_injector import providers
@@ -32,6 +33,10 @@ from pyjms.configuration.document import Problems
 
 class Unknown:
     """Nothing that anybody could make of a message."""
+
+
+class Placed(TypedDict):
+    number: int
 
 
 def problem_of(*targets: object, settings: dict[str, Any] | None = None) -> str:
@@ -275,6 +280,18 @@ def test_a_second_parameter_that_nothing_explains() -> None:
     assert "handler: parameter 'foo' cannot be supplied: the payload is 'body'" in text
     assert "typed: parameter 'body' of type <class 'str'> cannot be supplied" in other
     assert "the payload is 'foo'" in other
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="typing.TypedDict is right there")
+def test_the_reason_of_pydantic_is_told() -> None:
+    @jms_listener("in")
+    def handler(order: Placed) -> None: ...
+
+    @jms_listener("in")
+    def many(orders: list[Placed]) -> None: ...
+
+    for text in problem_of(handler, many).splitlines():
+        assert "Please use `typing_extensions.TypedDict` instead of `typing.TypedDict`" in text
 
 
 def test_a_mark_that_stands_where_a_type_belongs() -> None:

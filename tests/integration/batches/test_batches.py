@@ -8,12 +8,13 @@ import anyio
 import pytest
 from dependency_injector import providers
 from dependency_injector.wiring import Provide
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from pyjms import (
     ApplicationContainer,
     Batch,
     ConfigurationException,
+    GenericMessage,
     HandlerInvocation,
     Header,
     Headers,
@@ -150,6 +151,45 @@ async def test_rejected_and_unreadable_messages_become_dead_letters_alone(
     assert dead['{"number":2}'].properties["pyjms_failure_type"] == "ValueError"
     assert "to Order" in str(dead["rubbish"].properties["pyjms_failure_text"])
     assert len(jms_app.recorder.all_calls) == 1
+
+
+Large = Annotated[int, Field(gt=5)]
+
+
+@pytest.mark.parametrize("kind", ["list", "Batch", "generic", "header"])
+async def test_constraints_of_the_elements_make_single_messages_unreadable(
+    jms_app: JmsTestApp, kind: str
+) -> None:
+    got: list[object] = []
+
+    def of_list(values: list[Large]) -> None:
+        got.extend(values)
+
+    def of_batch(values: Batch[Large]) -> None:
+        got.extend(values)
+
+    def of_messages(values: list[GenericMessage[Large]]) -> None:
+        got.extend(value.payload for value in values)
+
+    def of_header(values: list[int], size: list[Annotated[Large, Header("size")]]) -> None:
+        got.extend(values)
+
+    handlers = {"list": of_list, "Batch": of_batch, "generic": of_messages, "header": of_header}
+    await jms_app.start(jms_listener("orders", batch_size=3)(handlers[kind]))
+    for number in (7, 3, 8):
+        await jms_app.template.convert_and_send("orders", number, properties={"size": number})
+    await jms_app.drained("orders")
+    assert sorted(map(str, got)) == ["7", "8"]
+    assert len(await jms_app.dead_letters()) == 1
+
+
+def test_constraints_of_the_batch_itself_are_refused() -> None:
+    @jms_listener("orders", batch_size=2)
+    def handle(values: Annotated[list[int], Field(min_length=2)]) -> None: ...
+
+    with pytest.raises(ConfigurationException) as caught:
+        JmsApplication(handle, settings=PyjmsSettings()).check()
+    assert "write those of a message at the element" in str(caught.value)
 
 
 async def test_unreadable_messages_alone_do_not_call_the_handler(jms_app: JmsTestApp) -> None:

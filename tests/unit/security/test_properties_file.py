@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pyjms.configuration.properties_file import parse_properties, read_properties
 from pyjms.errors import ConfigurationException
-from pyjms_broker.security.properties_file import parse_properties, read_properties
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings, settings_schema
-from pyjms.settings.loading import _OUR_NAMES
+from pyjms.settings.spring import OUR_NAMES
 from pyjms.spark import Pipeline
 from tests.kit.documents import parsed
 
@@ -407,7 +407,7 @@ def model_paths(model: type[BaseModel], prefix: str = "") -> set[str]:
 
 
 def test_every_spring_name_leads_to_a_key_of_ours() -> None:
-    assert model_paths(PyjmsSettings) >= _OUR_NAMES
+    assert model_paths(PyjmsSettings) >= OUR_NAMES
 
 
 def document_paths(values: dict[str, Any], prefix: str = "") -> set[str]:
