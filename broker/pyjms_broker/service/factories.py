@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from pyjms.configuration.properties_file import read_properties
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
 from pyjms_broker import entry_points
-from pyjms.configuration.properties_file import read_properties
 from pyjms_broker.service.service import BrokerService
 from pyjms_broker.service.uri import WITHOUT_EFFECT, keywords_from, known_options, read_broker_uri
 
