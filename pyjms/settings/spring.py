@@ -203,12 +203,12 @@ def _in_our_units(path: tuple[str, ...], value: object) -> object:
     """Return a value as it is written here: numbers of durations are milliseconds in Spring."""
     kind: Any = PyjmsSettings
     for key in path:
-        found = kind.model_fields.get(key) if isinstance(kind, type) else None
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            return value
+        found = kind.model_fields.get(key)
         if found is None:
             return value
         kind = found.annotation
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-            break
     text = str(value).strip()
     is_duration = "float" in str(kind) and kind is not bool
     if is_duration and re.fullmatch(r"\d+", text) and text != "0":

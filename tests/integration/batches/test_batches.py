@@ -174,7 +174,12 @@ async def test_constraints_of_the_elements_make_single_messages_unreadable(
     def of_header(values: list[int], size: list[Annotated[Large, Header("size")]]) -> None:
         got.extend(values)
 
-    handlers = {"list": of_list, "Batch": of_batch, "generic": of_messages, "header": of_header}
+    handlers: dict[str, Any] = {
+        "list": of_list,
+        "Batch": of_batch,
+        "generic": of_messages,
+        "header": of_header,
+    }
     await jms_app.start(jms_listener("orders", batch_size=3)(handlers[kind]))
     for number in (7, 3, 8):
         await jms_app.template.convert_and_send("orders", number, properties={"size": number})
