@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NoReturn
 
 import pytest
 from dependency_injector import providers
 from dependency_injector.wiring import Provide
+from pydantic import PydanticUserError
 
 from pyjms import (
     ApplicationContainer,
@@ -35,8 +35,12 @@ class Unknown:
     """Nothing that anybody could make of a message."""
 
 
-class Placed(TypedDict):
-    number: int
+class Placed:
+    """A type that pydantic refuses with a remedy, like typing.TypedDict in Python 3.11."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> NoReturn:
+        raise PydanticUserError("Please use the other class", code=None)
 
 
 def problem_of(*targets: object, settings: dict[str, Any] | None = None) -> str:
@@ -282,7 +286,6 @@ def test_a_second_parameter_that_nothing_explains() -> None:
     assert "the payload is 'foo'" in other
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="typing.TypedDict is right there")
 def test_the_reason_of_pydantic_is_told() -> None:
     @jms_listener("in")
     def handler(order: Placed) -> None: ...
@@ -291,7 +294,7 @@ def test_the_reason_of_pydantic_is_told() -> None:
     def many(orders: list[Placed]) -> None: ...
 
     for text in problem_of(handler, many).splitlines():
-        assert "Please use `typing_extensions.TypedDict` instead of `typing.TypedDict`" in text
+        assert "cannot be supplied: Please use the other class" in text
 
 
 def test_a_mark_that_stands_where_a_type_belongs() -> None:
