@@ -31,7 +31,8 @@ if TYPE_CHECKING:
         MessageConversionException as MessageConversionException,
         MessageFormatException as MessageFormatException, Reject as Reject,
         RequestTimeoutException as RequestTimeoutException,
-        ResourceAllocationException as ResourceAllocationException, Retry as Retry, Skip as Skip,
+        RemoteError as RemoteError, ResourceAllocationException as ResourceAllocationException,
+        Retry as Retry, Skip as Skip,
         TransactionRolledBackException as TransactionRolledBackException,
         UnsupportedOperationException as UnsupportedOperationException,
     )

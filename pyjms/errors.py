@@ -305,6 +305,17 @@ class Skip(Exception):
     """
 
 
+class RemoteError(JMSException):
+    """The handler of a request raised; its listener sends errors (`errors="reply"`).
+
+    `type_name` is the name of the exception's type, `reason` its text.
+    """
+
+    def __init__(self, reason: str = "", *, type_name: str = "") -> None:
+        super().__init__(f"{type_name}: {reason}" if reason else type_name)
+        self.type_name: str = type_name
+
+
 class ListenerExecutionFailedException(JMSException):
     """A handler raised the cause, or could not be called with the message."""
 

@@ -122,6 +122,10 @@ class PlannedListener:
         )
         if size is None:
             return
+        if endpoint.errors == "reply":
+            raise ConfigurationException(
+                "errors: a batch handler has no replies", hint="omit errors, or batch_size"
+            )
         if isinstance(self.factory, SimpleJmsListenerContainerFactory):
             raise ConfigurationException(
                 "batch_size: a SimpleMessageListenerContainer calls its listener with each message",
@@ -164,17 +168,18 @@ class PlannedListener:
             check_client_id(self.factory, self.options)
 
     def _check_retry(self) -> None:
-        """Refuse a retry policy that has no effect, or sends dead letters to the listener."""
+        """Refuse options for failures without effect, and dead letters sent to the listener."""
         policy = self.endpoint.retry
-        if policy is None:
+        option = "retry" if policy is not None else "errors"
+        if policy is None and self.endpoint.errors != "reply":
             return
         if self._consumes_on_receipt:
             raise ConfigurationException(
-                "retry: messages count as consumed even if the handler fails",
+                f"{option}: messages count as consumed even if the handler fails",
                 hint="make the listener's session transacted, or set its acknowledge_mode to "
                 "client",
             )
-        if self._is_own_destination(policy.dead_letter):
+        if policy is not None and self._is_own_destination(policy.dead_letter):
             raise ConfigurationException(
                 f"retry: dead_letter {policy.dead_letter!r} is the listener's own destination",
                 hint="set another destination, or omit dead_letter",

@@ -647,6 +647,7 @@ class Wiring:
             batch_fallback=mark.batch_fallback,
             retry=mark.retry,
             unreadable_messages=mark.unreadable_messages,
+            errors=mark.errors,
             auto_startup=mark.auto_startup,
             schedule=mark.schedule,
             handler=handler,

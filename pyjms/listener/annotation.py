@@ -114,6 +114,7 @@ class JmsListenerMark:
     batch_fallback: Literal["single", "none"] | None = None
     retry: RetryPolicy | None = None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
+    errors: Literal["redeliver", "reply"] | None = None
     auto_startup: bool | None = None
     interceptors: tuple[Callable[..., object] | str, ...] | None = None
     schedule: Schedule | None = None
@@ -135,6 +136,7 @@ class ListenerOptions(TypedDict, total=False):
     batch_fallback: Literal["single", "none"] | None
     retry: RetryPolicy | None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None
+    errors: Literal["redeliver", "reply"] | None
     auto_startup: bool | None
     interceptors: Iterable[Callable[..., object] | str] | None
 
@@ -153,6 +155,7 @@ def jms_listener(
     batch_fallback: Literal["single", "none"] | None = None,
     retry: RetryPolicy | None = None,
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
+    errors: Literal["redeliver", "reply"] | None = None,
     auto_startup: bool | None = None,
     interceptors: Iterable[Callable[..., object] | str] | None = None,
 ) -> Callable[[F], F]:
@@ -191,6 +194,10 @@ def jms_listener(
             raised, and the destination of its dead letters.
         unreadable_messages: "redeliver" treats messages that cannot be converted to the handler's
             arguments like any other failure; "dead_letter" is the default.
+        errors: "reply" sends an exception to the requester, whose `request` raises `RemoteError`
+            with its type and text, and consumes the message; what the handler sent is rolled back.
+            It applies to messages with a reply destination; `Retry` still redelivers.
+            "redeliver", the default: a requester gets no reply.
         auto_startup: False leaves the container stopped until it is started explicitly.
         interceptors: functions `(invocation, proceed)` around each call, within those of the
             application and the container factory; or their names (`module:name`, or the name of an
@@ -214,6 +221,7 @@ def jms_listener(
         batch_fallback=batch_fallback,
         retry=retry,
         unreadable_messages=unreadable_messages,
+        errors=errors,
         auto_startup=auto_startup,
         interceptors=None if interceptors is None else tuple(interceptors),
     )

@@ -80,7 +80,7 @@ from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger, one_line
-from pyjms.support.retry import RetryPolicy, send_dead_letter
+from pyjms.support.retry import RetryPolicy, send_dead_letter, send_error
 from pyjms.template.interceptors import HandlerInvocation, SettlementInvocation
 from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
 from pyjms.template.workers import Worker, current_worker
@@ -387,11 +387,34 @@ class Retries:
         if self._is_split(delivery, cause):
             _remember(self._alone, message, None)
             cause = _with_cause(Retry(delay=0.0), cause)
+        elif self._properties.errors == "reply":
+            cause = self._by_reply(delivery, message, cause)
         elif policy is not None:
             cause = self._by_policy(policy, delivery, message, cause)
         if hasattr(record, "rollback_cause"):
             delivery.is_poison = isinstance(cause, PoisonMessageException)
             record.rollback_cause = cause
+
+    def _by_reply(
+        self, delivery: Delivery, message: Message, cause: BaseException
+    ) -> BaseException:
+        """Return how a failed request continues: by its last delivery, which sends the error.
+
+        A message without a requester, and one whose handler asks for another attempt, have no more
+        attempts than the policy allows.
+        """
+        most = self._maximum(delivery.consumer)
+        is_last = most >= 0 and message.delivery_count > most
+        is_final = is_last or not isinstance(cause, Retry)
+        if is_final and message.reply_to is not None:
+            is_poison = isinstance(cause, PoisonMessageException)
+            _remember(self._given_up, message, cause.__cause__ or cause if is_poison else cause)
+            delivery.is_given_up = True
+            return _with_cause(Retry(delay=0.0), cause)
+        policy = self._properties.retry
+        if is_last and self._properties.dead_letter is None:
+            return _with_cause(PoisonMessageException(str(cause)), cause)
+        return cause if policy is None else self._by_policy(policy, delivery, message, cause)
 
     def _is_split(self, delivery: Delivery, cause: BaseException) -> bool:
         """Return whether a batch that may not be tried again is, message by message."""
@@ -401,7 +424,7 @@ class Retries:
         is_final = isinstance(cause, PoisonMessageException) or (
             policy is not None and not isinstance(cause, Retry) and not policy.retries(cause)
         )
-        return is_final and _maximum(policy, delivery.consumer) != 0
+        return is_final and self._maximum(delivery.consumer) != 0
 
     def is_alone(self, message: Message, consumer: MessageConsumer) -> bool:
         """Return whether a message is a batch of its own, because a batch with it has failed.
@@ -412,7 +435,7 @@ class Retries:
             return False
         if message.message_id in self._alone:
             return True
-        most = _maximum(self._properties.retry, consumer)
+        most = self._maximum(consumer)
         return most > 0 and message.delivery_count > most
 
     def reason_to_give_up(
@@ -420,22 +443,28 @@ class Retries:
     ) -> BaseException | None:
         """Return why a message is sent to the dead-letter destination; None: it is handled."""
         policy = self._properties.retry
-        if policy is None or policy.dead_letter is None:
-            return None
         reason = self._given_up.get(message.message_id or "")
-        most = _maximum(policy, consumer)
-        if reason is None and most >= 0 and message.delivery_count > most + 1:
+        if reason is not None or policy is None or policy.dead_letter is None:
+            return reason
+        most = self._maximum(consumer)
+        if most >= 0 and message.delivery_count > most + 1:
             deliveries = message.delivery_count - 1
             reason = PoisonMessageException(f"was delivered {deliveries} times before")
         return reason
 
     async def give_up(self, delivery: Delivery, reason: BaseException) -> None:
-        """Send the message to the dead-letter destination, in its session's transaction.
+        """Send the message to the dead-letter destination, or its error to the requester.
+
+        Both in its session's transaction.
 
         Raises:
             JMSException: the broker does not accept it.
         """
         properties, message = self._properties, delivery.message
+        if message.reply_to is not None and properties.errors == "reply":
+            await send_error(delivery.session, message.reply_to, message, reason)
+            self._given_up.pop(message.message_id or "", None)
+            return
         name = properties.dead_letter
         assert name is not None
         await send_dead_letter(delivery.session, parse_destination(name), message, reason)
@@ -452,6 +481,15 @@ class Retries:
             extra={**properties.log_extra, "message_id": message.message_id},
         )
 
+    def _maximum(self, consumer: MessageConsumer) -> int:
+        """Return the maximum number of redeliveries to the handler; -1: no limit."""
+        own = getattr(consumer, "redelivery_policy", None)
+        if not isinstance(own, RedeliveryPolicy):
+            policy = self._properties.retry
+            return -1 if policy is None or policy.maximum is None else policy.maximum
+        most = own.maximum_redeliveries
+        return most if most < 0 or not self._properties.has_last_delivery else most - 1
+
     def _by_policy(
         self, policy: RetryPolicy, delivery: Delivery, message: Message, cause: BaseException
     ) -> BaseException:
@@ -459,7 +497,7 @@ class Retries:
         if not is_poison and not isinstance(cause, Retry) and not policy.retries(cause):
             is_poison = True
             cause = _with_cause(PoisonMessageException(str(cause)), cause)
-        most = _maximum(policy, delivery.consumer)
+        most = self._maximum(delivery.consumer)
         is_last = most >= 0 and message.delivery_count > most
         if policy.dead_letter is not None and (is_poison or is_last):
             reason = cause.__cause__ or cause if is_poison else cause
@@ -478,15 +516,6 @@ def _remember(known: OrderedDict[str, V], message: Message, value: V) -> None:
     known[message.message_id or ""] = value
     if len(known) > _MOST_GIVEN_UP:
         known.popitem(last=False)
-
-
-def _maximum(policy: RetryPolicy | None, consumer: MessageConsumer) -> int:
-    """Return the maximum number of redeliveries to the handler; -1: no limit."""
-    own = getattr(consumer, "redelivery_policy", None)
-    if not isinstance(own, RedeliveryPolicy):
-        return -1 if policy is None or policy.maximum is None else policy.maximum
-    most = own.maximum_redeliveries
-    return most if most < 0 or policy is None or policy.dead_letter is None else most - 1
 
 
 def _with_cause(error: Exception, cause: BaseException) -> Exception:

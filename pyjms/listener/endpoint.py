@@ -20,7 +20,13 @@ from pyjms.jms.api import ConnectionFactory, check_factory
 from pyjms.listener.annotation import Schedule
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.default_container import DefaultMessageListenerContainer
-from pyjms.listener.properties import BatchFallback, DefaultOptions, Prefetch, UnreadableMessages
+from pyjms.listener.properties import (
+    BatchFallback,
+    DefaultOptions,
+    Errors,
+    Prefetch,
+    UnreadableMessages,
+)
 from pyjms.listener.simple_container import SimpleMessageListenerContainer, SimpleOptions
 from pyjms.support.retry import RetryPolicy
 from pyjms.template.interceptors import HandlerInterceptor
@@ -36,6 +42,7 @@ _OPTIONS: Final = {
     "redelivery_policy": "redelivery_policy",
     "retry": "retry",
     "unreadable_messages": "unreadable_messages",
+    "errors": "errors",
     "auto_startup": "auto_startup",
 }
 """Fields of an endpoint and the properties of the container that they set."""
@@ -59,6 +66,7 @@ class JmsListenerEndpoint(ABC):
     redelivery_policy: RedeliveryPolicy | None = None
     retry: RetryPolicy | None = None
     unreadable_messages: UnreadableMessages | None = None
+    errors: Errors | None = None
     auto_startup: bool | None = None
     interceptors: Sequence[HandlerInterceptor] | None = None
     """Interceptors of this listener, within those of the container factory."""

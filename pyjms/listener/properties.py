@@ -79,6 +79,8 @@ Listener = Callable[..., Any] | OnMessage
 Prefetch = int | Literal["auto"] | None
 
 BatchFallback = Literal["single", "none"]
+
+Errors = Literal["redeliver", "reply"]
 UnreadableMessages = Literal["dead_letter", "redeliver"]
 
 PHASE_LAST = 2_147_483_647
@@ -117,6 +119,7 @@ class ContainerOptions(TypedDict, total=False):
     expose_listener_session: bool
     accept_messages_while_stopping: bool
     unreadable_messages: UnreadableMessages
+    errors: Errors
     prefetch: Prefetch
     batch_size: int | None
     batch_timeout: float
@@ -177,6 +180,9 @@ class ContainerProperties:
     unreadable_messages: UnreadableMessages = "dead_letter"
     """dead_letter: a message that cannot be converted to the handler's arguments becomes a dead
     letter at once; redeliver: it is treated like any other failure, as in Spring."""
+    errors: Errors = "redeliver"
+    """reply: an exception of the listener is sent to the reply destination, if the message has one,
+    and the message is consumed; redeliver: the requester gets no reply."""
     prefetch: Prefetch = None
     """Messages sent to each consumer ahead of their acknowledgement; None: the connection's
     prefetch; auto: few for queue consumers, unless the connection's prefetch is set. A change
@@ -337,6 +343,11 @@ class ContainerProperties:
     def dead_letter(self) -> str | None:
         """The destination of this listener's dead letters; None: the broker's."""
         return None if self.retry is None else self.retry.dead_letter
+
+    @property
+    def has_last_delivery(self) -> bool:
+        """Whether a message that is given up is delivered once more, to be sent elsewhere."""
+        return self.dead_letter is not None or self.errors == "reply"
 
     @property
     def growth_limit(self) -> int | None:

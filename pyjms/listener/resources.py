@@ -168,7 +168,8 @@ class ContainerResources:
             )
         else:
             consumer = await session.create_consumer(destination, selector, no_local=no_local)
-        if properties.redelivery_policy is not None or properties.retry is not None:
+        own = properties.redelivery_policy is not None or properties.retry is not None
+        if own or properties.has_last_delivery:
             _set_redelivery_policy(consumer, properties)
         if self._on_consumer_created is not None:
             self._on_consumer_created()
@@ -258,7 +259,7 @@ def _set_redelivery_policy(consumer: Any, properties: ContainerProperties) -> No
     policy = properties.redelivery_policy or consumer.redelivery_policy
     if properties.retry is not None:
         policy = properties.retry.apply(policy)
-        if properties.dead_letter is not None and policy.maximum_redeliveries >= 0:
-            # one more: on the last redelivery the message is sent there
-            policy = replace(policy, maximum_redeliveries=policy.maximum_redeliveries + 1)
+    if properties.has_last_delivery and policy.maximum_redeliveries >= 0:
+        # one more: on the last redelivery the message, or the reply with its error, is sent
+        policy = replace(policy, maximum_redeliveries=policy.maximum_redeliveries + 1)
     consumer.redelivery_policy = policy

@@ -338,6 +338,8 @@ class ListenerOverride(Section):
     unreadable_messages: UnreadableMessages | None = None
     """dead_letter or redeliver, for messages that cannot be converted to the handler's
     arguments."""
+    errors: Literal["redeliver", "reply"] | None = None
+    """reply: an exception of the handler is sent to the requester, and the message consumed."""
     auto_startup: bool | None = None
     """Whether the listener starts with the application."""
     container_factory: str | None = None

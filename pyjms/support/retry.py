@@ -24,12 +24,15 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.errors import MessageFormatException
+from pyjms.errors import MessageFormatException, RemoteError
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, Message
+from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, Message, TextMessage
 from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.logging import error_text, one_line, shortened
+
+REMOTE_ERROR: Final = "pyjms_error_type"
+"""Property of a reply that tells an error: the name of its type. The body is its text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +139,7 @@ async def send_dead_letter(
     """
     dead = sendable_copy(message)
     text = one_line(shortened(error_text(reason), _LONGEST_TEXT))
-    kind = type(reason)
-    name = kind.__qualname__
-    if kind.__module__ != "builtins":
-        name = f"{kind.__module__}.{name}"
+    name = qualified_name(type(reason))
     dead.properties[FAILURE_CAUSE] = f"{name}: {text}" if text else name
     dead.properties[FAILURE_TYPE] = name
     dead.properties[FAILURE_TEXT] = text
@@ -151,6 +151,37 @@ async def send_dead_letter(
         await producer.send(
             dead, delivery_mode=message.delivery_mode, priority=message.priority, time_to_live=0
         )
+
+
+async def send_error(
+    session: Session, reply_to: Destination, request: Message, error: BaseException
+) -> None:
+    """Send an error as the reply to `request`, in the session's transaction: no traceback.
+
+    Raises:
+        JMSException: the broker does not accept it.
+    """
+    text = shortened(error_text(error), _LONGEST_TEXT)
+    reply = session.create_text_message(text)
+    reply.correlation_id = request.correlation_id or request.message_id
+    reply.properties[REMOTE_ERROR] = qualified_name(type(error))
+    async with await session.create_producer(reply_to) as producer:
+        await producer.send(reply)
+
+
+def error_of(reply: Message) -> RemoteError | None:
+    """Return the error that a reply tells; None: it is the result."""
+    name = reply.properties.get(REMOTE_ERROR)
+    if not isinstance(name, str):
+        return None
+    text = reply.text if isinstance(reply, TextMessage) else None
+    return RemoteError(text or "", type_name=name)
+
+
+def qualified_name(kind: type) -> str:
+    """Return a type's name with its module, but for the built-in ones."""
+    name = kind.__qualname__
+    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
 
 
 def sendable_copy(message: Message) -> Message:

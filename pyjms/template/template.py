@@ -33,6 +33,7 @@ from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.messaging import JmsHeaders
 from pyjms.support.qos import QosSettings
+from pyjms.support.retry import error_of
 from pyjms.template import resources
 from pyjms.template.interceptors import (
     InterceptorChain,
@@ -679,11 +680,15 @@ class JmsTemplate(TemplateSettings):
             MessageConversionException: the payload or the reply cannot be converted.
             IllegalStateException: there is neither a destination nor a default.
             TypeError: an option is unknown.
+            RemoteError: the handler raised, and its listener has `errors="reply"`.
             JMSException: the request could not be sent, or the connection has failed.
         """
         reply = await self._request(
             destination, self._converts(payload), post_processor, response_queue, timeout, options
         )
+        error = None if reply is None else error_of(reply)
+        if error is not None:
+            raise error
         return self._payload(reply, type)
 
     request = convert_send_and_receive

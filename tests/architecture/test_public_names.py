@@ -34,7 +34,7 @@ NAMES = """
     ConfigurationException ConnectionFailedException ConnectionClosedException
     IllegalStateException InvalidDestinationException InvalidSelectorException
     InvalidClientIDException JMSSecurityException MessageConversionException
-    MessageFormatException ResourceAllocationException RequestTimeoutException
+    MessageFormatException ResourceAllocationException RequestTimeoutException RemoteError
     TransactionRolledBackException ListenerExecutionFailedException
     UnsupportedOperationException
 """.split()  # noqa: SIM905 - to be read

@@ -17,4 +17,4 @@ def test_an_example_runs(number: int) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4

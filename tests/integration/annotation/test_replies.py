@@ -15,7 +15,10 @@ from pyjms import (
     JmsResponse,
     ListenerExecutionFailedException,
     Message,
+    PyjmsSettings,
     Queue,
+    RemoteError,
+    Retry,
     Topic,
     jms_listener,
     send_to,
@@ -277,6 +280,72 @@ async def test_a_result_without_a_destination_is_dropped_with_one_warning(
     assert len(warnings) == 1
     assert warnings[0].startswith("Listener in returns a str, and the message has no reply dest")
     assert await jms_app.dead_letters() == []
+
+
+@jms_listener("price", id="price", errors="reply")
+def price(order: dict[str, int], template: Annotated[Any, Provide["jms_template"]]) -> int:
+    if order["id"] == 0:
+        raise ValueError("no such order")
+    if order["id"] < 0:
+        raise Retry("later", delay=0.0)
+    return 5
+
+
+@pytest.mark.parametrize("maximum", [0, 6])
+async def test_an_exception_reaches_the_requester(jms_app: JmsTestApp, maximum: int) -> None:
+    redelivery = {"redelivery": {"maximum": maximum}}
+    await jms_app.start(price, settings=PyjmsSettings(activemq=redelivery))
+    request = jms_app.template.request
+    assert await request("price", {"id": 1}, timeout=5.0) == 5
+    with pytest.raises(RemoteError, match=r"^ValueError: no such order$") as raised:
+        await request("price", {"id": 0}, timeout=5.0)
+    assert raised.value.type_name == "ValueError"
+    with pytest.raises(RemoteError, match="MessageConversionException"):
+        await request("price", "rubbish", timeout=5.0)
+    await jms_app.drained("price")
+    assert await jms_app.dead_letters() == []
+    assert len(jms_app.recorder.calls(price)) == 3
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"activemq": {"redelivery": {"maximum": 1}}},
+        {"listeners": {"price": {"retry": {"maximum": 1}}}},
+        {"listeners": {"price": {"retry": {"maximum": 1, "dead_letter": "ActiveMQ.DLQ"}}}},
+    ],
+)
+async def test_an_exception_without_a_requester_makes_a_dead_letter(
+    jms_app: JmsTestApp, settings: dict[str, Any]
+) -> None:
+    await jms_app.start(price, settings=PyjmsSettings(**settings))
+    await jms_app.template.convert_and_send("price", {"id": 0})
+    await jms_app.drained("price")
+    assert len(jms_app.recorder.calls(price)) == 2
+    assert len(await jms_app.dead_letters()) == 1
+
+
+async def test_what_a_handler_sent_before_its_error_reply_is_rolled_back(
+    jms_app: JmsTestApp,
+) -> None:
+    @jms_listener("in", errors="reply")
+    async def handler(text: str, template: Annotated[Any, Provide["jms_template"]]) -> str:
+        await template.convert_and_send("aside", text)
+        raise LookupError(text)
+
+    await jms_app.start(handler)
+    with pytest.raises(RemoteError, match="LookupError: x"):
+        await jms_app.template.request("in", "x", timeout=5.0)
+    assert embedded(jms_app.broker).queue_statistics("aside").enqueues == 0
+
+
+async def test_a_retry_of_a_listener_that_replies_errors_is_a_redelivery(
+    jms_app: JmsTestApp,
+) -> None:
+    await jms_app.start(price, settings=PyjmsSettings(activemq={"redelivery": {"maximum": 1}}))
+    with pytest.raises(RemoteError, match="Retry: later"):  # after the last attempt
+        await jms_app.template.request("price", {"id": -1}, timeout=5.0)
+    assert len(jms_app.recorder.calls(price)) == 2
 
 
 @pytest.mark.fact("spring-jms 6.2.8")

@@ -306,6 +306,7 @@ LISTENER: dict[str, tuple[object, Probe]] = {
     "retry.no_retry_for": (["json.JSONDecodeError"], listener("retry")),
     "retry.dead_letter": ("orders.failed", listener("retry")),
     "unreadable_messages": ("redeliver", listener("unreadable_messages")),
+    "errors": ("reply", listener("errors")),
     "auto_startup": (False, listener("auto_startup")),
     "container_factory": ("jms_listener_container_factory", factory_of),
     "client_id": ("me", listener("client_id")),
