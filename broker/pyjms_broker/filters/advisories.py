@@ -55,7 +55,7 @@ from pyjms_broker.api.message import copy_command, copy_for_destination
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.step_queue import StepQueue
 from pyjms_broker.policy.entry import PolicyMap
-from pyjms_broker.policy.wildcard import PatternMap, matches
+from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, PatternMap, matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.topic_subscription import TopicSubscription
 
@@ -157,6 +157,9 @@ def topics_about(destination: Destination) -> list[Topic]:
     ]
 
 
+_MAXIMUM_INCLUDED: Final = 1000
+
+
 class AdvisoryConsumers:
     """The consumers that may get advisories, on advisory topics or on topic patterns.
 
@@ -169,6 +172,8 @@ class AdvisoryConsumers:
         self._policies = policies
         self._by_consumer: dict[ConsumerId, tuple[Destination, ...]] = {}
         self._counts: PatternMap[int] = PatternMap()
+        self._included: dict[str, bool] = {}
+        """Answers by topic name, until the topics that are subscribed to change."""
 
     def add(self, info: ConsumerInfo) -> None:
         """Add a consumer if it may get advisories."""
@@ -183,20 +188,34 @@ class AdvisoryConsumers:
         if subscribed and info.consumer_id not in self._by_consumer:
             self._by_consumer[info.consumer_id] = subscribed
             for member in subscribed:
-                self._counts[member] = (self._counts.get(member) or 0) + 1
+                self._set_count(member, (self._counts.get(member) or 0) + 1)
 
     def remove(self, consumer_id: ConsumerId | None) -> None:
         """Remove a consumer; unknown ones are ignored."""
         for member in self._by_consumer.pop(consumer_id, ()) if consumer_id is not None else ():
-            left = (self._counts.pop(member) or 0) - 1
-            if left > 0:
-                self._counts[member] = left
+            self._set_count(member, (self._counts.get(member) or 0) - 1)
+
+    def _set_count(self, member: Destination, count: int) -> None:
+        if self._counts.get(member) is None or count <= 0:
+            self._included.clear()
+        if count > 0:
+            self._counts[member] = count
+        else:
+            self._counts.pop(member)
 
     def includes(self, topic: Topic) -> bool:
         """Return whether a consumer, or a later one, may get a message sent to `topic`."""
-        if next(self._counts.matching(topic), None) is not None:
-            return True
-        return self._policies.entry_for(topic).subscription_recovery_policy is not None
+        name = topic.physical_name
+        found = self._included.get(name)
+        if found is None:
+            found = next(self._counts.matching(topic), None) is not None or (
+                self._policies.entry_for(topic).subscription_recovery_policy is not None
+            )
+            if len(name) <= MAX_CACHED_LENGTH:
+                if len(self._included) >= _MAXIMUM_INCLUDED:
+                    self._included.clear()
+                self._included[name] = found
+        return found
 
 
 Advise = Callable[[Topic, Destination, Command, ConsumerId | None], None]
