@@ -14,8 +14,9 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConnectionFailedException
-from pyjms.transport import RequestTransport, create_transport
 from pyjms.transport.mock import RecordingListener
+from pyjms.transport.openwire import RequestTransport
+from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.messages import text_of
