@@ -96,7 +96,7 @@ check: venv
 bench: venv
 	$(BIN)/python -m benchmarks
 
-# QUICK=--quick: without figures that mean something.
+# QUICK=--quick: not optimized, and without rates.
 compiled: venv
 	$(BIN)/python -m benchmarks.compiled $(QUICK)
 

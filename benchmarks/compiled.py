@@ -128,15 +128,13 @@ def codec_rates(tree: Path, number: int) -> dict[str, float]:
     return rates
 
 
-def print_rates(*, quick: bool) -> None:
-    number = 200 if quick else 5000
-    count, rounds = (500, 1) if quick else (10_000, 3)
-    interpreted, compiled = codec_rates(ROOT, number), codec_rates(TREE, number)
+def print_rates() -> None:
+    interpreted, compiled = codec_rates(ROOT, 5000), codec_rates(TREE, 5000)
     print(f"\n{'interpreted':>12} {'compiled':>12} {'ratio':>6}  microseconds a frame")
     for name, rate in interpreted.items():
         print(f"{rate:12.2f} {compiled[name]:12.2f} {rate / compiled[name]:6.2f}  {name}")
     trees: dict[str, Path | None] = {"interpreted": ROOT, "compiled": TREE}
-    medians = queue.compare(trees, CASES, count, rounds)
+    medians = queue.compare(trees, CASES, 10_000, 3)
     print(f"\n{'interpreted':>12} {'compiled':>12} {'ratio':>6}  messages a second")
     for case in CASES:
         before, after = (medians[name][case]["msg_per_s"] for name in trees)
@@ -145,7 +143,7 @@ def print_rates(*, quick: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="not optimized, figures of a moment")
+    parser.add_argument("--quick", action="store_true", help="not optimized, and no rates")
     parser.add_argument("--keep", action="store_true", help="use the tree that is there already")
     arguments = parser.parse_args()
     if c_compiler() is None or importlib.util.find_spec("mypyc") is None:
@@ -162,7 +160,8 @@ def main() -> None:
     failed = run_tests()
     if failed:
         sys.exit(failed)
-    print_rates(quick=arguments.quick)
+    if not arguments.quick:
+        print_rates()
 
 
 if __name__ == "__main__":
