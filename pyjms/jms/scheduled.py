@@ -1,7 +1,6 @@
 """Properties of ActiveMQ's ScheduledMessage, which request a later delivery by the broker.
 
-Brokers with `scheduler_support` (ActiveMQ: `schedulerSupport`) honour them. Others deliver at once;
-the bundled broker refuses the message then.
+Brokers with `scheduler_support` (ActiveMQ: `schedulerSupport`) honour them; others deliver at once.
 Delays and periods are milliseconds. The delivered message has `scheduledJobId` instead.
 """
 

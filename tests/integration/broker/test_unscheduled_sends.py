@@ -1,15 +1,20 @@
-"""A broker without a scheduler refuses scheduled messages."""
+"""A broker without a scheduler delivers scheduled messages at once, and its log says so."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
-from pyjms.errors import IllegalStateException
+from pyjms_broker.filters.scheduler.schedule_properties import MAXIMUM_WARNINGS
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "no scheduler" in r.getMessage()]
 
 
 @pytest.fixture
@@ -19,35 +24,51 @@ async def template() -> AsyncIterator[JmsTemplate]:
 
 
 @pytest.mark.fact("activemq-broker S1")
-async def test_a_delay_is_refused_with_the_setting_that_allows_it(template: JmsTemplate) -> None:
+async def test_a_delay_without_a_scheduler_is_warned_of_once_for_each_destination(
+    template: JmsTemplate, caplog: pytest.LogCaptureFixture
+) -> None:
+    for destination in ("orders", "orders", "topic://news"):
+        await template.convert_and_send(destination, "x", delay=60)
     template.delivery_delay = 60
-    with pytest.raises(IllegalStateException) as refused:
-        await template.convert_and_send("orders", "x")
-    assert str(refused.value) == (
-        "queue://orders: a message with a delay or schedule (AMQ_SCHEDULED_*) is refused, because "
-        "this broker has no scheduler: set scheduler_support: true (in a URL: "
-        "schedulerSupport=true)"
-    )
+    await template.convert_and_send("orders", "x")
+    assert [await template.receive_and_convert("orders") for _ in range(3)] == ["x"] * 3
+    first, second = warnings_of(caplog)
+    assert "queue://orders: " in first
+    assert "scheduler_support: true" in first
+    assert "schedulerSupport=true" in first
+    assert "topic://news: " in second
+    assert {r.levelno for r in caplog.records if "no scheduler" in r.getMessage()} == {
+        logging.WARNING
+    }
 
 
 @pytest.mark.parametrize(
     "properties",
     [
-        {"AMQ_SCHEDULED_DELAY": 60_000},
         {"AMQ_SCHEDULED_PERIOD": 1000, "AMQ_SCHEDULED_REPEAT": 2},
         {"AMQ_SCHEDULED_CRON": "* * * * *"},
     ],
 )
-async def test_every_kind_of_schedule_is_refused(
-    template: JmsTemplate, properties: dict[str, object]
+async def test_other_schedules_are_warned_of_too(
+    template: JmsTemplate, caplog: pytest.LogCaptureFixture, properties: dict[str, object]
 ) -> None:
-    with pytest.raises(IllegalStateException, match="no scheduler"):
-        await template.convert_and_send("topic://news", "x", properties=properties)
+    await template.convert_and_send("orders", "x", properties=properties)
+    assert len(warnings_of(caplog)) == 1
 
 
-async def test_what_a_scheduler_would_deliver_at_once_is_delivered(template: JmsTemplate) -> None:
-    await template.convert_and_send("orders", "1")
-    await template.convert_and_send("orders", "2", properties={"AMQ_SCHEDULED_REPEAT": 2})
+async def test_what_a_scheduler_would_deliver_at_once_is_not_warned_of(
+    template: JmsTemplate, caplog: pytest.LogCaptureFixture
+) -> None:
+    await template.convert_and_send("orders", "x")
+    await template.convert_and_send("orders", "x", properties={"AMQ_SCHEDULED_REPEAT": 2})
     done = {"AMQ_SCHEDULED_DELAY": 1, "scheduledJobId": "ID:1"}
-    await template.convert_and_send("orders", "3", properties=done)
-    assert [await template.receive_and_convert("orders") for _ in range(3)] == ["1", "2", "3"]
+    await template.convert_and_send("orders", "x", properties=done)
+    assert not warnings_of(caplog)
+
+
+async def test_the_number_of_warnings_is_bounded(
+    template: JmsTemplate, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(MAXIMUM_WARNINGS + 5):
+        await template.convert_and_send(f"q{number}", "x", delay=60)
+    assert len(warnings_of(caplog)) == MAXIMUM_WARNINGS

@@ -4,8 +4,8 @@ Scheduled deliveries are sent by the broker, which may write to its internal que
 `check_target`, a client could reach them through a schedule: a message in `PyJMS.Scheduled` that is
 not a schedule request would stay there forever, and a lease request would have no owner.
 
-A broker without a scheduler refuses scheduled messages, since a message that ought to wait for an
-hour does harm at once. ActiveMQ delivers them at once. (activemq-broker S1 to S4)
+A broker without a scheduler delivers scheduled messages at once, like ActiveMQ. Unlike ActiveMQ, it
+logs that once per destination, with the name of the setting. (activemq-broker S1 to S4)
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_REPEAT,
 )
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage
-from pyjms_broker.api.broker import BrokerFilter
+from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.filters.scheduler.cron import next_tick
 from pyjms_broker.store.jobs.api import ScheduledJob
+
+logger = get_logger(__name__)
 
 SCHEDULE_PROPERTIES: Final = (
     AMQ_SCHEDULED_DELAY,
@@ -169,24 +172,34 @@ def check_target(destination: Destination) -> None:
         )
 
 
+MAXIMUM_WARNINGS: Final = 100
+"""The maximum number of logged destinations, whose names are chosen by clients."""
+
+
 class UnscheduledSendsBroker(BrokerFilter):
-    """Refuses scheduled messages; those of a bridge, which would wait for ever, pass."""
+    """Delivers scheduled messages at once, with a warning."""
 
     passes_plain = True
 
+    def __init__(self, next_broker: Broker) -> None:
+        super().__init__(next_broker)
+        self._warned: set[Destination] = set()
+
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         marshalled = message.marshalled_properties
-        if marshalled is not None and PREFIX in marshalled:
-            context = exchange.context
-            if not (context.is_broker or context.network_connection):
-                _refuse_schedule(message)
+        if marshalled is not None and PREFIX in marshalled and not exchange.context.is_broker:
+            self._warn(message)
         return self.next.send(exchange, message)
 
-
-def _refuse_schedule(message: ActiveMQMessage) -> None:
-    if asks_for_schedule(message):
-        raise IllegalStateException(
-            f"{message.destination}: a message with a delay or schedule (AMQ_SCHEDULED_*) is "
-            "refused, because this broker has no scheduler: set scheduler_support: true (in a URL: "
-            "schedulerSupport=true)"
-        )
+    def _warn(self, message: ActiveMQMessage) -> None:
+        to, warned = message.destination, self._warned
+        if to is None or to in warned or len(warned) >= MAXIMUM_WARNINGS:
+            return
+        if asks_for_schedule(message):
+            warned.add(to)
+            logger.warning(
+                "%s: a message with a delay or schedule (AMQ_SCHEDULED_*) is delivered at once, "
+                "because this broker has no scheduler; set scheduler_support: true (in a URL: "
+                "schedulerSupport=true)",
+                to,
+            )
