@@ -416,9 +416,16 @@ class SubscriptionRegistry:
             JMSSecurityException: it does. (activemq-edges SE33)
         """
         found = tuple(self._of_clients.get(client_id or "", {}).values())
-        if not any(each.owner == context.user for each in found):
-            for subscription in found:
+        usable = [
+            each for each in found if each.owner == context.user or self._may_use(context, each)
+        ]
+        for subscription in usable or found:
+            if subscription.owner is None or not usable:
                 self._check_owner(context, subscription)
+
+    @staticmethod
+    def _may_use(context: ConnectionContext, subscription: DurableTopicSubscription) -> bool:
+        return context.may_use(subscription.owner, [(Right.READ, subscription.requested)])
 
     def _check_owner(
         self, context: ConnectionContext, subscription: DurableTopicSubscription
@@ -427,7 +434,7 @@ class SubscriptionRegistry:
         access = context.access
         if access is None:
             return
-        if not context.may_use(subscription.owner, [(Right.READ, subscription.requested)]):
+        if not self._may_use(context, subscription):
             key = subscription.key
             access.refuse(
                 "use the durable subscription", f"{key.client_id}:{key.subscription_name}"
@@ -672,7 +679,7 @@ class RegionBroker(InnermostBroker):
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         destination = _destination_of(context, info)
-        self.temporaries.check(context, "create", destination)
+        self.temporaries.check_creation(context, destination)
         self.root.add_destination(context, destination, True)
 
     def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:

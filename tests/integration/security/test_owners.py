@@ -127,6 +127,28 @@ async def test_a_restored_durable_subscription_is_of_the_first_who_may_read_its_
             await client.cut()
 
 
+@pytest.mark.fact("activemq-edges SE33")
+async def test_a_restored_subscription_that_its_client_may_no_longer_read_refuses_no_login(
+    tmp_path: Path,
+) -> None:
+    def service(rights: AuthorizationSettings) -> BrokerService:
+        return BrokerService("revoked", data_directory=tmp_path, plugins=[USERS, rights])
+
+    async with EmbeddedTestBroker(service(RIGHTS)) as embedded:
+        await (await SecuredBroker(embedded).client("root")).destination(PAY)
+        alice = await SecuredBroker(embedded).client("alice", client_id="payroll")
+        for topic in (PAY, Topic("pub.x")):
+            await alice.consumer(topic, subscription_name=topic.physical_name)
+        await alice.close()
+    fewer = [each for each in RIGHTS.entries if "pay" not in str(each.destination)]
+    revoked = RIGHTS.model_copy(update={"entries": fewer})
+    async with EmbeddedTestBroker(service(revoked)) as embedded:
+        alice = await SecuredBroker(embedded).client("alice", client_id="payroll")
+        await refused(alice.consumer(PAY, subscription_name="pay"))
+        await alice.consumer(Topic("pub.x"), subscription_name="pub.x")
+        await alice.close()
+
+
 # XA branches
 async def prepared(broker: SecuredBroker, xid: XATransactionId = XID) -> None:
     """Prepare a branch of alice, and disconnect."""
@@ -251,6 +273,19 @@ async def test_a_temporary_queue_is_its_connection_s(secured: StartSecured) -> N
         await (await broker.client("mallory")).send(reply, "an answer")
         await alice.consumer(reply)
         await alice.message()
+
+
+@pytest.mark.fact("activemq-edges SE35")
+async def test_nobody_creates_a_temporary_queue_for_a_connection_of_another_broker(
+    secured: StartSecured,
+) -> None:
+    """Its replies, which a bridge carries, would be consumed by the one who was first."""
+    async with secured(USERS, RIGHTS) as broker:
+        for name in ("ID:alice-there:1:1", "x"):
+            await refused((await broker.client("mallory")).destination(TemporaryQueue(name)))
+        bridge = await broker.client("alice")
+        bridge.send_command(BrokerInfo(broker_name="x", network_connection=True))
+        await bridge.destination(TemporaryQueue("ID:alice-there:1:1"))
 
 
 @pytest.mark.fact("activemq-edges SE35")
