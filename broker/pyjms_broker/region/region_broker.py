@@ -410,7 +410,7 @@ class SubscriptionRegistry:
         return subscription.saved
 
     def check_client_id(self, context: ConnectionContext, client_id: str | None) -> None:
-        """Check that a client uses no id whose durable subscriptions are all of others.
+        """Check that a client uses no id with durable subscriptions, none of which it may use.
 
         Raises:
             JMSSecurityException: it does. (activemq-edges SE33)
