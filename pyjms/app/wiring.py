@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Unpack
@@ -179,9 +179,13 @@ def missing_instances(targets: Iterable[object]) -> Iterator[str]:
 
 
 def marked_classes(module: ModuleType) -> Iterator[type]:
-    """Yield the classes with handlers or hooks that a module defines."""
+    """Yield the classes with handlers or hooks of their own that a module defines.
+
+    A protocol has no instances. A function of the module needs none, even if a class refers to it.
+    """
+    known = set(_defined_in(module, inspect.isfunction))
     for kind in _defined_in(module, inspect.isclass):
-        if _is_marked_class(kind):
+        if _is_marked_class(kind, known) and not getattr(kind, "_is_protocol", False):
             yield kind
 
 
@@ -233,8 +237,9 @@ def _method_names(kind: type) -> Iterator[str]:
             yield name
 
 
-def _is_marked_class(kind: type) -> bool:
-    return any(_is_marked(getattr(kind, name)) for name in _method_names(kind))
+def _is_marked_class(kind: type, known: Container[object]) -> bool:
+    members = (getattr(kind, name) for name in _method_names(kind))
+    return any(_is_marked(member) and member not in known for member in members)
 
 
 def _is_marked(function: object) -> bool:

@@ -58,7 +58,10 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.client.rollback import Interrupted, NotCalled
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
+    DestinationDoesNotExistException,
     IllegalStateException,
+    InvalidDestinationException,
+    JMSSecurityException,
     ListenerExecutionFailedException,
     PoisonMessageException,
     Retry,
@@ -66,7 +69,7 @@ from pyjms.errors import (
     TransactionInProgressException,
 )
 from pyjms.jms.api import Connection, MessageConsumer, Session
-from pyjms.jms.destination import parse_destination
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, parse_destination
 from pyjms.jms.message import Message
 from pyjms.listener.error_handling import (
     NoListenerError,
@@ -106,6 +109,13 @@ _ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 
 _ACKNOWLEDGED_FOR_THE_LISTENER = (*_ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
 """Modes in which a listener need not acknowledge messages itself."""
+
+_NO_REQUESTER: Final = (
+    DestinationDoesNotExistException,
+    InvalidDestinationException,
+    JMSSecurityException,
+)
+"""Errors of a send that show that no error can be sent to the requester, now or later."""
 
 _MOST_GIVEN_UP: Final = 1000
 """The number of messages that are remembered until their last redelivery. A message that has been
@@ -455,18 +465,22 @@ class Retries:
     async def give_up(self, delivery: Delivery, reason: BaseException) -> None:
         """Send the message to the dead-letter destination, or its error to the requester.
 
-        Both in its session's transaction.
+        Both in its session's transaction. If the requester's destination does not exist any more, or
+        may not be written to, no later attempt will help: the message becomes a dead letter.
 
         Raises:
             JMSException: the broker does not accept it.
         """
         properties, message = self._properties, delivery.message
+        name = properties.dead_letter or DEFAULT_DEAD_LETTER_QUEUE
         if message.reply_to is not None and properties.errors == "reply":
-            await send_error(delivery.session, message.reply_to, message, reason)
-            self._given_up.pop(message.message_id or "", None)
-            return
-        name = properties.dead_letter
-        assert name is not None
+            try:
+                await send_error(delivery.session, message.reply_to, message, reason)
+            except _NO_REQUESTER as error:
+                logger.debug("The error cannot be sent to %s: %s", message.reply_to, error)
+            else:
+                self._given_up.pop(message.message_id or "", None)
+                return
         await send_dead_letter(delivery.session, parse_destination(name), message, reason)
         self._given_up.pop(message.message_id or "", None)
         logger.warning(

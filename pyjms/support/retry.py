@@ -169,13 +169,17 @@ async def send_error(
         await producer.send(reply)
 
 
-def error_of(reply: Message) -> RemoteError | None:
-    """Return the error that a reply tells; None: it is the result."""
-    name = reply.properties.get(REMOTE_ERROR)
+def checked_reply(reply: Message | None) -> Message | None:
+    """Return a reply that is the result, or None if there is none.
+
+    Raises:
+        RemoteError: the reply tells an error.
+    """
+    name = None if reply is None else reply.properties.get(REMOTE_ERROR)
     if not isinstance(name, str):
-        return None
+        return reply
     text = reply.text if isinstance(reply, TextMessage) else None
-    return RemoteError(text or "", type_name=name)
+    raise RemoteError(text or "", type_name=name)
 
 
 def qualified_name(kind: type) -> str:

@@ -26,6 +26,7 @@ from pyjms.jms.message import Message
 from pyjms.runtime.clock import check_seconds
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import GenericMessage, MessagingMessageConverter
+from pyjms.support.retry import checked_reply
 from pyjms.template.resources import call
 from pyjms.template.template import UNSET, JmsTemplate, Timeout, Variants
 
@@ -162,6 +163,7 @@ class JmsMessagingTemplate:
         Raises:
             IllegalStateException: there is neither a destination nor a default.
             MessageConversionException: the request or the reply cannot be converted.
+            RemoteError: the handler raised, and its listener has `errors="reply"`.
             JMSException: the request could not be sent, or the connection has failed.
         """
         return self._read(await self._request(destination, message, timeout), None)
@@ -217,9 +219,10 @@ class JmsMessagingTemplate:
     async def _request(
         self, destination: AnyDestination, message: GenericMessage[Any], timeout: Timeout
     ) -> Message | None:
-        return await self.jms_template.send_and_receive(
+        reply = await self.jms_template.send_and_receive(
             self._target(destination), self._creator(message), timeout=timeout
         )
+        return checked_reply(reply)
 
     def _creator(self, message: GenericMessage[Any]) -> Callable[[Session], Message]:
         converter = self._converter_in_use()
@@ -384,6 +387,7 @@ class JmsClientOperations(Variants):
 
         Raises:
             MessageConversionException: the request or the reply cannot be converted.
+            RemoteError: the handler raised, and its listener has `errors="reply"`.
             JMSException: the request could not be sent, or the connection has failed.
         """
         request = await self._message(payload, headers)

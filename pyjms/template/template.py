@@ -33,7 +33,7 @@ from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.messaging import JmsHeaders
 from pyjms.support.qos import QosSettings
-from pyjms.support.retry import error_of
+from pyjms.support.retry import checked_reply
 from pyjms.template import resources
 from pyjms.template.interceptors import (
     InterceptorChain,
@@ -686,10 +686,7 @@ class JmsTemplate(TemplateSettings):
         reply = await self._request(
             destination, self._converts(payload), post_processor, response_queue, timeout, options
         )
-        error = None if reply is None else error_of(reply)
-        if error is not None:
-            raise error
-        return self._payload(reply, type)
+        return self._payload(checked_reply(reply), type)
 
     request = convert_send_and_receive
 

@@ -23,7 +23,13 @@ from pyjms import (
     jms_listener,
     send_to,
 )
-from pyjms.aio import DefaultJmsListenerContainerFactory, Session
+from pyjms.aio import (
+    ConnectionFactory,
+    DefaultJmsListenerContainerFactory,
+    JmsClient,
+    JmsMessagingTemplate,
+    Session,
+)
 from pyjms.errors import MessageConversionException, ReplyFailureException
 from pyjms.jms.message import TextMessage
 from pyjms.support.qos import QosSettings
@@ -323,6 +329,40 @@ async def test_an_exception_without_a_requester_makes_a_dead_letter(
     await jms_app.drained("price")
     assert len(jms_app.recorder.calls(price)) == 2
     assert len(await jms_app.dead_letters()) == 1
+
+
+async def test_requests_with_headers_raise_the_error_of_a_handler(jms_app: JmsTestApp) -> None:
+    await jms_app.start(price)
+    messaging = JmsMessagingTemplate(jms_app.template)
+    prices = JmsClient(jms_app.template).destination("price")
+    with pytest.raises(RemoteError, match="no such order"):
+        await messaging.convert_send_and_receive("price", {"id": 0})
+    with pytest.raises(RemoteError, match="no such order"):
+        await messaging.send_and_receive("price", GenericMessage({"id": 0}))
+    with pytest.raises(RemoteError, match="no such order"):
+        await prices.send_and_receive({"id": 0})
+    assert await prices.send_and_receive({"id": 1}, type=int) == 5
+
+
+@pytest.mark.parametrize("maximum", [6, -1])
+@pytest.mark.parametrize("is_remote", [False, True])
+async def test_an_error_whose_requester_is_gone_makes_a_dead_letter(
+    jms_app: JmsTestApp, caplog: pytest.LogCaptureFixture, maximum: int, is_remote: bool
+) -> None:
+    """The connection is not taken for lost, and the message is not redelivered for ever."""
+    broker = embedded(jms_app.broker)
+    if is_remote:
+        jms_app.url = await broker.tcp_url()
+    async with await ConnectionFactory(broker.url).create_connection() as requester:
+        gone = await (await requester.create_session()).create_temporary_queue()
+    redelivery = {"redelivery": {"maximum": maximum}}
+    await jms_app.start(price, settings=PyjmsSettings(activemq=redelivery))
+    await jms_app.template.convert_and_send("price", {"id": 0}, reply_to=gone)
+    await jms_app.drained("price")
+    (dead,) = await jms_app.dead_letters()
+    assert dead.properties["pyjms_failure_text"] == "no such order"
+    assert len(jms_app.recorder.calls(price)) == 1
+    assert [r for r in caplog.records if r.name == "pyjms.listener.recovery"] == []
 
 
 async def test_what_a_handler_sent_before_its_error_reply_is_rolled_back(

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Protocol
 
 import pytest
 from dependency_injector import providers
@@ -271,6 +271,26 @@ def test_methods_without_an_instance_are_refused() -> None:
         "handlers_of_a_test.Own has marked methods: they need an instance, as in "
         "JmsApplication(Own(...)), or a provider of the class in the container"
     )
+
+
+def test_protocols_and_references_to_functions_need_no_instance() -> None:
+    @jms_listener("in")
+    def handler(text: str) -> None: ...
+
+    class Handling(Protocol):
+        @jms_listener("in")
+        def method(self, text: str) -> None: ...
+
+    class Names:
+        @staticmethod
+        @jms_listener("in")
+        def own(text: str) -> None: ...
+
+        other = handler
+
+    module = module_of(Handling, Names, handler, Names.own)
+    found = JmsApplication(module, settings=PyjmsSettings()).wiring.endpoints()
+    assert len(found) == 2
 
 
 def test_a_second_parameter_that_nothing_explains() -> None:
