@@ -465,8 +465,8 @@ class Retries:
     async def give_up(self, delivery: Delivery, reason: BaseException) -> None:
         """Send the message to the dead-letter destination, or its error to the requester.
 
-        Both in its session's transaction. If the requester's destination does not exist any more, or
-        may not be written to, no later attempt will help: the message becomes a dead letter.
+        Both in its session's transaction. A message whose requester can never be told, because the
+        destination is gone or not allowed, becomes a dead letter.
 
         Raises:
             JMSException: the broker does not accept it.

@@ -326,7 +326,7 @@ class JmsTestApp:
 
     def _consumed_destinations(self) -> Iterator[Destination]:
         """Yield the destinations of the listeners, which may not have connected again yet."""
-        for container in self.application.registry:
+        for container in () if self._application is None else self._application.registry:
             if container.destination is not None:
                 yield from container.destination.composite_destinations
 
