@@ -16,7 +16,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if is_plain_text(text) else "'"
+    style = None if is_plain_text(text) else '"' if "\x85" in text else "'"  # else it is a blank
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 

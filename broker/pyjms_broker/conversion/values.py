@@ -44,6 +44,8 @@ class Placeholders:
         self._given = given if new_base is None else {**given, "activemq.base": str(new_base)}
         self._environ = environ
         self._properties: dict[str, str] = {}
+        self._depth = 0
+        """The number of expressions that are being evaluated, each within another's value."""
         self._base = base = _base_of(conf)
         self._directories = {
             f"activemq.{name}": value
@@ -132,7 +134,15 @@ class Placeholders:
         return None if found is None else self.resolve(found)
 
     def _evaluate(self, text: str) -> str:
-        return _shown(_Expression(text, self._look_up_in).value())
+        if self._depth >= _MAX_ROUNDS:
+            raise ConfigurationException("its expressions refer to each other endlessly")
+        self._depth += 1
+        try:
+            return _shown(_Expression(text, self._look_up_in).value())
+        except (ArithmeticError, ValueError) as error:  # too many digits, too large a number
+            raise _not_evaluated() from error
+        finally:
+            self._depth -= 1
 
 
 def file_path(text: str, directory: Path) -> Path:
@@ -259,8 +269,12 @@ class _Expression:
         return left
 
     def _single(self) -> _Value:
-        if self._accept("-"):
-            return -_number(self._single())
+        signs = 0
+        while self._accept("-"):
+            signs += 1
+        if signs:
+            value = _number(self._single())
+            return -value if signs % 2 else value
         if self._accept("("):
             value = self._conditional()
             self._expect(")")

@@ -83,6 +83,12 @@ def parse_xml(data: bytes, source: str) -> Element:
             source=source,
             line=error.lineno,
         ) from error
+    except (LookupError, ValueError) as error:  # of Python, about the declared encoding
+        raise ConfigurationException(
+            f"{source}: its encoding cannot be read: {error}",
+            source=source,
+            hint="save it as UTF-8, and declare that",
+        ) from error
     assert builder.root is not None  # expat rejects a document without an element
     return builder.root
 

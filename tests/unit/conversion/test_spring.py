@@ -240,6 +240,10 @@ def test_expressions_that_need_no_java_object_are_evaluated(convert: Convert, te
         ("1 / 0", "is not evaluated"),
         ("systemEnvironment", "is not evaluated"),
         ("(" * 1000, "is not evaluated"),
+        ("-" * 20_000 + "'a'", "is not evaluated"),
+        ("9" * 5000, "is not evaluated"),
+        ("1" + "0" * 400 + " / 1.5", "is not evaluated"),
+        ("environment['again']", "refer to each other endlessly"),
         ("", "is not evaluated"),
         ("null", "has no value"),
     ],
@@ -247,7 +251,9 @@ def test_expressions_that_need_no_java_object_are_evaluated(convert: Convert, te
 def test_other_expressions_are_named_with_their_attribute(
     convert: Convert, expression: str, reason: str
 ) -> None:
-    conversion = convert(broker(attributes=f'brokerName="a-#{{{expression}}}"'))
+    conversion = convert(
+        broker(attributes=f'brokerName="a-#{{{expression}}}"'), again="#{environment['again']}"
+    )
     [finding] = lost(conversion)
     assert "<broker brokerName>" in finding and reason in finding
     assert "secret" not in finding

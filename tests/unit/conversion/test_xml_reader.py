@@ -28,8 +28,13 @@ def test_elements_have_their_lines_attributes_and_text() -> None:
         ("<a><b></a>", "mismatched tag"),
         ("", "no element found"),
         ("<a>" * 100, "more than 64 deep"),
+        ("<?xml version='1.0' encoding='x-none'?><a/>", "its encoding cannot be read: unknown"),
+        ("<?xml version='1.0' encoding='GBK'?><a/>", "its encoding cannot be read: multi-byte"),
     ],
-    ids=["entity", "parameter-entity", "external", "unknown", "mismatch", "empty", "deep"],
+    ids=[
+        *("entity", "parameter-entity", "external", "unknown", "mismatch", "empty", "deep"),
+        *("unknown-encoding", "other-encoding"),
+    ],
 )
 def test_what_could_do_harm_is_refused(document: str, reason: str) -> None:
     with pytest.raises(ConfigurationException, match=reason) as caught:

@@ -44,6 +44,7 @@ def test_scalars(text: str, value: object) -> None:
 @example("no")
 @example("=")
 @example("a: b #c")
+@example("\x85")
 def test_written_texts_are_read_as_the_same_texts(value: str) -> None:
     written = {"key": value, "list": [value]}
     assert parsed(write_yaml(written), "app.yaml").values == written
