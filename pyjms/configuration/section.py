@@ -210,13 +210,15 @@ ReceiveTimeout: TypeAlias = Annotated[
 
 _FACTORS: Final = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _PERCENT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%")
-_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(b|([kmgt])b?)?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]+)?)\s*(b|([kmgt])b?)?", re.IGNORECASE)
 
 
 def _read_size(value: object) -> int:
     match = _SIZE.fullmatch(str(value).strip())
     if match is None or isinstance(value, bool):
-        raise ValueError(f"{str(value)!r} is not a size; write bytes, or for instance 64mb or 1gb")
+        raise ValueError(
+            f"{str(value)!r:.100} is not a size; write bytes, or for instance 64mb or 1gb"
+        )
     return int(float(match[1]) * _FACTORS[(match[3] or "").lower()])
 
 

@@ -16,7 +16,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if is_plain_text(text) else '"' if "\x85" in text else "'"  # else it is a blank
+    style = None if is_plain_text(text) else "'"
+    if "\x85" in text:  # a line break in YAML 1.1, which PyYAML leaves as it is
+        style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 

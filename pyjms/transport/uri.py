@@ -174,7 +174,7 @@ def parse_query(query: str, whole: str) -> dict[str, str]:
 
 def parse_port(text: str, whole: str) -> int:
     """Parse a port number. `whole` is for error messages."""
-    if text.isascii() and text.isdigit() and int(text) <= 65535:
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= 65535:
         return int(text)
     raise ConfigurationException(
         f"Invalid port '{text}' in {_redact(whole)}", hint="a port is a number from 1 to 65535"

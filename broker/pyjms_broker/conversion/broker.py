@@ -393,10 +393,11 @@ def _check_store(draft: Draft, element: Element, attribute: str, file: FilePath)
     try:
         with file.open("rb") as opened:
             start = opened.read(4)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         draft.findings.report(
             element,
-            f"{file} cannot be read: {error.strerror or error}",
+            f"{file} cannot be read: {reason}",
             "it must be PEM or PKCS12",
             attribute=attribute,
         )

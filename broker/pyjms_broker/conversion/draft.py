@@ -37,7 +37,7 @@ from pyjms_broker.settings.persistence import snake_case
 Path: TypeAlias = tuple[str | int, ...]
 Handler: TypeAlias = Callable[["Draft", Element, Path], None]
 
-_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}")
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "on", "yes", "1"), True),
     **dict.fromkeys(("false", "off", "no", "0"), False),

@@ -10,7 +10,7 @@ from typing import Final
 from pyjms.configuration.properties_file import parse_properties, read_properties
 from pyjms.errors import ConfigurationException
 from pyjms_broker.conversion.beans import Beans, class_of, element_name
-from pyjms_broker.conversion.values import Placeholders, find_file
+from pyjms_broker.conversion.values import Placeholders, exists, find_file
 from pyjms_broker.conversion.xml_reader import Element, Findings, read_xml
 
 PLACEHOLDER_CLASSES: Final = frozenset(
@@ -157,7 +157,7 @@ class SpringFiles:
         for location in _locations(element):
             try:
                 file = find_file(self._placeholders.resolve(location), directory)
-                if file.exists() or not _may_be_missing(element):
+                if exists(file) or not _may_be_missing(element):
                     self._placeholders.add_properties(read_properties(file))
             except ConfigurationException as error:
                 self._findings.report(element, error.reason, error.hint)

@@ -81,7 +81,8 @@ class Placeholders:
 
     def _existing_file(self, match: re.Match[str]) -> str:
         old = self._base / match[1]
-        return str(old) if old.is_file() and not Path(match[0]).exists() else match[0]
+        is_old = exists(old) and old.is_file() and not exists(Path(match[0]))
+        return str(old) if is_old else match[0]
 
     def _replace_placeholders(self, text: str) -> str:
         for _ in range(_MAX_ROUNDS):
@@ -145,6 +146,14 @@ class Placeholders:
             self._depth -= 1
 
 
+def exists(path: Path) -> bool:
+    """Return whether there is such a file; False for a name that no file can have."""
+    try:
+        return path.exists()
+    except OSError:  # the name is too long
+        return False
+
+
 def file_path(text: str, directory: Path) -> Path:
     """Return the path of a Spring resource: `file:conf/x`, `classpath:x` or `x`."""
     for prefix in ("file:", "classpath*:", "classpath:", "url:"):
@@ -157,7 +166,7 @@ def file_path(text: str, directory: Path) -> Path:
 def find_file(text: str, directory: Path) -> Path:
     """Return the file of a Spring resource that is relative to ActiveMQ's `conf` or its parent."""
     found, below_base = (file_path(text, each) for each in (directory, _base_of(directory)))
-    return below_base if not found.exists() and below_base.exists() else found
+    return below_base if not exists(found) and exists(below_base) else found
 
 
 def _base_of(conf: Path) -> Path:
@@ -273,8 +282,8 @@ class _Expression:
         while self._accept("-"):
             signs += 1
         if signs:
-            value = _number(self._single())
-            return -value if signs % 2 else value
+            number = _number(self._single())
+            return -number if signs % 2 else number
         if self._accept("("):
             value = self._conditional()
             self._expect(")")

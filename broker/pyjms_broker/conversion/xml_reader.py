@@ -63,9 +63,10 @@ def read_xml(path: Path) -> Element:
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: the name has a NUL or half a surrogate
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationException(
-            f"{path} cannot be read: {error.strerror or error}", hint="check the path"
+            f"{path} cannot be read: {reason}", hint="check the path"
         ) from error
     return parse_xml(data, str(path))
 

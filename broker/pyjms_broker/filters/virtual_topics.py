@@ -23,6 +23,7 @@ from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.message import MessageReference, copy_for_destination
 from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.transaction import PendingWork
 from pyjms_broker.attribute import attribute, flag
 from pyjms_broker.filters.advisories import is_advisory_topic
 from pyjms_broker.filters.transactions import LocalTransaction
@@ -184,6 +185,16 @@ class VirtualTopic(VirtualTopicAttributes, VirtualDestination):
         return _VirtualTopicFilter(destination, self, routes)
 
 
+class _DroppingTransaction(LocalTransaction):
+    """Commits the other copies if a queue stays full."""
+
+    def pending_failed(self, work: PendingWork, cause: BaseException) -> None:
+        if isinstance(cause, ResourceAllocationException):
+            self.pending_finished(work)
+        else:
+            super().pending_failed(work, cause)
+
+
 class _VirtualTopicFilter(DestinationFilter):
     """One topic, and the pattern of its queues' names."""
 
@@ -221,7 +232,8 @@ class _VirtualTopicFilter(DestinationFilter):
         """
         region = self._region
         xid = LocalTransactionId(next(_transactions), _OWN_CONNECTION)
-        transaction = LocalTransaction(xid, region.store.transaction_store(), lambda _: None)
+        kind = _DroppingTransaction if self._settings.drop_on_resource_limit else LocalTransaction
+        transaction = kind(xid, region.store.transaction_store(), lambda _: None)
         within = exchange.within(transaction)
         try:
             copies = [self._send_copy(within, message, queue) for queue in queues]

@@ -439,6 +439,29 @@ async def test_transacted_copies_reach_all_queues_or_none(
 
 
 @pytest.mark.fact("activemq-broker V5")
+@pytest.mark.parametrize("timeout", [0.0, 0.05], ids=["at-once", "after-timeout"])
+async def test_transacted_copies_without_that_of_a_full_queue_that_may_be_skipped(
+    broker_with: BrokerWith, timeout: float
+) -> None:
+    full = PolicyEntry(
+        destination=Queue("Consumer.C.>"),
+        memory_limit=1,
+        send_fail_if_no_space=not timeout,
+        send_fail_if_no_space_after_timeout=timeout,
+    )
+    topics = [VirtualTopic(transacted_send=True, drop_on_resource_limit=True)]
+    async with broker_with(topics, policies=PolicyMap([full])) as (broker, client):
+        live = await client.consumer(T)
+        counts = await sent_to_three(client, broker, transacted=True, fails=False)
+        assert counts == [0, 0, 1]
+        await client.send(T, "x")
+        await client.remove(live)
+        assert body(await client.message()) == "x"
+        assert broker.queue_statistics(A.physical_name).messages == 1
+        assert broker.queue_statistics(B.physical_name).messages == 1
+
+
+@pytest.mark.fact("activemq-broker V5")
 async def test_transacted_copies_wait_for_the_queue_without_space(broker_with: BrokerWith) -> None:
     full = PolicyEntry(destination=Queue("Consumer.C.>"), memory_limit=1)
     topics = [VirtualTopic(transacted_send=True)]

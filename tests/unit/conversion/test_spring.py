@@ -419,3 +419,33 @@ def test_files_of_the_old_base_are_read_where_they_are(tmp_path: Path, location:
     conversion = convert_activemq_xml(conf / "activemq.xml", environ={}, new_base=new)
     assert users(conversion) == {"a": ("1", "")}
     assert conversion.document.values["persistence"]["directory"] == str(new / "data")
+
+
+@pytest.mark.parametrize("resource", ["x" * 5000, "a\\u0000b", "\\ud800"])
+def test_names_that_no_file_can_have_are_findings(
+    convert: Convert, tmp_path: Path, resource: str
+) -> None:
+    (tmp_path / "names.properties").write_text(f"name={resource}\n", encoding="ascii")
+    conversion = convert(
+        '<context:property-placeholder location="names.properties"/>'
+        + broker(
+            '<sslContext><sslContext keyStore="${name}"/></sslContext><transportConnectors>'
+            '<transportConnector uri="ssl://127.0.0.1:0"/></transportConnectors>'
+        )
+    )
+    assert any("keyStore>" in each and "cannot be read" in each for each in lost(conversion))
+
+
+@pytest.mark.parametrize(
+    ("tag", "reason"),
+    [
+        ("transportConnectors><transportConnector uri='tcp://h:{}'/></transportConnectors", "port"),
+        ("persistenceAdapter><kahaDB journalMaxFileLength='{}mb'/></persistenceAdapter", "size"),
+    ],
+    ids=["port", "size"],
+)
+def test_numbers_with_thousands_of_digits_are_findings(
+    convert: Convert, tag: str, reason: str
+) -> None:
+    [finding] = lost(convert(broker(f"<{tag.format('9' * 5000)}>")))
+    assert reason in finding

@@ -52,5 +52,6 @@ def test_a_doctype_without_declarations_is_not_fetched() -> None:
 def test_large_and_missing_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationException, match="larger than 4 MiB"):
         parse_xml(b"<a>" + b" " * (4 << 20) + b"</a>", "x.xml")
-    with pytest.raises(ConfigurationException, match="cannot be read"):
-        read_xml(tmp_path / "none.xml")
+    for name in ("none.xml", "x" * 5000, "a\0b", "\ud800"):
+        with pytest.raises(ConfigurationException, match="cannot be read"):
+            read_xml(tmp_path / name)
