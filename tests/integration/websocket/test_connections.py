@@ -191,9 +191,9 @@ async def test_a_name_of_the_internet_for_this_machine_is_not_its_own(
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_messages_that_arrive_in_part_count_as_unfinished_frames(ws_broker: Start) -> None:
-    """Until one is complete its bytes are kept, so they count with their largest size."""
+    """Until one is complete its bytes are kept: they count with the next power of two."""
     begun = b"\x82\xff" + struct.pack(">Q", 1024 * 1024) + bytes(4) + bytes(200_000)
-    async with ws_broker("", unfinished_frames_limit=3 * 512 * 1024) as url:
+    async with ws_broker("", unfinished_frames_limit=3 * 128 * 1024) as url:
 
         def connecting() -> websocket_client:
             return websocket_client(url, subprotocols=[Subprotocol("openwire")], proxy=None)

@@ -155,6 +155,7 @@ async def test_a_request_does_not_expire_while_it_waits_for_space(
 ) -> None:
     broker = await make_broker(persistent=True, job_scheduler_limit=1)
     session = await (await broker.connect()).create_session()
+    await broker.send("Q", session=session, AMQ_SCHEDULED_DELAY=3_600_000)  # uses the space
     how = {"time_to_live": 0.3}
     sending = spawn(
         lambda: broker.send("Q", session=session, how=how, AMQ_SCHEDULED_DELAY=1), name="send"
