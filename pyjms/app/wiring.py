@@ -738,6 +738,7 @@ class Wiring:
             send_chain=self.interceptors.chain_of_replies(self.container),
             listener=f"Listener {endpoint.id}",
         )
+        container.reply_sender = replies
         size = container.batch_size
         listener = self._handler_listener(bound_to_instance(endpoint.handler), converter, size)
         listener.attach(endpoint.id, replies, self.interceptors.chain_of(container))

@@ -83,7 +83,7 @@ from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger, one_line
-from pyjms.support.retry import RetryPolicy, send_dead_letter, send_error
+from pyjms.support.retry import RetryPolicy, send_dead_letter
 from pyjms.template.interceptors import HandlerInvocation, SettlementInvocation
 from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
 from pyjms.template.workers import Worker, current_worker
@@ -475,7 +475,7 @@ class Retries:
         name = properties.dead_letter or DEFAULT_DEAD_LETTER_QUEUE
         if message.reply_to is not None and properties.errors == "reply":
             try:
-                await send_error(delivery.session, message.reply_to, message, reason)
+                await properties.reply_sender.send_error(reason, message, delivery.session)
             except _NO_REQUESTER as error:
                 logger.debug("The error cannot be sent to %s: %s", message.reply_to, error)
             else:

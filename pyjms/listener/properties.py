@@ -22,12 +22,13 @@ from pyjms.listener.concurrency import (
 )
 from pyjms.listener.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.listener.outages import Outages, leave_losses_to_recovery
+from pyjms.listener.reply import ReplySender
 from pyjms.listener.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
 from pyjms.runtime.backoff import BackOff, FixedBackOff
 from pyjms.runtime.clock import FOR_EVER, check_seconds
 from pyjms.runtime.forwarding import Checked, TypedProperty
 from pyjms.selector import selector_or_none
-from pyjms.support.converter import MessageConverter
+from pyjms.support.converter import MessageConverter, SimpleMessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 from pyjms.support.retry import RetryPolicy
@@ -218,6 +219,7 @@ class ContainerProperties:
         self._listener: Listener | None = None
         self.interceptor_chain: InterceptorChain[HandlerInterceptor] | None = None
         self.settlement_chain: InterceptorChain[SettlementInterceptor] | None = None
+        self.reply_sender: ReplySender = ReplySender(SimpleMessageConverter())
         self._destination: Destination | str | None = None
         self._reply_pub_sub_domain: bool | None = None
         self._durable = False

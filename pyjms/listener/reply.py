@@ -18,6 +18,7 @@ from pyjms.runtime.logging import get_logger
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import GenericMessage, SimpleJmsHeaderMapper
 from pyjms.support.qos import QosSettings
+from pyjms.support.retry import error_reply
 from pyjms.template.interceptors import InterceptorChain, SendInterceptor, SendInvocation
 
 logger: Final = get_logger(__name__)
@@ -93,6 +94,15 @@ class ReplySender:
                 f"Failed to send reply with payload of type {type(result).__name__}: {error}",
                 message=request,
             ) from error
+
+    async def send_error(self, error: BaseException, request: Message, session: Session) -> None:
+        """Send an error as the reply to `request`, which has a reply destination.
+
+        Raises:
+            JMSException: the broker does not accept it.
+        """
+        assert request.reply_to is not None
+        await self._send(error_reply(session, error), request.reply_to, request, session)
 
     def _warn(self, result: object) -> None:
         if not self._has_warned:

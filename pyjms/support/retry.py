@@ -153,20 +153,11 @@ async def send_dead_letter(
         )
 
 
-async def send_error(
-    session: Session, reply_to: Destination, request: Message, error: BaseException
-) -> None:
-    """Send an error as the reply to `request`, in the session's transaction: no traceback.
-
-    Raises:
-        JMSException: the broker does not accept it.
-    """
-    text = shortened(error_text(error), _LONGEST_TEXT)
-    reply = session.create_text_message(text)
-    reply.correlation_id = request.correlation_id or request.message_id
+def error_reply(session: Session, error: BaseException) -> Message:
+    """Return a reply that tells an error: its type and text, no traceback."""
+    reply = session.create_text_message(shortened(error_text(error), _LONGEST_TEXT))
     reply.properties[REMOTE_ERROR] = qualified_name(type(error))
-    async with await session.create_producer(reply_to) as producer:
-        await producer.send(reply)
+    return reply
 
 
 def checked_reply(reply: Message | None) -> Message | None:

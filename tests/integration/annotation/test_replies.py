@@ -33,6 +33,7 @@ from pyjms.aio import (
 from pyjms.errors import MessageConversionException, ReplyFailureException
 from pyjms.jms.message import TextMessage
 from pyjms.support.qos import QosSettings
+from pyjms.template.interceptors import Proceed, SendInvocation
 from pyjms.testing.app import JmsTestApp
 from tests.kit.clients.messages import text_of
 from tests.kit.clients.queues import embedded
@@ -329,6 +330,19 @@ async def test_an_exception_without_a_requester_makes_a_dead_letter(
     await jms_app.drained("price")
     assert len(jms_app.recorder.calls(price)) == 2
     assert len(await jms_app.dead_letters()) == 1
+
+
+async def test_send_interceptors_see_the_reply_that_tells_an_error(jms_app: JmsTestApp) -> None:
+    seen: list[tuple[bool, Any]] = []
+
+    async def interceptor(invocation: SendInvocation, proceed: Proceed) -> object:
+        seen.append((invocation.is_reply, invocation.message.properties.get("pyjms_error_type")))
+        return await proceed()
+
+    await jms_app.start(price, send_interceptors=[interceptor])
+    with pytest.raises(RemoteError):
+        await jms_app.template.request("price", {"id": 0})
+    assert seen == [(False, None), (True, "ValueError")]
 
 
 async def test_requests_with_headers_raise_the_error_of_a_handler(jms_app: JmsTestApp) -> None:

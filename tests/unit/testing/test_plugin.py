@@ -56,6 +56,13 @@ async def test_the_broker_s_questions(jms_broker: Any, jms_template: JmsTemplate
     assert await jms_broker.dead_letters() == []
 
 
+async def test_an_unknown_queue_is_an_error_before_the_application_starts(
+    jms_app: JmsTestApp,
+) -> None:
+    with pytest.raises(InvalidDestinationException, match=r"There is no queue://typo"):
+        await jms_app.drained("typo")
+
+
 async def test_the_template_works_before_the_application_starts(jms_app: JmsTestApp) -> None:
     await jms_app.template.convert_and_send("in", {"first": 1})
     received: list[object] = []
