@@ -60,6 +60,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.primitives import encode_map, encode_text
+from pyjms_broker.cli.start import GC_THRESHOLDS
 from pyjms_broker.service import BrokerService
 
 PATIENCE: Final = 30.0
@@ -400,7 +401,7 @@ def serve(directory: str, handles: int) -> None:
     if handles:
         resource.setrlimit(resource.RLIMIT_NOFILE, (handles, handles))
     gc.freeze()  # as `pyjms broker start` sets it; a full collection would block the loop, too
-    gc.set_threshold(10_000, 5, 400)
+    gc.set_threshold(*GC_THRESHOLDS)
     anyio.run(_serve, directory)
 
 

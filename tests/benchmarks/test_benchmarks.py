@@ -139,3 +139,4 @@ def test_scale_measures_each_duty() -> None:
     rows = scale.measure(quick=True)
     assert {"start", "scan for expired messages", "as many connections die", "metrics"} <= set(rows)
     assert all(row.startswith("held") for row in rows.values())
+    assert "p99" in rows["sends during a search"]

@@ -168,6 +168,7 @@ class _RenderedPage(HTMLResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         slices = Slices(items=10_000)
         found: list[str] = []
+        await checkpoint()  # the page's and the layout's templates are compiled at their first use
         for piece in self._pieces:
             found.append(piece)
             await slices.after_item()

@@ -506,7 +506,7 @@ class BrokerService(BrokerConfiguration):
         await broker.start()
         self.website.check()
         self._started_at = _clock.now()
-        self.stores.log_contents(region)
+        await self.stores.log_contents(region)
         context = ConnectionContext()
         context.is_broker = True
         for destination in self.destinations:

@@ -24,6 +24,7 @@ from pyjms.errors import IllegalStateException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.slices import Slices
 from pyjms_broker.region.region_broker import RegionBroker, StoreCapabilities
 from pyjms_broker.service.configuration import IOExceptionHandler
 from pyjms_broker.store.api import PersistenceAdapter, StoreState
@@ -190,24 +191,26 @@ class BrokerStores:
         self.job_store = usage.store = store
         await store.start()
 
-    def log_contents(self, region: RegionBroker) -> None:
+    async def log_contents(self, region: RegionBroker) -> None:
         """Log where the messages are stored and their number."""
         config = self._service
         if config.persistence_adapter is None and self.directory is None:
             logger.info("Broker %s keeps its messages in memory", config.broker_name)
             return
         present = region.destinations()
-        stored = [
-            present[each].statistics.messages
-            for each in self.store.destinations()
-            if each in present
-        ]
+        slices = Slices()
+        destinations = messages = 0
+        for each in self.store.destinations():
+            await slices.after_item()
+            if each in present:
+                destinations += 1
+                messages += present[each].statistics.messages
         logger.info(
             "Broker %s keeps its messages in %s: %d in %d destinations",
             config.broker_name,
             self.directory or type(config.persistence_adapter).__name__,
-            sum(stored),
-            len(stored),
+            messages,
+            destinations,
         )
         if self.directory is None:
             return

@@ -461,7 +461,11 @@ def _attribute(view: View[Any], name: str, *, ignore: bool) -> object:
 async def _read_pattern(
     management: Management, request: JolokiaRequest, pattern: ObjectName
 ) -> object:
-    views = {canonical(view.name): view for view in await management.find_in_slices(pattern)}
+    views: dict[str, View[Any]] = {}
+    slices = Slices()
+    for view in await management.find_in_slices(pattern):
+        views[canonical(view.name)] = view
+        await slices.after_item()
     if not views:
         raise InstanceNotFoundException(
             f"No MBean with pattern {canonical(pattern)} found for reading attributes"
@@ -469,7 +473,6 @@ async def _read_pattern(
     depth, longest = request.option("maxDepth", 0), request.option("maxCollectionSize", 0)
     found: dict[str, object] = {}
     values = 0
-    slices = Slices()
     for name, view in sorted(views.items()):
         await slices.after_item()
         names = request.attributes or list(view.kind.attributes)

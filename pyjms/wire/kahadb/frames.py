@@ -41,7 +41,7 @@ STORE_OPENWIRE_VERSION: Final = 11
 _SIZE: Final = struct.Struct(">i")
 # Messages have the same layout in all versions from this one on, so `raw` fits them all.
 _SAME_MESSAGES_FROM: Final = 11
-_CODES: Final = {
+_CODES: Final[dict[int, int]] = {
     DestinationType.QUEUE: 100,
     DestinationType.TOPIC: 101,
     DestinationType.TEMP_QUEUE: 102,
@@ -96,8 +96,8 @@ def to_kaha_destination(destination: Destination) -> KahaDestination:
 def from_kaha_destination(destination: KahaDestination) -> Destination:
     """Return the queue or topic of a KahaDestination."""
     try:
-        code = _CODES[DestinationType(destination.type)]
-    except ValueError as e:
+        code = _CODES[destination.type]
+    except KeyError as e:
         raise KahaDBFormatError(f"Unknown destination type {destination.type}") from e
     try:
         return DESTINATIONS[code](destination.name)

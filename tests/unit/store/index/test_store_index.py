@@ -13,6 +13,7 @@ from pyjms.wire.kahadb.commands import KahaDestination
 from pyjms.wire.kahadb.journal import Location
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
+from pyjms_broker.store.kahadb.index.destination import DIRTY_PARTS_LIMIT
 
 if TYPE_CHECKING:
     from tests.kit.stores.kahadb_index import IndexKit
@@ -74,6 +75,19 @@ def test_changes_of_an_incomplete_checkpoint_are_kept(kit: IndexKit) -> None:
     kit.restart()
     assert kit.queue.count == 3
     assert kit.index.coverage() == (Location(9, 9), 5)
+
+
+def test_a_checkpoint_is_due_when_many_destinations_have_changed(kit: IndexKit) -> None:
+    asked: list[int] = []
+    index = kit.index
+    index.on_dirty = lambda: asked.append(len(index.dirty_parts))
+    for number in range(2 * DIRTY_PARTS_LIMIT):
+        index.destination(KahaDestination(0, f"many.{number}"))
+    assert asked == [DIRTY_PARTS_LIMIT]
+    index.begin_checkpoint(Location(1, 0), 0)
+    for number in range(DIRTY_PARTS_LIMIT):
+        index.destination(KahaDestination(0, f"more.{number}"))
+    assert asked == [DIRTY_PARTS_LIMIT] * 2
 
 
 def test_one_freeze_at_a_time(kit: IndexKit) -> None:

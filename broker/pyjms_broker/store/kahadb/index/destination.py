@@ -260,6 +260,8 @@ class MessageTable:
 
 DIRTY_LIMIT: Final = 20_000
 """The number of index changes in memory above which a checkpoint is due."""
+DIRTY_PARTS_LIMIT: Final = 2_000
+"""The number of changed destinations above which one is due: its beginning holds the loop."""
 _LEVELS: Final = range(10)
 _ONE_LEVEL: Final = range(1)
 _CHUNK: Final = 1_000
@@ -371,7 +373,8 @@ class DestinationIndex:
         index.dirty += 1
         if index.dirty == DIRTY_LIMIT:
             index.on_dirty()
-        index.dirty_parts[self] = None
+        if self not in index.dirty_parts:
+            index.note_dirty_part(self)
         if arrival > last + 1:
             self._skip(last + 1, arrival - 1)
         return entry
@@ -563,7 +566,8 @@ class DestinationIndex:
         index.dirty += 1
         if index.dirty == DIRTY_LIMIT:
             index.on_dirty()
-        index.dirty_parts[self] = None
+        if self not in index.dirty_parts:
+            index.note_dirty_part(self)
 
     def _uncount_segment(self, file_id: int) -> None:
         count = self.files[file_id] - 1

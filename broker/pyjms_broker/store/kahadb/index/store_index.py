@@ -72,7 +72,12 @@ from pyjms_broker.store.kahadb.index.database import (
     problems,
     translate_errors,
 )
-from pyjms_broker.store.kahadb.index.destination import DestinationIndex, MessageTable, TopicIndex
+from pyjms_broker.store.kahadb.index.destination import (
+    DIRTY_PARTS_LIMIT,
+    DestinationIndex,
+    MessageTable,
+    TopicIndex,
+)
 from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
 
 
@@ -331,6 +336,12 @@ class StoreIndex:
             self.segments.add_reference(location.file_id, file_id)
 
     # -- checkpoints
+
+    def note_dirty_part(self, destination: DestinationIndex) -> None:
+        """Record that a destination has changed."""
+        self.dirty_parts[destination] = None
+        if len(self.dirty_parts) == DIRTY_PARTS_LIMIT:
+            self.on_dirty()
 
     def begin_checkpoint(self, covered: Location, digest: int) -> IndexCheckpoint:
         """Collect all changes for `write_checkpoint`. On the loop.
