@@ -22,9 +22,10 @@ def read_properties(path: Path) -> dict[str, str]:
     try:
         with path.open("rb") as file:
             data = file.read(_LIMIT + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationException(
-            f"{path} cannot be read: {error.strerror or error}",
+            f"{path} cannot be read: {reason}",
             hint="check the path, which is relative to the working directory, and its permissions",
         ) from error
     if len(data) > _LIMIT:
@@ -44,24 +45,27 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Yield the lines except for comments and blank ones, joining continued lines."""
-    continued: str | None = None
+    continued: list[str] = []
     for natural in _LINE_END.split(text):
         line = natural.lstrip(" \t\f")
-        if continued is None and (not line or line[0] in "#!"):
+        if not continued and (not line or line[0] in "#!"):
             continue
-        line = line if continued is None else continued + line
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            continued = line[:-1]
+            continued.append(line[:-1])
             continue
-        continued = None
-        yield line
-    if continued:
-        yield continued
+        yield "".join((*continued, line))
+        continued = []
+    if any(continued):
+        yield "".join(continued)
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_replacement, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    found = _ESCAPE.sub(_replacement, text)
+    # \ud83d\ude00 is one character; half of one cannot be encoded
+    return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _replacement(escape: re.Match[str]) -> str:

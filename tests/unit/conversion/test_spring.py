@@ -421,7 +421,7 @@ def test_files_of_the_old_base_are_read_where_they_are(tmp_path: Path, location:
     assert conversion.document.values["persistence"]["directory"] == str(new / "data")
 
 
-@pytest.mark.parametrize("resource", ["x" * 5000, "a\\u0000b", "\\ud800"])
+@pytest.mark.parametrize("resource", ["x" * 5000, "a\\u0000b", "\\ud83d\\ude00"])
 def test_names_that_no_file_can_have_are_findings(
     convert: Convert, tmp_path: Path, resource: str
 ) -> None:

@@ -37,3 +37,11 @@ def test_a_file_is_in_latin_1(tmp_path: Path) -> None:
     assert read_properties(path) == {"müller": "grüße"}
     with pytest.raises(ConfigurationException, match="cannot be read"):
         read_properties(tmp_path)
+
+
+def test_a_pair_of_escapes_is_one_character_and_half_of_one_is_replaced() -> None:
+    assert parse_properties("a=\\ud83d\\ude00\nb=\\ud83d") == {"a": "\U0001f600", "b": "\ufffd"}
+
+
+def test_a_value_of_many_lines() -> None:
+    assert parse_properties("a=" + "x\\\n" * 100_000) == {"a": "x" * 100_000}
