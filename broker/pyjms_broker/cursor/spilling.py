@@ -429,6 +429,15 @@ class PrioritizedSpillingCursor(SpillingCursor):
     def _make_head(self) -> FifoPendingList | PrioritizedPendingList:
         return PrioritizedPendingList()
 
+    @property
+    def must_read(self) -> bool:
+        """Whether the next message comes from a source: the head is empty, or is less urgent."""
+        first = self._head.first() if self.is_spilling else None
+        if first is None:
+            return super().must_read
+        level = level_of(first.priority)
+        return not self._must_wait and any(each.count_above(level) for each in self._sources)
+
     def _refill(self) -> None:
         head = self._head
         if not head:

@@ -21,6 +21,7 @@ from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import AckType, MessageDispatch, ProducerInfo
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.filters.virtual_topics import VirtualTopic
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService, IOExceptionHandler
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -46,6 +47,12 @@ class Persistent:
             data_directory=self._directory,
             store_directory=self._directory / "store",
             memory_limit=MEMORY,
+            policies=PolicyMap(
+                [
+                    PolicyEntry(destination=kind("Urgent"), prioritized_messages=True)
+                    for kind in (Queue, Topic)
+                ]
+            ),
         )
         await self._stack.enter_async_context(self.service)
         return self.service
@@ -97,6 +104,27 @@ async def test_what_a_consumer_leaves_unacknowledged_is_bounded(
     page = 200 * (len(BODY) + 1100)
     assert await drain(client, 1000, lambda: memory.used) < MEMORY + page
     assert memory.used == 0
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_urgent_messages_in_the_store_wait_for_memory_too(
+    persistent: Persistent, *, durable: bool
+) -> None:
+    """A message of low priority, in memory since before, must not let them all be read."""
+    where = Topic("Urgent") if durable else Queue("Urgent")
+    client = await persistent.client("c")
+    fields: dict[str, Any] = {"subscription_name": "s"} if durable else {}
+    await client.remove(await client.consumer(where, **fields))
+    producer = await client.producer()
+    for number in range(600):
+        message = client.text(producer, where, BODY)
+        message.priority = 9 if number > 50 else 0
+        await client.request(message)
+    await client.consumer(where, prefetch_size=1_000_000, **fields)
+    sender = await persistent.client()
+    for _ in range(20):
+        await sender.send(where, BODY)  # whose memory is not all in flight
+    assert persistent.service.system_usage.memory.used < MEMORY
 
 
 async def test_very_many_expired_messages_let_others_have_their_turn(persistent: Any) -> None:
