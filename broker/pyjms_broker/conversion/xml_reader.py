@@ -90,6 +90,7 @@ def parse_xml(data: bytes, source: str) -> Element:
             source=source,
             hint="save it as UTF-8, and declare that",
         ) from error
+    builder.check_attributes(data)
     assert builder.root is not None  # expat rejects a document without an element
     return builder.root
 
@@ -101,6 +102,7 @@ class _Builder:
         self.root: Element | None = None
         self._source = source
         self._open: list[Element] = []
+        self._doctype_end = 0
         self.parser = parser = expat.ParserCreate(namespace_separator=_SEPARATOR)
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -120,6 +122,24 @@ class _Builder:
             raise self._refusal(
                 "declarations in the DOCTYPE are not read", "remove what is in its [brackets]"
             )
+        self._doctype_end = self.parser.CurrentByteIndex
+
+    def check_attributes(self, data: bytes) -> None:
+        """Refuse entities in attributes: expat leaves them out if a DTD may declare them."""
+        end = self._doctype_end
+        start = data.rfind(b"<!DOCTYPE", 0, end)
+        if start < 0:
+            return
+        try:
+            expat.ParserCreate().Parse(data[:start] + data[end + 1 :], True)
+        except expat.ExpatError as error:
+            line = error.lineno + data.count(b"\n", start, end)
+            raise ConfigurationException(
+                f"{self._source}:{line}: an entity is not expanded",
+                source=self._source,
+                line=line,
+                hint="write its text in its place",
+            ) from error
 
     def _entity(self, name: str, *_: object) -> None:
         raise self._refusal(f"the entity {name} is not expanded", "write its text in its place")

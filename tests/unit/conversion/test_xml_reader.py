@@ -24,6 +24,10 @@ def test_elements_have_their_lines_attributes_and_text() -> None:
         ('<!DOCTYPE a [<!ENTITY x "y">]>\n<a>&x;</a>', "declarations in the DOCTYPE"),
         ('<!DOCTYPE a [<!ENTITY % p SYSTEM "file:///etc/passwd">]><a/>', "declarations"),
         ('<!DOCTYPE a SYSTEM "file:///etc/passwd">\n<a>&x;</a>', "the entity x is not expanded"),
+        (
+            '<!DOCTYPE a\nSYSTEM "x.dtd">\n<a b="1"\n c="&x;"/>',
+            "x.xml:3: an entity is not expanded",
+        ),
         ("<a>&x;</a>", "undefined entity"),
         ("<a><b></a>", "mismatched tag"),
         ("", "no element found"),
@@ -32,7 +36,16 @@ def test_elements_have_their_lines_attributes_and_text() -> None:
         ("<?xml version='1.0' encoding='GBK'?><a/>", "its encoding cannot be read: multi-byte"),
     ],
     ids=[
-        *("entity", "parameter-entity", "external", "unknown", "mismatch", "empty", "deep"),
+        *(
+            "entity",
+            "parameter-entity",
+            "external",
+            "attribute",
+            "unknown",
+            "mismatch",
+            "empty",
+            "deep",
+        ),
         *("unknown-encoding", "other-encoding"),
     ],
 )
