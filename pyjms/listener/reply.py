@@ -108,8 +108,8 @@ class ReplySender:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "%s returns a %s, and the message has no reply destination: such results are "
-                "dropped. Add @send_to, set reply_to on the request, or return None",
+                "%s returns a value (%s), and the message has no reply destination: such results "
+                "are dropped. Add @send_to, set reply_to on the request, or return None",
                 self._listener,
                 type(result).__name__,
             )

@@ -285,7 +285,9 @@ async def test_a_result_without_a_destination_is_dropped_with_one_warning(
     assert jms_app.recorder.results(handler) == ["one", "two"]
     warnings = [r.getMessage() for r in caplog.records if r.name == "pyjms.listener.reply"]
     assert len(warnings) == 1
-    assert warnings[0].startswith("Listener in returns a str, and the message has no reply dest")
+    assert warnings[0].startswith(
+        "Listener in returns a value (str), and the message has no reply dest"
+    )
     assert await jms_app.dead_letters() == []
 
 
