@@ -52,26 +52,6 @@ class TemporaryOwners:
             return True  # two bridges that know the same remote connection
         return access.may_administer(destination)
 
-    def _may_create(self, context: ConnectionContext, destination: Destination) -> bool:
-        """Return whether a connection may create a temporary destination.
-
-        A client that creates the next one of a connection to another broker would get its replies.
-        """
-        access, name = context.access, destination.physical_name
-        if access is None or not destination.is_temporary or context.network_connection:
-            return self.may_use(context, destination)
-        own = None if context.connection_id is None else str(context.connection_id.value)
-        return name.rpartition(":")[0] == own or access.may_administer(destination)
-
-    def check_creation(self, context: ConnectionContext, destination: Destination) -> None:
-        """Check that a connection may create a destination.
-
-        Raises:
-            JMSSecurityException: it is temporary, and its name is not of the connection's.
-        """
-        if context.access is not None and not self._may_create(context, destination):
-            context.access.refuse("create", destination.qualified_name)
-
     def check(self, context: ConnectionContext, action: str, destination: Destination) -> None:
         """Check that a connection may do that to a destination, or to all members of a composite.
 

@@ -276,19 +276,6 @@ async def test_a_temporary_queue_is_its_connection_s(secured: StartSecured) -> N
 
 
 @pytest.mark.fact("activemq-edges SE35")
-async def test_nobody_creates_a_temporary_queue_for_a_connection_of_another_broker(
-    secured: StartSecured,
-) -> None:
-    """Its replies, which a bridge carries, would be consumed by the one who was first."""
-    async with secured(USERS, RIGHTS) as broker:
-        for name in ("ID:alice-there:1:1", "x"):
-            await refused((await broker.client("mallory")).destination(TemporaryQueue(name)))
-        bridge = await broker.client("alice")
-        bridge.send_command(BrokerInfo(broker_name="x", network_connection=True))
-        await bridge.destination(TemporaryQueue("ID:alice-there:1:1"))
-
-
-@pytest.mark.fact("activemq-edges SE35")
 async def test_a_pattern_gets_nothing_of_temporary_destinations_of_others(
     secured: StartSecured,
 ) -> None:

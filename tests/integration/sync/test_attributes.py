@@ -66,6 +66,7 @@ IDS = [
 ]
 INTERNAL = {
     "OPTIONS", "interceptor_chain", "least_consumers", "listener_call", "most_consumers",
+    "reply_sender",
     "settlement_chain",
 }  # fmt: skip
 
