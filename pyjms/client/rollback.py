@@ -73,10 +73,6 @@ class Interrupted(Exception):
     """Why a message is rolled back that did not fail: its listener was interrupted."""
 
 
-class NotCalled(Interrupted):
-    """The listener was not even called: the message counts as not delivered."""
-
-
 class Redeliverer:
     """The redelivery of one consumer."""
 
@@ -144,11 +140,7 @@ class Redeliverer:
     def _give_back(self, interrupted: list[MessageDispatch]) -> None:
         """Return messages that have not failed to the buffer, and to the broker at the end."""
         consumer = self._consumer
-        uncounted = all(
-            dispatch.redelivery_counter > 0 or isinstance(dispatch.rollback_cause, NotCalled)
-            for dispatch in interrupted
-        )
-        if uncounted:
+        if all(dispatch.redelivery_counter > 0 for dispatch in interrupted):
             consumer.last_delivered_sequence_id = -1
         for dispatch in interrupted:
             dispatch.rollback_cause = None

@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import anyio
 
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.client.rollback import Interrupted, NotCalled
+from pyjms.client.rollback import Interrupted
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     DestinationDoesNotExistException,
@@ -217,7 +217,7 @@ class ListenerExecution:
                 "having been stopped in the meantime: %s",
                 delivery.message.message_id,
             )
-            note_interruption(delivery, NotCalled())
+            note_interruption(delivery)
             await self._roll_back(delivery)
             raise RejectedWhileStoppingError
         try:
@@ -237,7 +237,7 @@ class ListenerExecution:
             raise
         except BaseException as error:  # cancelled: the broker must deliver the message again
             if isinstance(error, anyio.get_cancelled_exc_class()):
-                note_interruption(delivery, Interrupted())
+                note_interruption(delivery)
             with anyio.CancelScope(shield=True):
                 await self._roll_back_on_exception(delivery, error)
             raise
@@ -363,12 +363,12 @@ def marked_as_rollback_only(delivery: Delivery) -> ListenerExecutionFailedExcept
     )
 
 
-def note_interruption(delivery: Delivery, reason: Interrupted) -> None:
+def note_interruption(delivery: Delivery) -> None:
     """Say in the provider's record of a message that its listener did not fail."""
     for message in delivery.messages:
         record: Any = message.provider_delivery
         if hasattr(record, "rollback_cause"):
-            record.rollback_cause = reason
+            record.rollback_cause = Interrupted()
 
 
 async def _unless_in_progress(finish: Callable[[], Awaitable[None]]) -> None:

@@ -925,8 +925,6 @@ class Queue(BaseDestination):
     )
 
     marks_redelivered: bool = False
-    reader: QueueReader | None = None
-    """The range reader (`pyjms_broker.filters.ranges`) that has or had a lease of the queue."""
 
     def __init__(
         self,
@@ -942,6 +940,8 @@ class Queue(BaseDestination):
         self.contents = QueueContents(self, store if self.is_paged else None, broker.temp_store)
         self.references = self.contents.references
         """The messages in memory."""
+        self.reader: QueueReader | None = None
+        """The range reader (`pyjms_broker.filters.ranges`) that has or had a lease of the queue."""
         self._tracks_positions = self.contents.excluded is not None
         self.dispatcher = QueueDispatcher(self, policy, self.contents.cursor)
         self._audit: MessageAudit | None = (

@@ -236,7 +236,6 @@ class AbstractSubscription(Subscription):
     """Messages whose sending waits for their redelivery marks; None: none wait."""
     _selector_failed: bool = False
     _pulls: int = 0
-    _pull_timer: _wakeup.BackgroundTask | None = None
 
     def __init__(self, request: SubscriptionRequest) -> None:
         """Create the subscription that `request.info` describes.
@@ -263,6 +262,9 @@ class AbstractSubscription(Subscription):
         self.last_ack_time = _clock.now()
         self.times_acks = request.broker.slow_consumers.times_acks
         self.use_prefetch_extension = policy.use_prefetch_extension
+        # not defaults of the class: mypyc leaves out None of a type that it does not compile
+        self._pull_timer: _wakeup.BackgroundTask | None = None
+        self._unwritable_task: _wakeup.BackgroundTask | None = None
         self.set_info(info)
 
     def set_info(self, info: ConsumerInfo) -> None:
@@ -484,7 +486,6 @@ _EXPIRED: Final = int(AckType.EXPIRED)
 class PrefetchSubscription(AbstractSubscription):
     """A subscription whose messages stay in their destination until they are acknowledged."""
 
-    _unwritable_task: _wakeup.BackgroundTask | None = None
     _open_transactions: int = 0
     """The number of acknowledgements in open local transactions."""
     durable_key: SubscriptionKey | None = None
