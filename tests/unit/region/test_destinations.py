@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import pytest
@@ -27,13 +27,15 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import DestinationFilter
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.destinations import ExpiryScanner
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DestinationLimits
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
 from tests.kit.values import present
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.base_destination import BaseDestination
 
 Q = Queue("Q")
 
@@ -333,8 +335,7 @@ async def test_a_scan_of_many_queues_lets_others_run(broker: Broker, clock: Manu
     scanner = ExpiryScanner(ready)
     for number in range(350):
         created = broker.region.add_destination(broker.region.context, Queue(f"q{number}"))
-        assert isinstance(created.base, BaseDestination)
-        scanner.add(created.base)
+        scanner.add(cast("BaseDestination", created.base))
     scanner.start()
     await clock.advance(30)
     await anyio.wait_all_tasks_blocked()
