@@ -8,6 +8,7 @@ destination; `*` and a final `>` are wildcards for consumers. (jms-api 1; active
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar, Final, TypeAlias
 
 from pyjms.errors import InvalidDestinationException
@@ -28,6 +29,7 @@ __all__ = [
 
 ADVISORY_PREFIX: Final = "ActiveMQ.Advisory."
 """The prefix of the names of advisory topics. (openwire-encoding 17)"""
+_NO_OPTIONS: Final[Mapping[str, str]] = {}
 DEFAULT_DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
 """The queue that gets dead letters unless a policy names another one. (activemq-broker L2)"""
 
@@ -48,7 +50,7 @@ class Destination:
     is_temporary: ClassVar[bool] = False
 
     physical_name: str
-    options: dict[str, str]
+    options: Mapping[str, str]
     identity: tuple[int, str]
     is_composite: bool
     """Whether the name contains several destinations."""
@@ -68,7 +70,7 @@ class Destination:
                 f"Invalid destination name: {name!r} is empty", hint="give a name such as 'foo.bar'"
             )
         self.physical_name = bare
-        self.options = _options(name, query) if mark else {}
+        self.options = _options(name, query) if mark else _NO_OPTIONS
         self.identity = (self.TYPE, bare)
         self.is_composite = "," in bare
         self.is_pattern = False

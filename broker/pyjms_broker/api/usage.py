@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pyjms.errors import ResourceAllocationException
+from pyjms.jms.destination import Destination
 
 CONSUMER_SIZE: Final = 3 * 1024
 """Bytes that a consumer takes, without its selector and its matches."""
@@ -54,13 +55,17 @@ class ClientMemory:
         self.used -= size
 
 
+_NONE_WAIT: Final[dict[MemoryUsage, None]] = {}
+"""What usages have that are not roots. Nothing is added to it."""
+
+
 class MemoryUsage:
     """A number of bytes with a limit (0: none) and a parent. Source: ActiveMQ MemoryUsage."""
 
     __slots__ = (
         "limit",
         "mark",
-        "name",
+        "of",
         "parent",
         "relieved_time",
         "relieved_used",
@@ -70,8 +75,11 @@ class MemoryUsage:
         "was_short",
     )
 
-    def __init__(self, name: str, limit: int = 0, parent: MemoryUsage | None = None) -> None:
-        self.name: str = name
+    def __init__(
+        self, of: Destination | str, limit: int = 0, parent: MemoryUsage | None = None
+    ) -> None:
+        self.of = of
+        """The destination, or a name."""
         self.limit: int = limit
         self.parent = parent
         self.used: int = 0
@@ -85,8 +93,16 @@ class MemoryUsage:
         self.relieved_time: float = 0.0
         self.waiters: deque[Callable[[], None]] | None = None
         """Callbacks that wait for space, oldest first; None: there were none yet."""
-        self.waiting_descendants: dict[MemoryUsage, None] = {}
+        self.waiting_descendants: dict[MemoryUsage, None] = {} if parent is None else _NONE_WAIT
         """Root only: the usages of the tree that have waiters."""
+
+    @property
+    def name(self) -> str:
+        """The name, as in advisories: `Main:memory`, `Main:memory:queue://a:memory`."""
+        if isinstance(self.of, str):
+            return self.of
+        prefix = "" if self.parent is None else f"{self.parent.name}:"
+        return f"{prefix}{self.of.qualified_name}:memory"
 
     @property
     def is_full(self) -> bool:
@@ -191,6 +207,7 @@ class MemoryUsage:
             return
         self._root().waiting_descendants.pop(self, None)
         self.parent = None
+        self.waiting_descendants = {}
         waiters, self.waiters = self.waiters, None
         for callback in waiters or ():
             callback()

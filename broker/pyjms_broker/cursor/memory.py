@@ -22,13 +22,17 @@ _LEVELS: Final = 10
 _sequence_id = attrgetter("broker_sequence_id")
 
 
+NOTHING: Final[OrderedDict[MessageReference, None]] = OrderedDict()
+"""What lists have that never had a message, as most lists of a queue. Nothing is added to it."""
+
+
 class FifoPendingList:
     """Messages in order of arrival. Source: ActiveMQ OrderedPendingList."""
 
     __slots__ = ("_references",)
 
     def __init__(self) -> None:
-        self._references: OrderedDict[MessageReference, None] = OrderedDict()
+        self._references = NOTHING
 
     @property
     def must_read(self) -> bool:
@@ -44,9 +48,13 @@ class FifoPendingList:
         return reference in self._references
 
     def append(self, reference: MessageReference) -> None:
+        if self._references is NOTHING:
+            self._references = OrderedDict()
         self._references[reference] = None
 
     def append_front(self, reference: MessageReference) -> None:
+        if self._references is NOTHING:
+            self._references = OrderedDict()
         self._references[reference] = None
         self._references.move_to_end(reference, last=False)
 

@@ -52,6 +52,7 @@ QueueStorePrefetch, TopicStorePrefetch)
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, Protocol
@@ -59,7 +60,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyjms.jms.destination import Destination
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.message import Position, Positions, StoredMessage
-from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList
+from pyjms_broker.cursor.memory import NOTHING, FifoPendingList, PrioritizedPendingList
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination
@@ -628,7 +629,9 @@ class RetainedPendingList(FifoPendingList):
 
     def append(self, reference: MessageReference) -> None:
         reference.increment_reference_count()
-        self._references[reference] = None  # like `super().append`, without the call
+        if self._references is NOTHING:  # like `super().append`, without the call
+            self._references = OrderedDict()
+        self._references[reference] = None
 
     def read_ahead(self, count: int) -> None:
         """Do nothing: all messages are in memory."""

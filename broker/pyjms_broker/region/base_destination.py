@@ -73,11 +73,7 @@ class BaseDestination(RegionDestination):
             self.is_advisory = True
         self._follow(policy)
         self.statistics = DestinationStatistics()
-        self.memory = MemoryUsage(
-            f"{broker.system_usage.memory.name}:{destination.qualified_name}:memory",
-            policy.memory_limit,
-            broker.system_usage.memory,
-        )
+        self.memory = MemoryUsage(destination, policy.memory_limit, broker.system_usage.memory)
         self.memory.mark = policy.cursor_memory_high_water_mark
         self.base = self
         self.watchers = []

@@ -85,6 +85,8 @@ class CreatedDestinations:
     def __init__(self, limits: DestinationLimits) -> None:
         self._limits = limits
         self._creators: dict[Destination, _Creator] = {}
+        self._latest = _Creator(None, None)
+        """Kept, as destinations of one client are often created one after the other."""
         self._connections: dict[ConnectionContext, _Counter] = {}
         self._users: dict[str | None, int] = {}
 
@@ -123,7 +125,10 @@ class CreatedDestinations:
             counter.count += 1
         user = context.user_name
         self._users[user] = self._users.get(user, 0) + 1
-        self._creators[destination] = _Creator(counter, user)
+        latest = self._latest
+        if latest.connection is not counter or latest.user != user:
+            latest = self._latest = _Creator(counter, user)
+        self._creators[destination] = latest
 
     def remove(self, destination: Destination) -> None:
         """Stop counting a removed destination, if it was created by a client."""

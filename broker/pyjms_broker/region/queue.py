@@ -53,6 +53,7 @@ queue pauses in proportion to the steps. Only costly selections count. See `sele
 from __future__ import annotations
 
 from bisect import insort
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
@@ -125,6 +126,10 @@ _STAMP: Final = 50
 """The bits of a candidate's stamp in its order."""
 _PRIORITY: Final = 80
 _GROUPS: Final = (1 << (_PRIORITY - _STAMP)) - 1
+
+
+_NONE_UNSTORED: Final[OrderedDict[MessageReference, Completion]] = OrderedDict()
+"""What all queues have until a message must wait until it is stored. Nothing is added to it."""
 
 
 class Candidate:
@@ -266,25 +271,27 @@ class ConsumerRing:
 class QueueDispatcher:
     """Dispatches the messages of one queue; see the module's docstring."""
 
+    # defaults of the class, as most queues never need their own
+    is_paused: bool = False
+    _later: float = 0.0
+    _costly_steps: int = 0
+
     def __init__(self, queue: Queue, policy: PolicyEntry, cursor: PendingCursor) -> None:
         prioritized = policy.prioritized_messages
         self._queue = queue
         self._memory = queue.memory
         self.change_policy(policy)
-        self._prioritized = prioritized
         self.ring = ConsumerRing(
             use_priority=policy.use_consumer_priority,
             rotates=not policy.strict_order_dispatch,
             all_exclusive=policy.all_consumers_exclusive_by_default,
         )
-        self.groups = GroupAssignment(
-            message_group_map(policy.message_group_map_factory_type), self.ring
-        )
+        self._groups: GroupAssignment | None = None
+        message_group_map(policy.message_group_map_factory_type)  # refuses what is invalid
         self.cursor = cursor
         self.fresh = pending_list(prioritized)
         self.waiting = pending_list(prioritized)
         self.redelivered = pending_list(prioritized=False)
-        self.is_paused = False
         self._consumers_to_start = policy.consumers_before_dispatch_starts
         self._start_delay = policy.time_before_dispatch_starts
         if self._consumers_to_start > 1 and not self._start_delay:
@@ -299,9 +306,7 @@ class QueueDispatcher:
         self._expired_left = MAX_EXPIRED_PER_TURN
         self._resume_task: _wakeup.BackgroundTask | None = None
         self._later_task: _wakeup.BackgroundTask | None = None
-        self._later = 0.0
         self._meter = queue.broker.selector_meter
-        self._costly_steps = 0
         self._is_resting = False  # its selectors took many steps, so nothing may be offered
 
     def change_policy(self, policy: PolicyEntry) -> None:
@@ -311,6 +316,15 @@ class QueueDispatcher:
         self._reports_slow = (
             policy.advisory_for_slow_consumers or policy.slow_consumer_strategy is not None
         )
+
+    @property
+    def groups(self) -> GroupAssignment:
+        """The owners of the message groups."""
+        found = self._groups
+        if found is None:
+            kind = self._queue.policy.message_group_map_factory_type
+            found = self._groups = GroupAssignment(message_group_map(kind), self.ring)
+        return found
 
     # consumers
     def add_consumer(self, subscription: QueueSubscription) -> Candidate:
@@ -332,7 +346,8 @@ class QueueDispatcher:
         candidate = self.ring.remove(subscription)
         if candidate is None:
             return
-        self.groups.remove_owner(subscription)
+        if self._groups is not None:
+            self._groups.remove_owner(subscription)
         if not len(self.ring):
             self._cancel_start_delay()
         self._rescan = True
@@ -657,7 +672,7 @@ class QueueDispatcher:
         return False
 
     def _accepts_group(self, candidate: Candidate, reference: MessageReference) -> bool:
-        groups = self.groups
+        groups = self._groups or self.groups
         accepted = groups.accepts(candidate, reference)
         if groups.is_rescan_due:
             groups.is_rescan_due = False
@@ -684,7 +699,7 @@ class QueueContents:
         prioritized = queue.policy.prioritized_messages
         if store is not None and prioritized:
             self.excluded = set()
-        self.dead_letter_ordering = DeadLetterOrdering(self.excluded)
+        self._ordering = None if store is None else DeadLetterOrdering(self.excluded)
         self.cursor: PendingCursor
         if store is None:
             self.cursor = pending_list(prioritized)
@@ -730,6 +745,14 @@ class QueueContents:
             cursor.read_ahead(UNLIMITED)
         return cursor
 
+    @property
+    def dead_letter_ordering(self) -> DeadLetterOrdering:
+        """The messages whose dead letters are being stored."""
+        found = self._ordering
+        if found is None:
+            found = self._ordering = DeadLetterOrdering(self.excluded)
+        return found
+
     def _source_of(self, reference: MessageReference) -> MessageSource:
         source = self._unstored if reference.position is None else self._store_source
         assert source is not None, "only a spilling cursor needs a source"
@@ -739,8 +762,8 @@ class QueueContents:
     def add(self, reference: MessageReference) -> None:
         """Add a message to those in memory; its size is already counted."""
         self.references[reference] = None
-        ordering = self.dead_letter_ordering
-        if ordering.positions or self.excluded is not None:
+        ordering = self._ordering
+        if ordering is not None and (ordering.positions or self.excluded is not None):
             ordering.entered_memory(reference.position)
 
     def mark_visible(self, reference: MessageReference) -> None:
@@ -925,6 +948,7 @@ class Queue(BaseDestination):
     )
 
     marks_redelivered: bool = False
+    _browsers: tuple[Subscription, ...] = ()
 
     def __init__(
         self,
@@ -944,15 +968,11 @@ class Queue(BaseDestination):
         """The range reader (`pyjms_broker.filters.ranges`) that has or had a lease of the queue."""
         self._tracks_positions = self.contents.excluded is not None
         self.dispatcher = QueueDispatcher(self, policy, self.contents.cursor)
-        self._audit: MessageAudit | None = (
-            MessageAudit(policy.max_queue_audit_depth, policy.max_producers_to_audit)
-            if policy.enable_audit
-            else None
-        )
-        self._browsers: dict[Subscription, None] = {}
+        self._audit = None
+        self._is_audited = policy.enable_audit
+        self._arrivals: ArrivalOrder | None = None
         self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_queues
-        self._arrivals = ArrivalOrder(self._enqueue, self._discard)
-        self._unstored = self._arrivals.messages
+        self._unstored = _NONE_UNSTORED
         """Messages that become visible only once they are stored, and those behind them."""
         if policy.persist_jms_redelivered and store is not None:
             self.marks_redelivered = True
@@ -993,6 +1013,10 @@ class Queue(BaseDestination):
     def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
         context, transaction = exchange.context, exchange.transaction
         audit = self._audit
+        if audit is None and self._is_audited:
+            audit = self._audit = MessageAudit(
+                self.policy.max_queue_audit_depth, self.policy.max_producers_to_audit
+            )
         if audit is not None and audit.is_duplicate(reference.message_id):
             check_return(self.broker.own_path, self.references, reference)
             return COMPLETED
@@ -1031,9 +1055,14 @@ class Queue(BaseDestination):
         else:
             if stored is not COMPLETED:
                 stored.then(lambda done: self.report_lost(context, reference, done))
-            self._arrivals.append(reference, stored)
+            (self._arrivals or self._keep_order()).append(reference, stored)
         message = reference.cached or reference.message
         return stored if message.response_required else COMPLETED
+
+    def _keep_order(self) -> ArrivalOrder:
+        arrivals = self._arrivals = ArrivalOrder(self._enqueue, self._discard)
+        self._unstored = arrivals.messages
+        return arrivals
 
     def _remove_if_unstored(
         self, context: ConnectionContext, reference: MessageReference, stored: Completion
@@ -1199,7 +1228,7 @@ class Queue(BaseDestination):
             subscription.attach(self, self.dispatcher.add_consumer(subscription))
             self.dispatcher.iterate()
         else:
-            self._browsers[subscription] = None
+            self._browsers = (*self._browsers, subscription)
             subscription.destinations.append(self)
 
     def _has_subscription(self, subscription: Subscription) -> bool:
@@ -1211,7 +1240,7 @@ class Queue(BaseDestination):
             subscription.detach(self, last_delivered_sequence_id)
             self.dispatcher.iterate()
         else:
-            self._browsers.pop(subscription, None)
+            self._browsers = tuple(each for each in self._browsers if each is not subscription)
             subscription.destination_removed(self)
 
     def messages(self) -> Iterator[MessageReference]:

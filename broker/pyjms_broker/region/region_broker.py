@@ -99,8 +99,8 @@ class SubscriptionRegistry:
         self._by_consumer: dict[ConsumerId | None, Subscription] = {}
         self._durables: dict[SubscriptionKey, DurableTopicSubscription] = {}
         self._of_clients: dict[str, dict[SubscriptionKey, DurableTopicSubscription]] = {}
-        self._exact: dict[Destination, dict[Subscription, None]] = {}
-        """The subscriptions to single destinations."""
+        self._exact: dict[Destination, Subscription | dict[Subscription, None]] = {}
+        """The subscriptions to single destinations. Most have one."""
         self._patterns: PatternMap[dict[Subscription, int]] = PatternMap()
         """The subscriptions to patterns, and to members of composites, with their order."""
         self._order = itertools.count()
@@ -123,7 +123,8 @@ class SubscriptionRegistry:
 
         Those whose clients may not read from it are excluded. (activemq-edges SE5)
         """
-        found = list(self._exact.get(destination, ()))
+        exact = self._exact.get(destination)
+        found = [] if exact is None else list(exact) if isinstance(exact, dict) else [exact]
         if not is_internal(destination):
             matching: dict[Subscription, int] = {}
             for _, subscriptions in self._patterns.matching(destination):
@@ -143,7 +144,11 @@ class SubscriptionRegistry:
     def _index(self, subscription: Subscription) -> None:
         requested = subscription.requested
         if not (requested.is_pattern or requested.is_composite):
-            self._exact.setdefault(requested, {})[subscription] = None
+            exact = self._exact.setdefault(requested, subscription)
+            if isinstance(exact, dict):
+                exact[subscription] = None
+            elif exact is not subscription:
+                self._exact[requested] = {exact: None, subscription: None}
             return
         number = next(self._order)
         for member in requested.composite_destinations:
@@ -155,9 +160,10 @@ class SubscriptionRegistry:
     def _remove_from_index(self, subscription: Subscription) -> None:
         requested = subscription.requested
         if not (requested.is_pattern or requested.is_composite):
-            exact = self._exact.get(requested, {})
-            exact.pop(subscription, None)
-            if not exact:
+            exact = self._exact.get(requested)
+            if isinstance(exact, dict):
+                exact.pop(subscription, None)
+            if not exact or exact is subscription:
                 self._exact.pop(requested, None)
             return
         for member in requested.composite_destinations:
@@ -197,6 +203,9 @@ class SubscriptionRegistry:
             raise InvalidDestinationException("A ConsumerInfo has no destination")
         if destination.is_topic and info.subscription_name is not None:
             return self._add_durable(context, info, destination)
+        existing = self._table.get(destination)
+        if existing is not None and existing.destination.options == destination.options:
+            info.destination = destination = existing.destination  # one copy of the name
         if any(m.is_topic != destination.is_topic for m in destination.composite_destinations):
             logger.warning(
                 "Consumer %s gets no messages from the members of %s that are not %s",

@@ -475,6 +475,8 @@ class AbstractSubscription(Subscription):
         return f"{type(self).__name__} {self.consumer_id} on {self.requested}"
 
 
+_NONE_TRANSACTED: Final[set[MessageReference]] = set()
+"""What all subscriptions have until a transaction acknowledges messages. Nothing is added to it."""
 _DELIVERED: Final = int(AckType.DELIVERED)
 _POISON: Final = int(AckType.POISON)
 _STANDARD: Final = int(AckType.STANDARD)
@@ -493,12 +495,12 @@ class PrefetchSubscription(AbstractSubscription):
 
     def __init__(self, request: SubscriptionRequest) -> None:
         super().__init__(request)
+        self._unwritable: dict[MessageReference, LocalProtocolError | None] | None = None
+        """Messages set aside, with their errors; None: they stay here until the consumer leaves."""
         self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
         """By the `identity` of their ids, or by the reference itself where ids may repeat."""
         self._by_id = not (self.requested.is_composite or self.requested.is_pattern)
-        self._transacted: set[MessageReference] = set()  # acknowledged in open transactions
-        self._unwritable: dict[MessageReference, LocalProtocolError | None] = {}
-        """Messages set aside, with their errors; None: they stay here until the consumer leaves."""
+        self._transacted = _NONE_TRANSACTED  # acknowledged in open transactions
 
     # the kinds of subscriptions
     @abstractmethod
@@ -538,6 +540,8 @@ class PrefetchSubscription(AbstractSubscription):
     # messages that were acknowledged in open transactions
     def add_transacted(self, references: list[MessageReference]) -> None:
         """Record that an open transaction has acknowledged the messages."""
+        if self._transacted is _NONE_TRANSACTED:
+            self._transacted = set()
         self._transacted.update(references)
 
     def remove_transacted(self, references: list[MessageReference]) -> None:
@@ -595,11 +599,12 @@ class PrefetchSubscription(AbstractSubscription):
         """
         removed = [
             reference
-            for reference in chain(self._unwritable, self.dispatched.values())
+            for reference in chain(self._unwritable or (), self.dispatched.values())
             if reference.destination is destination and reference not in self._transacted
         ]
         for reference in removed:
-            self._unwritable.pop(reference, None)
+            if self._unwritable is not None:
+                self._unwritable.pop(reference, None)
             self.undispatch(reference)
         return removed
 
@@ -607,6 +612,8 @@ class PrefetchSubscription(AbstractSubscription):
     def on_unwritable(self, reference: MessageReference, error: LocalProtocolError) -> None:
         super().on_unwritable(reference, error)
         self.undispatch(reference)
+        if self._unwritable is None:
+            self._unwritable = {}
         self._unwritable[reference] = error
         if self._unwritable_task is None or self._unwritable_task.done:
             # a task, as the queue that is dispatching cannot remove the message now
@@ -621,10 +628,11 @@ class PrefetchSubscription(AbstractSubscription):
 
     async def _dead_letter_unwritable(self) -> None:
         """Dead-letter the unwritable messages; keep those for which there is no other queue."""
-        for reference, error in list(self._unwritable.items()):
+        unwritable = self._unwritable or {}
+        for reference, error in list(unwritable.items()):
             if error is None:
                 continue
-            self._unwritable[reference] = None
+            unwritable[reference] = None
             source = reference.destination
             target = source.dead_letter_strategy.dead_letter_destination(reference, self)
             if target == source.destination:
@@ -636,7 +644,7 @@ class PrefetchSubscription(AbstractSubscription):
             except JMSException as failure:
                 logger.error("%s stays with %s: %s", reference.message_id, self, failure)
             else:
-                del self._unwritable[reference]
+                del unwritable[reference]
 
     def delivered_messages(
         self, destination: object, last_sequence_id: int
@@ -911,11 +919,12 @@ def _mismatch(ack: MessageAck, reason: str) -> JMSException:
 class QueueSubscription(PrefetchSubscription):
     """A consumer with an entry in the consumer ring of each of its queues."""
 
+    _detached: tuple[Queue, ...] = ()
+    """The queues that it left, and to which it has not returned all messages yet."""
+
     def __init__(self, request: SubscriptionRequest) -> None:
         super().__init__(request)
         self._candidates: dict[Queue, Candidate] = {}
-        self._detached: list[Queue] = []
-        """The queues that it left, and to which it has not returned all messages yet."""
 
     def _bridge_filter(self, info: ConsumerInfo) -> Callable[[MessageReference], bool] | None:
         conditions, bridge = self.policy.network_bridge_filter_factory, info.additional_predicate
@@ -959,7 +968,7 @@ class QueueSubscription(PrefetchSubscription):
             if reference not in unsent:
                 counter = reference.redelivery_counter
                 reference.redelivery_counter = counter + 1 if is_certain else max(counter, 1)
-        self._detached.append(queue)
+        self._detached = (*self._detached, queue)
         self.return_unacknowledged([])
 
     def add_transacted(self, references: list[MessageReference]) -> None:
@@ -979,11 +988,12 @@ class QueueSubscription(PrefetchSubscription):
         """
         if self._open_transactions or not self._detached:
             return
-        detached, self._detached = self._detached, []
+        detached, self._detached = self._detached, ()
         for queue in detached:
             returned = self.remove_dispatched(queue)
             if any(reference.destination is queue for reference in self.dispatched.values()):
-                self._detached.append(queue)  # an XA transaction has acknowledged some messages
+                # an XA transaction has acknowledged some messages
+                self._detached = (*self._detached, queue)
             if returned:
                 queue.requeue(returned)
 

@@ -95,7 +95,7 @@ class ConnectionState:
         """The number of consumers: of others, and of those on advisory topics."""
         self.producers = {False: 0, True: 0}
         """The number of producers, as for `consumers`."""
-        self.temporary: dict[Destination, DestinationInfo] = {}
+        self.temporary: dict[Destination, None] = {}
         self.transactions: dict[TransactionId, int | None] = {}
         """Open transactions; the value is the response to PREPARE."""
         self.prepares: set[Completion] = set()
@@ -350,7 +350,7 @@ class ClientResources:
                 self._memory.release(TEMPORARY_SIZE)
             raise
         if destination.is_temporary:
-            state.temporary[destination] = info
+            state.temporary[destination] = None
 
     def _remove_destination(self, info: DestinationInfo, destination: Destination) -> None:
         """Delete a destination, unless it is a temporary one of another live connection."""
@@ -360,7 +360,8 @@ class ClientResources:
             if owner is not None:
                 raise JMSException(f"Cannot remove {destination}: it belongs to another connection")
         self._broker.remove_destination_info(state.context, info)
-        if state.temporary.pop(destination, None) is not None:
+        if destination in state.temporary:
+            del state.temporary[destination]
             self._memory.release(TEMPORARY_SIZE)
 
     def remove_subscription(self, info: RemoveSubscriptionInfo) -> Completion:
@@ -448,7 +449,8 @@ class ClientResources:
         while state.temporary:
             destination = next(iter(state.temporary))
             self._try(self._broker.remove_destination, context, destination, 0.0)
-            if state.temporary.pop(destination, None) is not None:
+            if destination in state.temporary:
+                del state.temporary[destination]
                 self._memory.release(TEMPORARY_SIZE)
             yield
         if connection_id is None or self.connections.get(connection_id) is not state:

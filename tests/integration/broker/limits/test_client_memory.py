@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -21,20 +24,27 @@ LIMIT = 100_000
 Connect = Callable[[], Awaitable[RawClient]]
 
 
+@asynccontextmanager
+async def running(service: BrokerService) -> AsyncIterator[BrokerService]:
+    await service.start()
+    try:
+        yield service
+    finally:
+        await service.stop()
+
+
 @pytest.fixture
 async def connect(raw_client: Callable[..., RawClient]) -> AsyncIterator[Connect]:
     service = BrokerService(
         "limited", persistent=False, client_memory_limit=LIMIT, maximum_selector_nodes=100
     )
-    await service.start()
 
     async def connected() -> RawClient:
         client = raw_client(create_transport(service.vm_uri))
         await client.open()
         return client
 
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(service.stop)
+    async with running(service):
         yield connected
 
 
@@ -122,6 +132,32 @@ async def test_temporary_destinations_count_until_they_are_deleted(connect: Conn
         )
     await client.request(DestinationInfo(client.connection_id, infos[0].destination, 1))
     await client.consumer(Queue("q"))
+
+
+async def test_a_temporary_queue_with_its_consumer_takes_5_kb(
+    raw_client: Callable[..., RawClient],
+) -> None:
+    async with running(BrokerService("open", persistent=False)) as service:
+        client = raw_client(create_transport(service.vm_uri))
+        await client.open()
+
+        async def fill_up_to(end: int) -> int:
+            while (number := next(numbers)) <= end:
+                name = f"{client.name}:{number}"
+                await client.request(DestinationInfo(client.connection_id, TemporaryQueue(name), 0))
+                await client.consumer(TemporaryQueue(name))
+            client.commands.clear()
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+
+        numbers = itertools.count(1)
+        await fill_up_to(20)
+        tracemalloc.start()
+        try:
+            before = await fill_up_to(100)
+            assert await fill_up_to(500) - before < 400 * 5000
+        finally:
+            tracemalloc.stop()
 
 
 async def test_producers_count_until_they_are_closed(connect: Connect) -> None:
