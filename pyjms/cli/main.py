@@ -314,9 +314,11 @@ def run(
         from pyjms.cli.supervisor import supervise
 
         supervise(workers or 1, reload_dir if reload else None, reload=reload)
+    from pyjms.cli.embedded_port import open_port
     from pyjms.cli.loading import load_application, pipelines_of
 
     application = load_application(target, config)
+    tell_what_to_try = open_port(application)
     own = application.settings.logging
     log_format = log_format or own.format
     configure_logging(own.levels, log_format)
@@ -337,9 +339,9 @@ def run(
         )
     application.wiring.require_work()
     if as_worker is None:
-        application.run()
+        application.run(on_started=tell_what_to_try)
     else:
-        run_worker(application, WorkerArguments.from_text(as_worker))
+        run_worker(application, WorkerArguments.from_text(as_worker), tell_what_to_try)
 
 
 @app.command()

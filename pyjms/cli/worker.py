@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -71,7 +72,9 @@ _HOOKS_AND_CONNECTIONS = 6.0
 """Seconds that shutdown hooks and connections may need after the handlers."""
 
 
-def run_worker(application: JmsApplication, arguments: WorkerArguments) -> None:
+def run_worker(
+    application: JmsApplication, arguments: WorkerArguments, on_started: Callable[[], None]
+) -> None:
     """Run `application` until SIGTERM or the end of the supervisor. The main thread only.
 
     Raises:
@@ -92,6 +95,7 @@ def run_worker(application: JmsApplication, arguments: WorkerArguments) -> None:
             stop_timeout=application.stop_timeout + _HOOKS_AND_CONNECTIONS,
         )
         os.write(arguments.report_to, report.to_bytes())
+        on_started()
 
     try:
         application.run(on_started=report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,8 @@ app = JmsApplication(__import__("sys").modules[__name__], container=Services)
 def test_run_imports_the_module_and_calls_providers_once(tmp_path: Path, target: str) -> None:
     (tmp_path / "once.py").write_text(MODULE)
     main = "from pyjms.cli.main import main; main()"
-    done = run_python("-c", main, "run", target, cwd=tmp_path)
+    url = "vm://localhost?broker.persistent=false"
+    env = os.environ | {"PYJMS_ACTIVEMQ__BROKER_URL": url}
+    done = run_python("-c", main, "run", target, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["imported", "factory", "started"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -441,7 +442,10 @@ def test_the_port_of_the_command_line(tmp_path: Path, free_tcp_port: int) -> Non
         "    print(status('live'), status('started'), status('ready'))\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
     )
+    url = "vm://localhost?broker.persistent=false"
     done = run_python(
-        "-m", "pyjms", "run", "shop", "--health-port", str(free_tcp_port), cwd=tmp_path
+        *("-m", "pyjms", "run", "shop", "--health-port", str(free_tcp_port)),
+        cwd=tmp_path,
+        env=os.environ | {"PYJMS_ACTIVEMQ__BROKER_URL": url},
     )
     assert done.stdout.split() == ["200", "503", "503"], done.stderr

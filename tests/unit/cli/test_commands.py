@@ -20,6 +20,9 @@ from tests.kit.processes.forked_python import ForkedPython, run_python
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
+EMBEDDED = {"PYJMS_ACTIVEMQ__BROKER_URL": "vm://localhost?broker.persistent=false"}
+"""A broker without a port, which another test may have taken."""
+
 MODULE = """
 from typing import Annotated
 from dependency_injector.wiring import Provide
@@ -232,6 +235,7 @@ def test_run_handles_messages_until_sigterm_and_ends_cleanly(pyjms: Run, tmp_pat
     with ForkedPython(
         ["-c", "from pyjms.cli.main import main; main()", "run", "orders"],
         cwd=tmp_path,
+        env=os.environ | EMBEDDED,
         stderr=subprocess.PIPE,
     ) as process:
         guard = threading.Timer(50, process.kill)
@@ -275,6 +279,7 @@ def stubborn(folder: Path, *options: str) -> Iterator[ForkedPython]:
     with ForkedPython(
         ["-c", main, "run", *options, "stubborn"],
         cwd=folder,
+        env=os.environ | EMBEDDED,
         stderr=subprocess.PIPE,
     ) as process:
         guard = threading.Timer(50, process.kill)
