@@ -1,49 +1,55 @@
 """The objects of the application: a container factory for each domain, and what sends.
 
-Spring: a @Configuration class with the beans queueFactory, topicFactory and durableFactory.
+Spring: a @Configuration class, whose beans read names from `application.yml`.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
+from pathlib import Path
 
 from dependency_injector import providers
 
-from pyjms import ApplicationContainer, JmsApplication, SimpleJmsListenerContainerFactory
+from pyjms import (
+    ApplicationContainer,
+    JmsApplication,
+    Queue,
+    SimpleJmsListenerContainerFactory,
+    Topic,
+    load_settings,
+)
 from pyjms.aio import JmsMessagingTemplate
+from pyjms.cli.terminal import configure_logging
 
-__all__ = ["QUEUE", "TOPIC", "Configuration", "run"]
+__all__ = ["SETTINGS", "Configuration", "run"]
 
-QUEUE = "active.queue"
-TOPIC = "active.topic.name.model"
+SETTINGS = load_settings(Path(__file__).with_name("application.yaml"))
 
 
 class Configuration(ApplicationContainer):
     """Names mean queues in one factory, topics in the other ones."""
 
-    queue_factory = providers.Singleton(
-        SimpleJmsListenerContainerFactory,
-        ApplicationContainer.native_connection_factory,
-        message_converter=ApplicationContainer.message_converter,
+    names = ApplicationContainer.settings.provided.app
+    factory = ApplicationContainer.native_connection_factory
+
+    queue = providers.Singleton(Queue, names["queue_name"])
+    topic = providers.Singleton(Topic, names["topic_name"])
+    messaging = providers.Singleton(JmsMessagingTemplate, ApplicationContainer.jms_template)
+    queue_listener = providers.Singleton(
+        SimpleJmsListenerContainerFactory, factory, pub_sub_domain=False
     )
-    topic_factory = providers.Singleton(
-        SimpleJmsListenerContainerFactory,
-        ApplicationContainer.native_connection_factory,
-        message_converter=ApplicationContainer.message_converter,
-        pub_sub_domain=True,
+    topic_listener = providers.Singleton(
+        SimpleJmsListenerContainerFactory, factory, pub_sub_domain=True
     )
-    durable_factory = providers.Singleton(
+    durable_listener = providers.Singleton(
         SimpleJmsListenerContainerFactory,
-        ApplicationContainer.native_connection_factory,
-        message_converter=ApplicationContainer.message_converter,
+        factory,
         subscription_durable=True,  # of a topic, therefore
         client_id="tutorial",
     )
-    messaging = providers.Singleton(JmsMessagingTemplate, ApplicationContainer.jms_template)
 
 
 def run(module: str) -> None:
     """Run a program of the tutorial by itself: the module of this name, until it is stopped."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    JmsApplication(sys.modules[module], container=Configuration).run()
+    configure_logging(SETTINGS.logging.levels)
+    JmsApplication(sys.modules[module], settings=SETTINGS, container=Configuration).run()

@@ -1,4 +1,4 @@
-"""Sends three texts to the queue and to the topic when the application starts."""
+"""Sends a text to the queue and one to the topic when the application starts."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Annotated
 
 from dependency_injector.wiring import Provide
 
-from examples.tutorial.configuration import QUEUE, TOPIC, run
-from pyjms import Topic, on_startup
+from examples.tutorial.configuration import run
+from pyjms import Queue, Topic, on_startup
 from pyjms.aio import JmsMessagingTemplate
-
-TEXTS = ("one", "two", "three")
 
 
 @on_startup
-async def send(messaging: Annotated[JmsMessagingTemplate, Provide["messaging"]]) -> None:
-    """Spring: a CommandLineRunner."""
-    for text in TEXTS:
-        await messaging.convert_and_send(QUEUE, f"{text} to the queue")
-        await messaging.convert_and_send(Topic(TOPIC), f"{text} to the topic")
+async def send(
+    messaging: Annotated[JmsMessagingTemplate, Provide["messaging"]],
+    queue: Annotated[Queue, Provide["queue"]],
+    topic: Annotated[Topic, Provide["topic"]],
+) -> None:
+    """Spring: a @PostConstruct method."""
+    await messaging.convert_and_send(queue, "queue-test")
+    await messaging.convert_and_send(topic, "topic-test")
 
 
 if __name__ == "__main__":

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from examples.tutorial.configuration import TOPIC, run
+from examples.tutorial.configuration import run
 from pyjms import jms_listener
 
 received: list[str] = []
 
 
-@jms_listener(TOPIC, id="durable", container_factory="durable_factory", subscription="model")
-async def on_topic(text: str) -> None:
-    print(f"received: {text}")
+@jms_listener(
+    "${app.topic_name}", id="durable", container_factory="durable_listener", subscription="model"
+)
+async def get_topic(text: str) -> None:
+    print(f"接受topic:{text}", flush=True)
     received.append(text)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 import socket
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pyjms.runtime.logging import get_logger
+
 if TYPE_CHECKING:
     from pyjms.app.application import JmsApplication
 
-logger = logging.getLogger(__name__)
+logger: Final = get_logger(__name__)
 
 HOST: Final = "127.0.0.1"
 FIRST_PORT: Final = 61616

@@ -18,14 +18,6 @@ def run(*args: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.fact("spring-jms 11.6")
-def test_virtual_topic_six_texts_42_calls_6_dead_letters() -> None:
-    lines = run("examples/virtual_topic.py").splitlines()
-    assert lines[-1] == "6 texts, 42 calls, 6 dead letters"
-    assert sorted(lines[:-1]) == [f"queue: text {n}" for n in range(1, 7)]
-
-
 def test_topic_every_subscriber_gets_every_text() -> None:
     assert sorted(run("examples/topic.py").splitlines()) == sorted(
         f"subscriber {s}: text {t}" for s in (1, 2) for t in (1, 2, 3)
@@ -42,14 +34,6 @@ def test_queue_failure_ends_in_the_dead_letter_queue() -> None:
 
 def test_plain_api_receives_what_it_sent() -> None:
     assert run("examples/plain_api.py").splitlines() == [f"received Hello {n}" for n in range(1, 6)]
-
-
-@pytest.mark.fact("jms-api 2.13")
-def test_listener_and_receive_do_not_go_together() -> None:
-    assert (
-        "IllegalStateException: Cannot synchronously receive a message when a MessageListener is set"
-        in run("examples/listener_and_receive.py")
-    )
 
 
 @pytest.mark.timeout(150)

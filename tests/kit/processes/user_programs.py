@@ -188,12 +188,21 @@ class Running:
 
     def expect(self, *texts: str) -> None:
         """Read until each text has been written, in any order, since the start."""
-        assert self._process.stdout is not None
         with self._deadline():
             while missing := [text for text in texts if text not in self.written]:
-                line = self._process.stdout.readline()
-                assert line, f"{missing} did not come, but: {self.written}"
-                self.written += line
+                self._read_line(missing)
+
+    def expect_count(self, text: str, count: int) -> None:
+        """Read until a text has been written so often since the start."""
+        with self._deadline():
+            while self.written.count(text) < count:
+                self._read_line([text])
+
+    def _read_line(self, missing: list[str]) -> None:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"{missing} did not come, but: {self.written}"
+        self.written += line
 
     def end(self, signum: int) -> None:
         """Send a signal, and wait until the process has ended in order."""

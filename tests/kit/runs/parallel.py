@@ -129,7 +129,7 @@ SECONDS: Final = {
     "tests/integration/failover/test_activemq.py": 11,
     "tests/integration/failover/test_java_clients.py": 11,
     "tests/integration/jobs/test_activemq_jobs.py": 11,
-    "tests/examples/test_tutorial_commands.py": 10,
+    "tests/examples/test_programs_of_the_notes.py": 5,
     "tests/integration/activemq/stores/test_kahadb_store.py": 10,
     "tests/integration/ranges/test_ranges.py": 10,
     "tests/integration/tls/test_examples_over_tls.py": 10,
