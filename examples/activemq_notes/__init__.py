@@ -1,1 +1,1 @@
-"""The application of notes on ActiveMQ: a producer, and listeners of a queue and a virtual topic."""
+"""The application of notes on ActiveMQ: a producer, listeners of queues, and a virtual topic."""
