@@ -33,6 +33,7 @@ app.command("list")(brokers.list_)
 app.command(cls=brokers.QueryCommand)(brokers.query)
 for command in (
     brokers.status,
+    brokers.why,
     brokers.stop,
     brokers.restart,
     brokers.bstat,

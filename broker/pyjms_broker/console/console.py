@@ -28,6 +28,7 @@ from pyjms_broker.console.chart import Rates, rate_text
 from pyjms_broker.console.model.messages import time_text
 from pyjms_broker.console.model.overview import Problem, problems
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management.diagnosis import time_text as age_text
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.web.context import WebContext
@@ -148,6 +149,7 @@ def _environment() -> Environment:
         "bytes": _bytes_text,
         "rate": rate_text,
         "time": time_text,
+        "age": age_text,
     }
     environment.globals |= {"link": link, "base": BASE, "asset_version": _VERSION}
     environment.globals |= {"titles": _titles, "attributes": attributes}
@@ -243,7 +245,7 @@ class Console:
     async def find_problems(self, request: Request) -> None:
         """Find the problems before a page is made, in a turn of the loop of their own."""
         known = self.web.user(request) is not NOBODY
-        self.problems = problems(self.tree) if known else []
+        self.problems = await problems(self.tree) if known else []
         await checkpoint()
 
     def _common(self, request: Request) -> dict[str, Any]:

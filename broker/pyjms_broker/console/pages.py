@@ -52,9 +52,11 @@ from pyjms_broker.console.model.messages import (
     queue_named,
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, search
+from pyjms_broker.management.diagnosis import diagnose, diagnose_destination, diagnose_message
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 from pyjms_broker.management.host import totals
 from pyjms_broker.management.model import View
+from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.user import Access
@@ -183,14 +185,29 @@ async def destination(console: Console, request: Request, *, kind: str) -> Respo
     """Show a queue or topic with its counters, consumers and producers."""
     name = require(request, "name")
     view = destination_view(console.management, kind, name)
+    base = view.target.it
+    assert isinstance(base, BaseDestination), "every destination of the region is one"
     return console.page(
         request,
         "destination.html",
         title=f"{kind.title()} {name}",
         row=view,
+        diagnosis=await diagnose_destination(console.tree, base),
         chart=_chart(console, view, 600, 120),
         consumers=consumers_of(console.management, view.name),
         producers=producers_of(console.management, view.name),
+    )
+
+
+async def why(console: Console, request: Request) -> Response:
+    """Show why nothing is delivered of a queue or message, or to a consumer."""
+    name = require(request, "name")
+    return console.page(
+        request,
+        "why.html",
+        title=f"Why {name}",
+        name=name,
+        diagnosis=await diagnose(console.tree, name),
     )
 
 
@@ -259,6 +276,7 @@ async def message(console: Console, request: Request) -> Response:
         title=f"Message {message_id}",
         queue=view_of(console.tree, queue),
         message=found,
+        diagnosis=await diagnose_message(console.tree, queue, found.reference),
         targets=_other_queues(console, name),
     )
 
@@ -479,6 +497,7 @@ _PAGES: Final[dict[tuple[str, str], _Page]] = {
     ("GET", "/"): home,
     ("GET", "/warnings"): warnings_page,
     ("GET", "/search"): search_page,
+    ("GET", "/why"): why,
     ("GET", "/queues"): partial(destinations, kind="queue"),
     ("GET", "/queue"): partial(destination, kind="queue"),
     ("GET", "/topics"): partial(destinations, kind="topic"),

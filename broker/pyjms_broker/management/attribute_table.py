@@ -101,6 +101,14 @@ SIZES: Final[Table] = {
     "MaxMessageSize": long("Largest message size, in bytes.", unit="bytes"),
     "MinMessageSize": long("Smallest message size, in bytes.", unit="bytes"),
 }
+OLDEST: Final[Table] = {
+    "FirstMessageAge": long(
+        "Time since the oldest message arrived, in flight or waiting, in ms; 0: there is none.",
+        label="Oldest message",
+        unit="ms",
+    ),
+}
+"""What ActiveMQ does not have; the name is Artemis'."""
 CURSOR: Final[Table] = {
     "CursorFull": boolean(
         "Whether memory is above the cursor's high-water mark, so that waiting messages stay "
@@ -332,6 +340,7 @@ DESTINATION: Final[Table] = {
 QUEUE: Final[Table] = {
     **DESTINATION,
     **CURSOR,
+    **OLDEST,
     "CacheEnabled": boolean("Whether all waiting messages are in memory."),
     "MessageGroups": mapping("The consumer of each message group."),
     "MessageGroupType": string(
@@ -404,7 +413,7 @@ SUBSCRIPTION: Final[Table] = {
     "Connection": object_name("Object name of the connection's view."),
 }
 
-DURABLE: Final[Table] = {**SUBSCRIPTION, **CURSOR}
+DURABLE: Final[Table] = {**SUBSCRIPTION, **CURSOR, **OLDEST}
 TOPIC_SUBSCRIPTION: Final[Table] = {
     **SUBSCRIPTION,
     "DiscardedCount": integer(

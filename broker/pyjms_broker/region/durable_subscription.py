@@ -386,6 +386,13 @@ class DurableTopicSubscription(PrefetchSubscription):
     def pending_count(self) -> int:
         return len(self._pending)
 
+    def oldest_arrival(self) -> int:
+        """Return when the first message arrived, in ms since 1970; 0: there is none."""
+        first = next(iter(self.dispatched.values()), None)
+        if first is None:
+            first = next(iter(self.backlog.waiting(1)), None)
+        return 0 if first is None else (first.cached or first.message).broker_in_time
+
     def differs_from(self, info: ConsumerInfo) -> bool:
         """Return whether a consumer with `info` needs a new subscription (activemq-broker T18)."""
         return (

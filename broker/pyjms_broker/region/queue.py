@@ -385,6 +385,21 @@ class QueueDispatcher:
         self._later_task = None
         self.pause()
 
+    @property
+    def is_delayed(self) -> bool:
+        """Whether dispatch waits for more consumers, or for its delay."""
+        return self._start_task is not None
+
+    @property
+    def offered_count(self) -> int:
+        """The number of waiting messages that were read; the others are behind a full page."""
+        return len(self.fresh) + len(self.waiting) + len(self.redelivered)
+
+    @property
+    def is_page_full(self) -> bool:
+        """Whether messages wait behind as many as may be read, which no consumer has taken."""
+        return bool(self.cursor) and len(self.fresh) + len(self.waiting) >= self._max_page_size
+
     def _update_open(self) -> None:
         self._is_open = len(self.ring) > 0 and not self.is_paused and self._start_task is None
 
@@ -831,6 +846,10 @@ class QueueContents:
         for reference in self.references:
             if reference.message_id == message_id:
                 return reference
+        return self.find_paged_out(message_id)
+
+    def find_paged_out(self, message_id: MessageId) -> MessageReference | None:
+        """Return the message with this id if it is not in memory; None if there is none."""
         if self._store is not None and self._store_source is not None and len(self._store_source):
             stored = self._store.get_message(message_id)
             if stored is not None and self._store_source.is_paged_out(stored.position):
@@ -949,6 +968,10 @@ class Queue(BaseDestination):
 
     marks_redelivered: bool = False
     _browsers: tuple[Subscription, ...] = ()
+    _oldest_paged_out: int = 0
+    """When the first paged-out message arrived."""
+    _oldest_known: int = -1
+    """The numbers of messages and removals at which it was read."""
 
     def __init__(
         self,
@@ -1247,6 +1270,24 @@ class Queue(BaseDestination):
         for reference in self.contents:  # mypyc evaluates a generator expression eagerly
             if not reference.acked:
                 yield reference
+
+    def oldest_arrival(self) -> int:
+        """Return when the first message arrived, in ms since 1970; 0: there is none, or unknown.
+
+        Messages in memory are before those that are paged out, of which the first is read from
+        the store once.
+        """
+        for reference in self.references:
+            return (reference.cached or reference.message).broker_in_time
+        if not self.contents.paged_out_count:
+            return 0
+        statistics = self.statistics
+        known = (statistics.dequeues << 40) + statistics.messages
+        if self._oldest_known != known:
+            page = self.contents.first_paged_out(1)
+            self._oldest_known = known
+            self._oldest_paged_out = page[0].message.broker_in_time if page else 0
+        return self._oldest_paged_out
 
     def get_message(self, message_id: MessageId) -> MessageReference | None:
         """Return the message with this id; None if there is none."""

@@ -320,6 +320,33 @@ class AbstractSubscription(Subscription):
             return False
         return self.selects(reference)
 
+    def refusal_of(self, reference: MessageReference) -> str:
+        """Return what keeps a message from this consumer, without any effect; empty: nothing.
+
+        It is `target`, `no_local`, `policy`, `bridge` or `selector`; see `matches`.
+        """
+        message = reference.message
+        if message.target_consumer_id is not None:
+            if message.target_consumer_id != self.consumer_id:
+                return "target"
+        elif self._matches_all:
+            return ""
+        if (
+            self._connection_id is not None
+            and message.producer_id is not None
+            and message.producer_id.connection_id == self._connection_id
+        ):
+            return "no_local"
+        if self._policy is not None and not self._policy(message):
+            return "policy"
+        if self._bridge is not None and not self._bridge(reference):
+            return "bridge"
+        try:
+            is_selected = self.selector is None or self.selector.matches(reference.lookup)
+        except JMSException:  # as in `selects`, which also closes a consumer at its limits
+            is_selected = False
+        return "" if is_selected else "selector"
+
     def selects(self, reference: MessageReference) -> bool:
         """Return whether the selector matches the message; see `matches`."""
         if self.selector is None:

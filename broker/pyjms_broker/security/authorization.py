@@ -7,13 +7,15 @@ topic, a consumer on its queue. The broker's own calls are not checked. (activem
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 from weakref import WeakSet
 
 from pyjms.errors import JMSSecurityException
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionInfo,
@@ -122,8 +124,21 @@ def _includes(pattern: Destination, entry: Destination) -> bool:
     )
 
 
+_REFUSALS: Final = 200
+"""The maximum number of refusals that are kept for an operator who asks for a reason."""
 _REMEMBERED: Final = 1000
 """The maximum number of destinations per connection for which the write right is cached."""
+
+
+class Refusal(NamedTuple):
+    """What a client was refused for want of a right."""
+
+    time: float
+    """`pyjms.runtime.clock.now` of the refusal."""
+    user: str
+    action: str
+    what: str
+    """The destination, as in `queue://orders`."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -133,6 +148,7 @@ class UserAccess:
     rights: AuthorizationMap
     user: SecurityContext
     context: ConnectionContext
+    refusals: deque[Refusal]
     writable: set[Destination] = field(default_factory=set, init=False)
     """Destinations that were already checked, so that further messages need no check."""
     last_written: Destination | None = field(default=None, init=False)
@@ -179,6 +195,7 @@ class UserAccess:
 
     def refuse(self, action: str, what: str) -> NoReturn:
         audit_client(self.context, f"{action} {what}", "refused", logging.WARNING)
+        self.refusals.append(Refusal(_clock.now(), self.user.user_name, action, what))
         raise JMSSecurityException(
             f"User {self.user.user_name} is not authorized to {action}: {what}"
         )
@@ -194,6 +211,8 @@ class AuthorizationBroker(BrokerFilter):
         super().__init__(next_broker)
         self._rights = rights
         self._accesses: WeakSet[UserAccess] = WeakSet()
+        self.refusals: deque[Refusal] = deque(maxlen=_REFUSALS)
+        """The last refusals, the oldest first."""
 
     def change_rights(self, rights: AuthorizationMap) -> None:
         """Replace the rights for later requests; existing consumers continue."""
@@ -208,7 +227,9 @@ class AuthorizationBroker(BrokerFilter):
 
     def _give_access(self, context: ConnectionContext) -> None:
         if context.security is not None and context.access is None:
-            context.access = access = UserAccess(self._rights, context.security, context)
+            context.access = access = UserAccess(
+                self._rights, context.security, context, self.refusals
+            )
             self._accesses.add(access)
 
     # messages

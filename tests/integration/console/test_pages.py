@@ -147,12 +147,6 @@ async def test_warnings_say_why(console: Console, shop: RawClient) -> None:
     assert "it has 61 messages and no consumer" in text
 
 
-async def test_a_slow_consumer_is_a_warning(console: Console, shop: RawClient) -> None:
-    await shop.consumer(Queue("orders"), prefetch_size=1)
-    await shop.dispatched()
-    assert "Slow consumer" in await console.text("warnings")
-
-
 @pytest.mark.parametrize(
     ("query", "found"),
     [

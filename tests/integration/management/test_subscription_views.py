@@ -36,7 +36,7 @@ def consumers(service: BrokerService) -> list[View[Any]]:
     [
         (Queue("q"), {}, []),
         (T, {}, ["DiscardedCount", "MaximumPendingQueueSize"]),
-        (T, DURABLE, ["CursorFull", "CursorMemoryUsage", "CursorPercentUsage"]),
+        (T, DURABLE, ["CursorFull", "CursorMemoryUsage", "CursorPercentUsage", "FirstMessageAge"]),
     ],
     ids=["queue", "topic", "durable"],
 )

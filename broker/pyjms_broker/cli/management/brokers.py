@@ -77,6 +77,46 @@ def list_(client: JolokiaClient, json: Json = False) -> None:
             typer.echo(f"brokerName = {broker_of(name)}")
 
 
+@management_command("why")
+def why(
+    client: JolokiaClient,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A queue or topic, CLIENT:SUBSCRIPTION of a durable subscription, or the id of a"
+            " consumer or message.",
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Show why nothing is delivered of a queue or a message, or to a consumer, and what to do.
+
+    The exit code is 1 if messages wait for a reason that needs an operator.
+    """
+    is_serious = False
+    for broker in brokers(client, "BrokerName"):
+        found = client.execute(broker, "why", name)
+        if json:
+            json_line(found)
+        assert isinstance(found, Mapping), "the operation returns a table"
+        rows = found["findings"]
+        is_serious |= any(each["serious"] for each in rows)
+        if not json:
+            _print_why(found, rows)
+    if is_serious:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _print_why(found: Mapping[str, object], rows: list[Mapping[str, object]]) -> None:
+    typer.echo(f"{safe_text(found['subject'])}: {safe_text(found['state'])}")
+    for each in rows:
+        typer.echo(f"- {each['title']}: {safe_text(each['text'])}")
+        typer.echo(f"  What to do: {safe_text(each['hint'])}")
+    if not rows:
+        typer.echo("Nothing keeps messages from being delivered.")
+
+
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="BROKER...", help="Broker names. Default: the only broker at the URL."),

@@ -163,7 +163,7 @@ class MessageRow:
     """A message in a table, or on its own page; `sent` is JMSTimestamp in UTC."""
 
     def __init__(self, reference: MessageReference) -> None:
-        self._reference = reference
+        self.reference = reference
         message = self._message = reference.message
         self.message_id = str(reference.message_id)
         self.body = read_body(message)
@@ -194,7 +194,7 @@ class MessageRow:
 
     def headers(self) -> list[tuple[str, str]]:
         """Return its headers, except for those that are not set."""
-        message, reference = self._message, self._reference
+        message, reference = self._message, self.reference
         expiration = time_text(message.expiration) + " UTC" if message.expiration else "never"
         headers: list[tuple[str, object]] = [
             ("JMSMessageID", reference.message_id),
@@ -239,8 +239,8 @@ class MessageRow:
         if self.redeliveries:
             times = f"{self.redeliveries} time{'' if self.redeliveries == 1 else 's'}"
             events.append(Event("Redelivered", "", times))
-        if self._reference.owner is not None:
-            consumer = _optional(self._reference.owner.consumer_id)
+        if self.reference.owner is not None:
+            consumer = _optional(self.reference.owner.consumer_id)
             events.append(Event("With a consumer now", "", f"dispatched to {consumer}"))
         return events
 

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.console.model.destinations import (
     DestinationView,
     is_dead_letter_queue,
@@ -18,6 +19,7 @@ from pyjms_broker.console.model.destinations import (
     view_of,
 )
 from pyjms_broker.console.model.messages import MessageRow, Scan
+from pyjms_broker.management.diagnosis import is_stalled, warnings
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.views.clients import clients
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
@@ -49,12 +51,14 @@ class Problem:
     link: str
 
 
-def problems(context: ManagementContext) -> list[Problem]:
-    """Return at most `MOST` findings, serious ones first."""
+async def problems(context: ManagementContext) -> list[Problem]:
+    """Return at most `MOST` findings, serious ones first. Cancellable."""
+    waiting = await _waiting(context)
     every = chain(
         _usage(context),
         _blocked_clients(context),
         _networks(context),
+        waiting,
         _subscriptions(context),
         _destinations(context),
     )
@@ -113,6 +117,33 @@ def _networks(context: ManagementContext) -> Iterator[Problem]:
             )
 
 
+async def _waiting(context: ManagementContext) -> list[Problem]:
+    found, left = await warnings(context)
+    result = [
+        Problem(
+            True,
+            each.title,
+            destination.physical_name,
+            each.text,
+            each.hint,
+            f"why?{urlencode({'name': destination.physical_name})}",
+        )
+        for destination, each in found
+    ]
+    if left:
+        result.append(
+            Problem(
+                False,
+                "More queues whose messages wait",
+                f"{left:,} queues",
+                "only the first of them were looked at",
+                "see their pages",
+                "queues?sort=pending&descending=1",
+            )
+        )
+    return result
+
+
 def _subscriptions(context: ManagementContext) -> Iterator[Problem]:
     for each in context.region.subscriptions.all():
         if isinstance(each, DurableTopicSubscription) and not each.is_active:
@@ -126,18 +157,22 @@ def _subscriptions(context: ManagementContext) -> Iterator[Problem]:
                     "start its consumer, or delete the subscription",
                     "subscribers",
                 )
-        elif each.is_slow:
-            kind = "topic" if each.requested.is_topic else "queue"
+        elif each.requested.is_topic and each.is_slow and _is_late(each):
             name = each.requested.physical_name
             yield Problem(
                 True,
                 "Slow consumer",
-                f"{each.context.client_id or 'NOTSET'} on {kind} {name}",
+                f"{each.context.client_id or 'NOTSET'} on topic {name}",
                 f"it has {each.in_flight:,} unacknowledged messages of a prefetch of"
                 f" {each.prefetch_size:,}, and {each.pending_count:,} wait for it",
                 "check whether it is stuck, add consumers, or lower its prefetch",
-                f"{kind}?{urlencode({'name': name})}",
+                f"topic?{urlencode({'name': name})}",
             )
+
+
+def _is_late(subscription: Subscription) -> bool:
+    """Return whether a consumer with a full window is slow: one that acknowledges works."""
+    return not isinstance(subscription, DurableTopicSubscription) or is_stalled(subscription)
 
 
 def _destinations(context: ManagementContext) -> Iterator[Problem]:

@@ -30,6 +30,7 @@ from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.names import check_access
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management.diagnosis import diagnose
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import (
     Managed,
@@ -293,6 +294,10 @@ def _refuse(signature: str, reason: str, hint: str) -> Operation[Any]:
     return refused
 
 
+async def _why(b: _Broker, name: str) -> dict[str, object]:
+    return (await diagnose(b.tree, name)).as_item()
+
+
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     operation(
         "void resetStatistics()",
@@ -310,6 +315,11 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         "void destroyDurableSubscriber(String clientId, String subscriberName)",
         "Delete an inactive durable subscription.",
         _destroy_durable,
+    ),
+    operation(
+        "CompositeData why(String name)",
+        "Return why nothing is delivered: of a queue, or to a consumer or of a message by its id.",
+        _why,
     ),
     operation("void stop()", "Stop the broker in the background.", lambda b: b.it.stop_soon()),
     operation(

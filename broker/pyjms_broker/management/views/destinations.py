@@ -11,10 +11,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pyjms.errors import InvalidDestinationException, JMSException, MessageFormatException
 from pyjms.jms.destination import Destination, parse_destination
+from pyjms.runtime import clock as _clock
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management.diagnosis import diagnose_destination
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext, minimum
 from pyjms_broker.management.messages import (
@@ -122,6 +124,16 @@ def size_readers(statistics: Callable[[T], DestinationStatistics]) -> Readers[T]
     }
 
 
+def oldest_readers(arrival: Callable[[T], int]) -> Readers[T]:
+    """Return the function for the age of the oldest message; arrival 0: there is none."""
+
+    def age(target: T) -> int:
+        since = arrival(target)
+        return max(0, _clock.time_ms() - since) if since else 0
+
+    return {"FirstMessageAge": age}
+
+
 def cursor_readers(
     is_full: Callable[[T], bool], size: Callable[[T], int], limit: Callable[[T], int]
 ) -> Readers[T]:
@@ -157,9 +169,15 @@ _WRITERS: Final[Writers[Managed[Any]]] = {
     "DLQ": _set_dead_letters,
 }
 
+
+async def _why(d: _Destination) -> dict[str, object]:
+    return (await diagnose_destination(d.tree, d.it)).as_item()
+
+
 _BROWSED: Final = "Return the first messages, at most max_browse_page_size of the policy."
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     operation("void resetStatistics()", "Reset the counters.", lambda d: d.it.statistics.reset()),
+    operation("CompositeData why()", "Return why nothing is delivered, with remedies.", _why),
     *(
         operation(f"{kind} {name}({parameters})", _BROWSED, _browse)
         for kind, name in (
@@ -303,6 +321,7 @@ _QUEUE_READERS: Final[Readers[_Queue]] = {
         _cursor_bytes,
         lambda d: d.it.memory.limit or d.tree.host.system_usage.memory.limit,
     ),
+    **oldest_readers(lambda d: d.it.oldest_arrival()),
     "CacheEnabled": lambda d: d.it.contents.paged_out_count == 0,
     "MessageGroups": _groups,
 }

@@ -19,6 +19,7 @@ from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management.diagnosis import diagnose_consumer
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.messages import as_item, browse_limit
 from pyjms_broker.management.model import (
@@ -31,7 +32,7 @@ from pyjms_broker.management.model import (
     view_kind,
 )
 from pyjms_broker.management.object_name import ObjectName
-from pyjms_broker.management.views.destinations import cursor_readers
+from pyjms_broker.management.views.destinations import cursor_readers, oldest_readers
 from pyjms_broker.policy.slow_consumers import (
     AbortSlowAckConsumerAttributes,
     AbortSlowConsumerAttributes,
@@ -94,7 +95,14 @@ _READERS: Final[Readers[Managed[Any]]] = {
     "Durable": lambda c: isinstance(c.it, DurableTopicSubscription),
     "Connection": _connection,
 }
+
+
+async def _why(c: _Consumer) -> dict[str, object]:
+    return (await diagnose_consumer(c.tree, c.it)).as_item()
+
+
 _OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    operation("CompositeData why()", "Return why the consumer gets nothing, with remedies.", _why),
     *(
         operation(
             f"boolean isMatching{kind.__name__}(String name)",
@@ -174,6 +182,7 @@ def _destroy(c: _Durable) -> Completion:
 _DURABLE_READERS: Final[Readers[_Durable]] = {
     **_READERS,
     **cursor_readers(lambda c: not _has_space(c), _cursor_bytes, _cursor_limit),
+    **oldest_readers(lambda c: c.it.oldest_arrival()),
 }
 _DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     operation(
