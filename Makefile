@@ -54,6 +54,13 @@ venv: .venv/.ready
 	$(BIN)/pip install --quiet --no-compile --no-deps --require-hashes --requirement examples/requirements.txt
 	touch $@
 
+# The documentation needs no more than this: the rest, with Spark, is 1.3 GB.
+.venv/.docs: pyproject.toml
+	test -e .venv/.ready || { $(PYTHON) -m venv .venv && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1" && \
+	$(BIN)/pip install --quiet --no-compile --editable . --group docs; }
+	touch $@
+
 run: venv
 	$(BIN)/python -m examples.flights
 	$(BIN)/python -m examples.board
@@ -104,7 +111,7 @@ nightly: venv
 	TEST_EXAMPLES=10 $(PYTEST) --every-loop -m "nightly or not ($(SERVERS))" --timeout 600
 
 # The documentation site in `site`, and the schemas of both YAML files. Without internet.
-docs: venv
+docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean --config-file config/site/mkdocs.yml
 	$(BIN)/pyjms config schema --output docs/application.schema.json
 	$(BIN)/python -m pyjms_broker.settings.reference

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mkdocs.structure.files import File, Files
 
@@ -27,6 +28,17 @@ import reference  # noqa: E402 - beside this file
 _OUTSIDE: Final = re.compile(r"\]\((?:\.\./)+((?:config|examples|tests|README)[^)#]*)(#[^)]*)?\)")
 _BRACKET_OF_CODE: Final = re.compile(r"\[(?=[^\]\n]*`[^\]\n]*\](?!\())")
 _ALREADY_A_PAGE: Final = "README.md"
+_SEARCH: Final[Mapping[str, Mapping[str, Any]]] = {
+    "specification/": {"exclude": True},  # for those who write the code: a third of all words
+    "decisions.md": {"exclude": True},
+    "reference/": {"boost": 0.2},  # below each guide that has the same words
+    "architecture.md": {"boost": 0.5},
+    "extending-": {"boost": 0.5},
+    "glossary-code.md": {"boost": 0.5},
+    "limits-measured.md": {"boost": 0.5},
+    "tutorial.md": {"boost": 2.0},
+}
+"""What the search does with pages, by the begin of their paths; the others have a boost of 1."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -41,8 +53,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Have links out of `docs` lead to the copies."""
+    """Have links out of `docs` lead to the copies, and rank the page in the search."""
     del config, files
+    for path, rank in _SEARCH.items():
+        if page.file.src_uri.startswith(path):
+            page.meta["search"] = rank
     up = "../" * page.file.src_uri.count("/")
 
     def replace(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """Discovery agents, which find brokers in the network, and announce one.
 
 `create_agent(uri)` returns the agent for a URL such as `multicast://default?group=shop`. A package
-adds an agent by an entry point in the group `pyjms.discovery_agents`; see docs/extending.md.
+adds an agent by an entry point in the group `pyjms.discovery_agents`; see docs/extending-client.md.
 (activemq-edges U7)
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -16,19 +17,30 @@ CONFIGURATION = ROOT / "config" / "site" / "mkdocs.yml"
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"?(https?:[^\"\s>]+)")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+def built(folder: Path, **variables: str) -> Path:
+    """Build the site into a folder: without warnings, as the settings are strict."""
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "-q", "-f", CONFIGURATION, "-d", folder],
         capture_output=True,
         text=True,
         check=False,
-        env=environment(NO_MKDOCS_2_WARNING="1"),
+        env=environment(NO_MKDOCS_2_WARNING="1", **variables),
         timeout=110,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site without the descriptions of Python's names, which take two thirds of the time."""
+    return built(tmp_path_factory.mktemp("site"), DOCS_OF_THE_API="false")
+
+
+@pytest.mark.nightly
+def test_the_site_describes_the_public_names(tmp_path: Path) -> None:
+    listeners = (built(tmp_path) / "reference" / "api" / "listeners.html").read_text("utf-8")
+    assert 'id="pyjms.listener.annotation.jms_listener"' in listeners
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -57,8 +69,17 @@ def test_the_site_has_pages_made_from_the_code(site: Path) -> None:
     assert 'id="activemqfailover"' in settings
     commands = (site / "reference" / "commands.html").read_text(encoding="utf-8")
     assert "pyjms broker dstat" in commands
-    listeners = (site / "reference" / "api" / "listeners.html").read_text(encoding="utf-8")
-    assert "jms_listener" in listeners
+
+
+def test_the_search_prefers_guides_to_the_reference(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    boosts: dict[str, set[float]] = {}
+    for entry in index["docs"]:
+        page = entry["location"].partition("#")[0]
+        folder = page.partition("/")[0] if "/" in page else page
+        boosts.setdefault(folder, set()).add(entry.get("boost", 1))
+    assert {"specification", "decisions.html"} & boosts.keys() == set()
+    assert max(boosts["reference"]) < 1 <= min(boosts["tutorial.html"] | boosts["retries.html"])
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:

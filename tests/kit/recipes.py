@@ -1,6 +1,6 @@
-"""The recipes of docs/extending.md, installed as third-party packages.
+"""The recipes of docs/extending*.md, installed as third-party packages.
 
-A recipe is a section of that file. Each of its code blocks that begins with a comment such as
+A recipe is a section of one of these files. Each of its code blocks that begins with a comment such as
 `# pyproject.toml` is a file of the package. `install` writes the files and the metadata that an
 installer would make of `pyproject.toml`, so that entry points are found in a process that has
 the folder on its path.
@@ -18,16 +18,17 @@ from tests.kit.processes.forked_python import run_python
 __all__ = ["install", "recipe_files", "run_recipe"]
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTENDING = ROOT / "docs" / "extending.md"
+EXTENDING = ("extending.md", "extending-client.md", "extending-broker.md")
 _BLOCK = re.compile(r"^```\w+\n# (\S+\.\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def recipe_files(section: str, document: Path = EXTENDING) -> dict[str, str]:
+def recipe_files(section: str, document: Path | None = None) -> dict[str, str]:
     """Return the files of the recipe under the heading `section`, by name."""
-    text = document.read_text(encoding="utf-8")
+    names = (document,) if document else [ROOT / "docs" / name for name in EXTENDING]
+    text = "".join(path.read_text(encoding="utf-8") for path in names)
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    assert section in sections, f"{document.name} has no section {section!r}"
+    assert section in sections, f"there is no section {section!r}"
     return {name: body.lstrip("\n") for name, body in _BLOCK.findall(sections[section])}
 
 

@@ -2,7 +2,7 @@
 
 A connector for another protocol extends `TcpConnector` (or `TransportConnector`, if it does not
 listen on a TCP port) and is found through the entry point group `broker.connectors`; see
-docs/extending.md.
+docs/extending-broker.md.
 
 The module of a name is imported when the name is first used: a broker starts without TCP and TLS.
 """

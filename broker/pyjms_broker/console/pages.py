@@ -530,7 +530,7 @@ _STATUS: Final = (
 def console_routes(context: WebContext) -> list[BaseRoute]:
     """Return the routes of the console, and set its login page for browsers.
 
-    (docs/extending.md, "A part of the web site")
+    (docs/extending-broker.md, "A part of the web site")
     """
     console = Console(context)
     context.login_page = f"{BASE}/login"

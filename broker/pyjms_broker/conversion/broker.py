@@ -542,7 +542,7 @@ BROKER: Final = Spec(
         ),
         "services": Lost("Java services cannot run here", "run them in a separate program"),
         "messageAuthorizationPolicy": Lost(
-            "it is a Java object", "write a broker plug-in (docs/extending.md)"
+            "it is a Java object", "write a broker plug-in (docs/extending-broker.md)"
         ),
         "destinationFactory": Lost("it is a Java object"),
         "regionBroker": Lost("it is a Java object"),

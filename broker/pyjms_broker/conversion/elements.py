@@ -350,7 +350,8 @@ _CHOICES: Final[dict[str, dict[str, str]]] = {
 """Elements converted to a word, by the property that contains them."""
 _LOST_STRATEGIES: Final[dict[str, Rule]] = {
     "queryBasedSubscriptionRecoveryPolicy": Lost(
-        "it is a Java object", "write a query in Python (docs/extending.md): type: query_based"
+        "it is a Java object",
+        "write a query in Python (docs/extending-broker.md): type: query_based",
     ),
     "retainedMessageSubscriptionRecoveryPolicy": Lost(
         "a retained message is always kept", "leave it out"
@@ -498,7 +499,7 @@ def convert_interceptors(draft: Draft, element: Element, path: Path) -> None:
 def _foreign_plugin(draft: Draft, element: Element, _path: Path) -> None:
     name = element.attributes.get("class", "")
     draft.findings.report(
-        element, f"{name} is a Java class", "write the plug-in in Python (docs/extending.md)"
+        element, f"{name} is a Java class", "write the plug-in in Python (docs/extending-broker.md)"
     )
 
 

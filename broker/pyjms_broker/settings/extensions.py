@@ -3,7 +3,7 @@
 A subclass is the target of an entry point (`broker.plugins`, `broker.stores`,
 `broker.recovery_policies`), whose name is the `type` in broker.yaml. Its fields are the settings,
 which are validated like all others: an unknown key is an error with file and line.
-docs/extending.md has a recipe for each.
+docs/extending-broker.md has a recipe for each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The web server of one broker: its port, and its site of built-in and installed parts.
 
 A part is a function that returns routes. A built-in part is imported only if it is configured.
-(docs/extending.md, "A part of the web site")
+(docs/extending-broker.md, "A part of the web site")
 """
 
 from __future__ import annotations

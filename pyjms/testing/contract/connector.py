@@ -2,7 +2,7 @@
 
 A connector registered under the entry point `broker.connectors` should pass them. Subclass
 `ConnectorContract`, define its fixture `connector` and its two methods; for an example, see
-docs/extending.md.
+docs/extending-broker.md.
 """
 
 from __future__ import annotations

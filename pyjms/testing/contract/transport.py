@@ -1,7 +1,7 @@
 """The contract of client transports, as tests: order, no nesting, one failure, back-pressure.
 
 A transport registered under the entry point `pyjms.transports` should pass them. Subclass
-`TransportContract` and define its fixture `ends`; for an example, see docs/extending.md.
+`TransportContract` and define its fixture `ends`; for an example, see docs/extending-client.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The recipe of a storage of blob messages in docs/extending.md works as an installed package."""
+"""The recipe of a storage of blob messages in docs/extending-client.md works as an installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's recipes in docs/extending.md, run as installed third-party packages."""
+"""The broker's recipes in docs/extending-broker.md, run as installed third-party packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipe of a discovery agent in docs/extending.md works as an installed third-party package."""
+"""The recipe of a discovery agent in docs/extending-client.md works as an installed third-party package."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ SECONDS: Final = {
     "tests/integration/web/test_access_matrix.py": 17,
     "tests/docs/test_tutorial.py": 16,
     "tests/integration/activemq/test_slow_consumers.py": 16,
-    "tests/docs/test_site.py": 15,
+    "tests/docs/test_site.py": 6,
     "tests/integration/broker/scheduler/test_store.py": 15,
     "tests/integration/activemq/stores/test_kahadb_files.py": 14,
     "tests/integration/broker/scheduler/test_redelivery_plugin.py": 14,
