@@ -1,8 +1,9 @@
 """Transports: they carry commands between two peers.
 
 `create_transport(url)` returns a client's transport. A package that adds one registers a
-factory under the entry point `pyjms.transports`; see docs/extending-client.md. `spawn` and `end_tasks`
-start and end background tasks of transports, discovery agents and connectors, on asyncio and trio.
+factory under the entry point `pyjms.transports`; see docs/extending-client.md. `spawn` and
+`end_tasks` start and end background tasks of transports, discovery agents and connectors, on
+asyncio and trio.
 
 The module of a name is imported when the name is first used: a broker starts without the client's
 transports.

@@ -1,10 +1,10 @@
 """Transport factories by URL scheme: built in, or registered as entry points.
 
 A package adds a scheme by an entry point in the group `pyjms.transports` whose name is the
-scheme and whose value is a `Callable[[TransportURI], RequestTransport]`; see docs/extending-client.md.
-Built-in schemes take precedence and need no scan of the installed packages. Schemes of ActiveMQ
-that are refused on both ends are in `UNSUPPORTED`, each with the reason and what to use instead
-(docs/tls.md has the decisions). (activemq-edges U2, U3)
+scheme and whose value is a `Callable[[TransportURI], RequestTransport]`; see
+docs/extending-client.md. Built-in schemes take precedence and need no scan of the installed
+packages. Schemes of ActiveMQ that are refused on both ends are in `UNSUPPORTED`, each with the
+reason and what to use instead (docs/tls.md has the decisions). (activemq-edges U2, U3)
 """
 
 from __future__ import annotations
