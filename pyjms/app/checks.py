@@ -18,12 +18,14 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException, nearest_name
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
 from pyjms.listener.annotation import JmsListenerMark
+from pyjms.listener.call_limits import check_call_limits
 from pyjms.listener.concurrency import invalid_concurrency, parse_concurrency
 from pyjms.listener.endpoint import (
     JmsListenerEndpoint,
     SimpleJmsListenerContainerFactory,
     client_id_of,
 )
+from pyjms.listener.handler import returns_nothing
 from pyjms.listener.properties import batches_can_be_acknowledged, check_batches
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import selector_or_none
@@ -104,11 +106,34 @@ class PlannedListener:
                     hint=f"did you mean {near}?" if near else "name another container_factory",
                 )
         self._check_batches()
-        if endpoint.prefetch == 0 and isinstance(self.factory, SimpleJmsListenerContainerFactory):
+        self._check_calls()
+        if endpoint.prefetch == 0 and self._pushes:
             raise ConfigurationException(
                 "prefetch 0: a SimpleMessageListenerContainer cannot pull messages",
                 hint="set 1 or more",
             )
+
+    def _check_calls(self) -> None:
+        """Refuse limits of calls, and replies, that the container or the handler cannot have."""
+        endpoint = self.endpoint
+        check_call_limits(endpoint.timeout, endpoint.rate_limit)
+        if endpoint.rate_limit is not None and self._pushes:
+            raise ConfigurationException(
+                "rate_limit: a SimpleMessageListenerContainer handles messages as they arrive",
+                hint="use a DefaultJmsListenerContainerFactory",
+            )
+        if not endpoint.reply_none:
+            return
+        handler = getattr(endpoint, "handler", None)
+        if handler is None or returns_nothing(handler):
+            raise ConfigurationException(
+                "reply_none: a handler that is annotated `-> None` does not reply",
+                hint="omit reply_none, or annotate what the handler returns, as in `-> int | None`",
+            )
+
+    @property
+    def _pushes(self) -> bool:
+        return isinstance(self.factory, SimpleJmsListenerContainerFactory)
 
     def _check_batches(self) -> None:
         """Refuse batches that the containers cannot form or acknowledge."""
@@ -122,11 +147,16 @@ class PlannedListener:
         )
         if size is None:
             return
-        if endpoint.errors == "reply":
-            raise ConfigurationException(
-                "errors: a batch handler has no replies", hint="omit errors, or batch_size"
-            )
-        if isinstance(self.factory, SimpleJmsListenerContainerFactory):
+        for option, is_set in (
+            ("errors", endpoint.errors == "reply"),
+            ("reply_none", endpoint.reply_none),
+        ):
+            if is_set:
+                raise ConfigurationException(
+                    f"{option}: a batch handler has no replies",
+                    hint=f"omit {option}, or batch_size",
+                )
+        if self._pushes:
             raise ConfigurationException(
                 "batch_size: a SimpleMessageListenerContainer calls its listener with each message",
                 hint="use a DefaultJmsListenerContainerFactory",

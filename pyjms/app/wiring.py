@@ -653,6 +653,9 @@ class Wiring:
             retry=mark.retry,
             unreadable_messages=mark.unreadable_messages,
             errors=mark.errors,
+            reply_none=mark.reply_none,
+            timeout=mark.timeout,
+            rate_limit=mark.rate_limit,
             auto_startup=mark.auto_startup,
             schedule=mark.schedule,
             handler=handler,
@@ -741,7 +744,8 @@ class Wiring:
         container.reply_sender = replies
         size = container.batch_size
         listener = self._handler_listener(bound_to_instance(endpoint.handler), converter, size)
-        listener.attach(endpoint.id, replies, self.interceptors.chain_of(container))
+        chain = self.interceptors.chain_of(container)
+        listener.attach(endpoint.id, replies, chain, reply_none=container.reply_none)
         container.interceptors = ()  # the listener calls them, around the handler
         return listener
 

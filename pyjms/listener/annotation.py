@@ -115,6 +115,9 @@ class JmsListenerMark:
     retry: RetryPolicy | None = None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
     errors: Literal["redeliver", "reply"] | None = None
+    reply_none: bool | None = None
+    timeout: float | None = None
+    rate_limit: float | None = None
     auto_startup: bool | None = None
     interceptors: tuple[Callable[..., object] | str, ...] | None = None
     schedule: Schedule | None = None
@@ -137,6 +140,9 @@ class ListenerOptions(TypedDict, total=False):
     retry: RetryPolicy | None
     unreadable_messages: Literal["dead_letter", "redeliver"] | None
     errors: Literal["redeliver", "reply"] | None
+    reply_none: bool | None
+    timeout: float | None
+    rate_limit: float | None
     auto_startup: bool | None
     interceptors: Iterable[Callable[..., object] | str] | None
 
@@ -156,6 +162,9 @@ def jms_listener(
     retry: RetryPolicy | None = None,
     unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
     errors: Literal["redeliver", "reply"] | None = None,
+    reply_none: bool | None = None,
+    timeout: float | None = None,
+    rate_limit: float | None = None,
     auto_startup: bool | None = None,
     interceptors: Iterable[Callable[..., object] | str] | None = None,
 ) -> Callable[[F], F]:
@@ -198,6 +207,13 @@ def jms_listener(
             with its type and text, and consumes the message; what the handler sent is rolled back.
             It applies to messages with a reply destination; `Retry` still redelivers.
             "redeliver", the default: a requester gets no reply.
+        reply_none: True also sends None as a reply, to a message with a reply destination: a text
+            message without text, for which `request` returns None. By default, None means no reply.
+        timeout: seconds that one call of the handler may take. An `async def` handler is cancelled
+            then, which counts as a failure (TimeoutError). A `def` handler cannot be interrupted:
+            that is logged and counted, and the listener is `stuck` in health checks meanwhile.
+        rate_limit: the number of messages a second that this process handles at most, evenly
+            spaced, with all consumers of the listener; 0.5 is one message in two seconds.
         auto_startup: False leaves the container stopped until it is started explicitly.
         interceptors: functions `(invocation, proceed)` around each call, within those of the
             application and the container factory; or their names (`module:name`, or the name of an
@@ -222,6 +238,9 @@ def jms_listener(
         retry=retry,
         unreadable_messages=unreadable_messages,
         errors=errors,
+        reply_none=reply_none,
+        timeout=timeout,
+        rate_limit=rate_limit,
         auto_startup=auto_startup,
         interceptors=None if interceptors is None else tuple(interceptors),
     )

@@ -257,10 +257,15 @@ class BatchHandlerListener(HandlerListener):
         self._each = [name in self._columns for name in self._names]
 
     def attach(
-        self, listener_id: str, replies: ReplySender, interceptors: Iterable[HandlerInterceptor]
+        self,
+        listener_id: str,
+        replies: ReplySender,
+        interceptors: Iterable[HandlerInterceptor],
+        *,
+        reply_none: bool = False,
     ) -> None:
         """Set the id of the container's listener and its interceptors; there are no replies."""
-        super().attach(listener_id, replies, interceptors)
+        super().attach(listener_id, replies, interceptors, reply_none=reply_none)
         self._replies = None
 
     def _invocation(self, message: Any, session: Session) -> HandlerInvocation:

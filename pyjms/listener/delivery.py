@@ -182,6 +182,7 @@ class ListenerExecution:
         self._properties = properties
         self._life_cycle = life_cycle
         self._resources = resources
+        self._timeout = properties.call_timeout
         self.retries: Retries = Retries(properties)
 
     @property
@@ -282,7 +283,10 @@ class ListenerExecution:
     async def _call(self, listener: ListenerCall, delivery: Delivery) -> None:
         argument = delivery.message if delivery.batch is None else delivery.batch
         if not listener.wants_session or self._properties.expose_listener_session:
-            await listener(argument, delivery.session, delivery.worker)
+            if self._timeout.seconds is None:
+                await listener(argument, delivery.session, delivery.worker)
+            else:
+                await listener.within(self._timeout, argument, delivery.session)
             return
         # the listener must not see the receiving session
         connection = session = None
@@ -290,7 +294,10 @@ class ListenerExecution:
             factory = self._properties.require_connection_factory()
             connection = await factory.create_connection()
             session = await self._resources.create_session(connection)
-            await listener(argument, session, delivery.worker)
+            if self._timeout.seconds is None:
+                await listener(argument, session, delivery.worker)
+            else:
+                await listener.within(self._timeout, argument, session)
             if session.transacted and self.locally_transacted(session):
                 await _unless_in_progress(session.commit)
         finally:

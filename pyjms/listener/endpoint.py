@@ -43,6 +43,9 @@ _OPTIONS: Final = {
     "retry": "retry",
     "unreadable_messages": "unreadable_messages",
     "errors": "errors",
+    "reply_none": "reply_none",
+    "timeout": "timeout",
+    "rate_limit": "rate_limit",
     "auto_startup": "auto_startup",
 }
 """Fields of an endpoint and the properties of the container that they set."""
@@ -67,6 +70,9 @@ class JmsListenerEndpoint(ABC):
     retry: RetryPolicy | None = None
     unreadable_messages: UnreadableMessages | None = None
     errors: Errors | None = None
+    reply_none: bool | None = None
+    timeout: float | None = None
+    rate_limit: float | None = None
     auto_startup: bool | None = None
     interceptors: Sequence[HandlerInterceptor] | None = None
     """Interceptors of this listener, within those of the container factory."""
@@ -99,10 +105,8 @@ class JmsListenerEndpoint(ABC):
         container.destination_name = self.destination
         container.set_options(self.properties)
         container.set_options({name: supply() for name, supply in self.provided.items()})
-        for name, option in _OPTIONS.items():
-            value = getattr(self, name)
-            if value is not None:
-                setattr(container, option, value)
+        own = ((option, getattr(self, name)) for name, option in _OPTIONS.items())
+        container.set_options({option: value for option, value in own if value is not None})
         if self.interceptors:
             container.interceptors = (*container.interceptors, *self.interceptors)
         if container.subscription_durable and self.concurrency is None:

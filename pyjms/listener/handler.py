@@ -44,7 +44,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     ConfigDict,
@@ -65,6 +65,7 @@ from pyjms.errors import (
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.listener.annotation import MISSING, Header, Headers, Payload
+from pyjms.listener.call_limits import current_timeout
 from pyjms.listener.reply import ReplySender
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import MESSAGE_ATTRIBUTES, GenericMessage
@@ -116,6 +117,8 @@ class HandlerListener:
         ConfigurationException: a parameter cannot be supplied, or its type is not known.
     """
 
+    applies_timeout: ClassVar[bool] = True
+
     def __init__(
         self,
         handler: Callable[..., Any],
@@ -131,6 +134,7 @@ class HandlerListener:
         self.is_coroutine: bool = inspect.iscoroutinefunction(handler)
         self.listener_id: str = ""
         self._replies: ReplySender | None = None
+        self._replies_to_none = False
         self._chain: InterceptorChain[HandlerInterceptor] | None = None
         self._converter = converter
         self._read_headers = read_headers
@@ -149,11 +153,20 @@ class HandlerListener:
         self._suppliers = tuple(suppliers.values())
 
     def attach(
-        self, listener_id: str, replies: ReplySender, interceptors: Iterable[HandlerInterceptor]
+        self,
+        listener_id: str,
+        replies: ReplySender,
+        interceptors: Iterable[HandlerInterceptor],
+        *,
+        reply_none: bool = False,
     ) -> None:
-        """Set the id of the container's listener, what sends its replies, and its interceptors."""
+        """Set the id of the container's listener, what sends its replies, and its interceptors.
+
+        With `reply_none`, a None is a reply, unless the handler is annotated to return nothing.
+        """
         self.listener_id = listener_id
         self._replies = replies
+        self._replies_to_none = reply_none and not returns_nothing(self.handler)
         self._chain = chain_of(interceptors)
 
     async def __call__(self, message: Message, session: Session) -> None:
@@ -188,13 +201,17 @@ class HandlerListener:
         return HandlerInvocation(self.handler, self.listener_id, message, session)
 
     async def _call_and_reply(self, message: Message, session: Session) -> Any:
-        if self.is_coroutine:
+        timeout = current_timeout.get()
+        if timeout is not None:
+            call = self.call
+            result = await timeout.call(call, message, session, is_coroutine=self.is_coroutine)
+        elif self.is_coroutine:
             result = await self.call(message, session)
         else:
             result = await call_in_worker(self.call, message, session)
             if inspect.isawaitable(result):
                 result = await result
-        if result is not None and self._replies is not None:
+        if self._replies is not None and (result is not None or self._replies_to_none):
             await self._replies.send(result, message, session)
         return result
 
@@ -580,6 +597,11 @@ def choose_payload(
             "default, which it keeps",
         )
     return chosen[0] if chosen else None
+
+
+def returns_nothing(handler: Callable[..., Any]) -> bool:
+    """Return whether a handler is annotated `-> None`."""
+    return inspect.signature(handler).return_annotation in (None, type(None), "None")
 
 
 def injection_marker(parameter: inspect.Parameter, hint: Any) -> InjectionMarker | None:

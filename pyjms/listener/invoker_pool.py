@@ -547,6 +547,9 @@ class AsyncMessageListenerInvoker:
 
             batch = await collect(self, consumer, message, properties, execution.retries)
             message = batch.received[-1]
+        interval = properties.turns.interval
+        if interval is not None:
+            await self._wait_for_turn(interval, 1 if batch is None else len(batch))
         delivery = Delivery(message, session, connection, consumer, self.worker, batch)
         self.delivery = delivery
         try:
@@ -558,6 +561,15 @@ class AsyncMessageListenerInvoker:
         finally:
             self.delivery = None
         return True
+
+    async def _wait_for_turn(self, interval: float, messages: int) -> None:
+        """Wait until the rate limit allows the next messages; a stop ends the wait."""
+        seconds = self._properties.turns.take_turns(interval, messages)
+        if seconds > 0:
+            with self.shield():
+                self.waiting = True
+                await _clock.sleep(seconds)
+            self.waiting = False
 
     async def _handle(
         self, delivery: Delivery, status: PlatformTransactionStatus | None, *, expose: bool

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from pyjms.errors import JMSException, ListenerExecutionFailedException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
+from pyjms.listener.call_limits import current_timeout
 from pyjms.listener.reply import ReplySender
 from pyjms.runtime.logging import get_logger
 from pyjms.support.converter import MessageConverter, SimpleMessageConverter
@@ -27,6 +28,7 @@ from pyjms.template.workers import Worker, call_in_worker, current_worker
 
 if TYPE_CHECKING:
     from pyjms.listener.batches import Batch
+    from pyjms.listener.call_limits import CallTimeout
 
 logger: Final = get_logger(__name__)
 
@@ -42,7 +44,7 @@ class OnMessage(Protocol):
 class ListenerCall:
     """A listener whose form has been determined."""
 
-    __slots__ = ("is_async", "listener", "wants_session")
+    __slots__ = ("applies_timeout", "is_async", "listener", "wants_session")
 
     def __init__(self, listener: Callable[..., Any] | OnMessage) -> None:
         """Determine how `listener` is called.
@@ -59,6 +61,8 @@ class ListenerCall:
         self.listener: Callable[..., Any] = function
         self.is_async: bool = is_coroutine_function(function)
         self.wants_session: bool = _wants_session(function)
+        self.applies_timeout: bool = getattr(listener, "applies_timeout", False)
+        """Whether it applies `current_timeout` to the handler that it calls."""
 
     async def __call__(
         self, message: Message | Batch[Message], session: Session | None, worker: Worker
@@ -71,6 +75,24 @@ class ListenerCall:
         result = await worker.run(self.listener, *args)
         if inspect.isawaitable(result):  # a lambda or a wrapper around a coroutine function
             await result
+
+    async def within(
+        self, timeout: CallTimeout, message: Message | Batch[Message], session: Session | None
+    ) -> None:
+        """Call the listener as above, with a timeout, in the task of a consumer.
+
+        Raises:
+            TimeoutError: a coroutine function was cancelled, because its time was over.
+        """
+        args = (message, session) if self.wants_session else (message,)
+        if not self.applies_timeout:
+            await timeout.call(self.listener, *args, is_coroutine=self.is_async)
+            return
+        token = current_timeout.set(timeout)
+        try:
+            await self.listener(*args)
+        finally:
+            current_timeout.reset(token)
 
 
 def listener_name(listener: Callable[..., Any] | OnMessage) -> str:
@@ -121,6 +143,8 @@ class MessageListenerAdapter:
         ValueError: the delegate has no such method.
     """
 
+    applies_timeout: ClassVar[bool] = True
+
     def __init__(
         self,
         delegate: object | None = None,
@@ -161,8 +185,11 @@ class MessageListenerAdapter:
                 reply could not be sent.
         """
         if self._listener is not None:
-            worker = current_worker.get()
-            await self._listener(message, session, worker)  # type: ignore[arg-type]
+            timeout = current_timeout.get()
+            if timeout is None:
+                await self._listener(message, session, current_worker.get())  # type: ignore[arg-type]
+            else:
+                await self._listener.within(timeout, message, session)
             return
         converter = self.message_converter
         argument = message if converter is None else converter.from_message(message)
@@ -182,9 +209,12 @@ class MessageListenerAdapter:
         return getattr(self.delegate, self.default_listener_method, None)
 
     async def _invoke(self, argument: object, message: Message) -> Any:
-        method = self._method()
+        method, timeout = self._method(), current_timeout.get()
+        is_coroutine = inspect.iscoroutinefunction(method)
         try:
-            if inspect.iscoroutinefunction(method):
+            if timeout is not None:
+                return await timeout.call(method, argument, is_coroutine=is_coroutine)
+            if is_coroutine:
                 return await method(argument)
             return await call_in_worker(method, argument)
         except JMSException:

@@ -16,6 +16,7 @@ from pyjms.enums import AcknowledgeMode, CacheLevel, SessionMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, check_factory
 from pyjms.jms.destination import Destination
+from pyjms.listener.call_limits import CallTimeout, RateLimit, check_call_limits
 from pyjms.listener.concurrency import (
     one_or_more,
     parse_concurrency,
@@ -121,6 +122,8 @@ class ContainerOptions(TypedDict, total=False):
     accept_messages_while_stopping: bool
     unreadable_messages: UnreadableMessages
     errors: Errors
+    reply_none: bool
+    timeout: float | None
     prefetch: Prefetch
     batch_size: int | None
     batch_timeout: float
@@ -184,6 +187,9 @@ class ContainerProperties:
     errors: Errors = "redeliver"
     """reply: an exception of the listener is sent to the reply destination, if the message has one,
     and the message is consumed; redeliver: the requester gets no reply."""
+    reply_none: bool = False
+    """Whether None as the result of a handler is sent to the requester, as a text message without
+    text; never of a handler that is annotated `-> None`."""
     prefetch: Prefetch = None
     """Messages sent to each consumer ahead of their acknowledgement; None: the connection's
     prefetch; auto: few for queue consumers, unless the connection's prefetch is set. A change
@@ -215,6 +221,7 @@ class ContainerProperties:
             check_factory(connection_factory, type(self).__name__)
         self.connection_factory = connection_factory
         self.destination_resolver = SimpleDestinationResolver()
+        self.call_timeout: CallTimeout = CallTimeout(self)
         self.listener_call: ListenerCall | None = None
         self._listener: Listener | None = None
         self.interceptor_chain: InterceptorChain[HandlerInterceptor] | None = None
@@ -299,6 +306,20 @@ class ContainerProperties:
         self._listener = value
         if value is not None and not self.subscription_name:
             self.subscription_name = listener_name(value)
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that one call of the handler may take; None: no limit.
+
+        A coroutine function is cancelled then, and has failed; a call in a thread goes on, with a
+        warning. May change while the container runs, for the calls that begin after it.
+        """
+        return self.call_timeout.seconds
+
+    @timeout.setter
+    def timeout(self, value: float | None) -> None:
+        check_call_limits(value, None)
+        self.call_timeout.seconds = value
 
     interceptors: Interceptors[HandlerInterceptor] = Interceptors(
         "interceptor_chain",
@@ -413,6 +434,7 @@ class DefaultOptions(ContainerOptions, total=False):
     task_executor: AsyncTaskExecutor
     back_off: BackOff
     recovery_interval: float
+    rate_limit: float | None
 
 
 def _not_zero(name: str, value: int | None) -> int | None:
@@ -452,6 +474,7 @@ class DefaultContainerProperties(ContainerProperties):
         self._idle_consumer_limit = 1
         self._idle_task_execution_limit = 1
         self._idle_receives_per_task_limit: int | None = None
+        self.turns: RateLimit = RateLimit()
 
     @property
     def startup_timeout(self) -> float | None:
@@ -514,6 +537,20 @@ class DefaultContainerProperties(ContainerProperties):
     idle_task_execution_limit: Checked[int] = Checked(
         one_or_more, "Tasks without a message after which a surplus consumer ends."
     )
+
+    @property
+    def rate_limit(self) -> float | None:
+        """Messages a second that the consumers together handle at most; None: no limit.
+
+        The messages are evenly spaced. May change while the container runs.
+        """
+        interval = self.turns.interval
+        return None if interval is None else 1 / interval
+
+    @rate_limit.setter
+    def rate_limit(self, value: float | None) -> None:
+        check_call_limits(None, value)
+        self.turns.interval = None if value is None else 1 / value
 
     @property
     def cache_level(self) -> CacheLevel:

@@ -77,11 +77,15 @@ class ReplySender:
         )
 
     async def send(self, result: object, request: Message, session: Session) -> None:
-        """Send `result`, which is not None, as the reply to `request`, if that has a destination.
+        """Send `result` as the reply to `request`, if that has a destination.
+
+        None is sent as a text message without text, and only to the request's reply_to.
 
         Raises:
             ReplyFailureException: the result cannot be converted, or the send failed (its cause).
         """
+        if result is None and request.reply_to is None:
+            return
         own = result.destination if isinstance(result, JmsResponse) else None
         destination = own or request.reply_to or self._default
         if destination is None:
@@ -142,6 +146,8 @@ class ReplySender:
                 )
 
     def _convert(self, content: object, session: Session) -> Message:
+        if content is None:
+            return session.create_text_message()
         if not isinstance(content, GenericMessage):
             return self._converter.to_message(content, session)
         message = self._converter.to_message(content.payload, session)

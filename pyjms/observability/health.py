@@ -9,7 +9,8 @@ Listeners that were paused, or do not start automatically (`auto_startup`), do n
 
 A listener is stuck when one of its handlers has run for longer than `stuck_after` while messages
 wait in the consumer's own buffer; or, if the buffer is not informative (prefetch 0 and 1, other
-providers), while the handlers of all its consumers have run for that long.
+providers), while the handlers of all its consumers have run for that long. It is also stuck while a
+call goes on after the listener's `timeout`.
 
 Brokers are probed by connecting to each. As in Spring Boot's health indicator `jms`, a connection
 is created, started and closed. If the application caches connections, the templates' connection is
@@ -56,6 +57,8 @@ class ListenerHealth:
     """The number of its handlers in progress."""
     longest: float
     """Seconds for which the longest-running of them has run."""
+    timeouts: int = 0
+    """The number of calls that took longer than the listener's `timeout`."""
 
     @property
     def is_ready(self) -> bool:
@@ -133,6 +136,7 @@ class Health:
                     "consumers": each.consumers,
                     "busy": each.busy,
                     "longest_handler_seconds": round(each.longest, 3),
+                    "timeouts": each.timeouts,
                 }
                 for each in self.listeners
             },
@@ -168,6 +172,7 @@ def _listener(
         status=_status(container, deliveries, stuck_after),
         consumers=container.scheduled_consumer_count,
         busy=len(deliveries),
+        timeouts=container.call_timeout.expired,
         longest=max((now - each.received_at for each in deliveries), default=0.0),
     )
 
@@ -183,6 +188,8 @@ def _status(
         return "stopped" if container.auto_startup else "not_started"
     if not container.has_consumer:
         return "no_consumer"
+    if container.call_timeout.late:
+        return "stuck"
     if stuck_after is not None and _is_stuck(container, deliveries, stuck_after):
         return "stuck"
     return "up"

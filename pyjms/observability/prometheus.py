@@ -271,8 +271,15 @@ class _Listeners(Collector):
                 ("longest_handler_seconds", "How long the longest running handler has run."),
             )
         }
+        timeouts = CounterMetricFamily(
+            "pyjms_handler_timeouts",
+            "Calls of handlers that took longer than the listener's timeout.",
+            labels=["listener"],
+        )
         for each in health.listeners:
+            timeouts.add_metric([each.id], each.timeouts)
             values = (float(each.is_ready), each.consumers, each.busy, each.longest)
             for gauge, value in zip(gauges.values(), values, strict=True):
                 gauge.add_metric([each.id], value)
         yield from gauges.values()
+        yield timeouts

@@ -340,6 +340,13 @@ class ListenerOverride(Section):
     arguments."""
     errors: Literal["redeliver", "reply"] | None = None
     """reply: an exception of the handler is sent to the requester, and the message consumed."""
+    reply_none: bool | None = None
+    """Whether the result None is sent to the requester, too."""
+    timeout: Duration | None = Field(default=None, ge=0.001)
+    """How long one call of the handler may take: an async def handler is cancelled and has failed,
+    a def handler is logged and counted."""
+    rate_limit: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Messages a second that this process handles at most, with all consumers of the listener."""
     auto_startup: bool | None = None
     """Whether the listener starts with the application."""
     container_factory: str | None = None

@@ -122,6 +122,9 @@ class TemplateSettings(Section):
     shared_reply_queue: bool = True
     """Whether requests share a temporary queue for their replies, which then need a correlation id;
     false: a temporary queue per request, as in Spring."""
+    raise_on_timeout: bool = False
+    """Whether a request without a reply in time raises RequestTimeoutException; false: it returns
+    None, as in Spring."""
     interceptors: list[Text] = Field(default_factory=list)
     """Send interceptors of the templates and of replies, outermost first: module:name, or the name
     of an installed one."""

@@ -161,15 +161,17 @@ def error_reply(session: Session, error: BaseException) -> Message:
 
 
 def checked_reply(reply: Message | None) -> Message | None:
-    """Return a reply that is the result, or None if there is none.
+    """Return a reply that is the result; None: there is none, or the result is None.
 
     Raises:
         RemoteError: the reply tells an error.
     """
-    name = None if reply is None else reply.properties.get(REMOTE_ERROR)
+    if reply is None:
+        return None
+    text = reply.text if isinstance(reply, TextMessage) else ""
+    name = reply.properties.get(REMOTE_ERROR)
     if not isinstance(name, str):
-        return reply
-    text = reply.text if isinstance(reply, TextMessage) else None
+        return None if text is None else reply
     raise RemoteError(text or "", type_name=name)
 
 

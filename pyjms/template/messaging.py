@@ -164,6 +164,7 @@ class JmsMessagingTemplate:
             IllegalStateException: there is neither a destination nor a default.
             MessageConversionException: the request or the reply cannot be converted.
             RemoteError: the handler raised, and its listener has `errors="reply"`.
+            RequestTimeoutException: no reply arrived in time, and the template raises for that.
             JMSException: the request could not be sent, or the connection has failed.
         """
         return self._read(await self._request(destination, message, timeout), None)
@@ -388,6 +389,7 @@ class JmsClientOperations(Variants):
         Raises:
             MessageConversionException: the request or the reply cannot be converted.
             RemoteError: the handler raised, and its listener has `errors="reply"`.
+            RequestTimeoutException: no reply arrived in time, and the template raises for that.
             JMSException: the request could not be sent, or the connection has failed.
         """
         request = await self._message(payload, headers)

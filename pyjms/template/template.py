@@ -17,7 +17,11 @@ from functools import partial
 from typing import Any, Final, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
-from pyjms.errors import DestinationResolutionException, IllegalStateException
+from pyjms.errors import (
+    DestinationResolutionException,
+    IllegalStateException,
+    RequestTimeoutException,
+)
 from pyjms.jms.api import (
     Connection,
     ConnectionFactory,
@@ -88,6 +92,7 @@ class TemplateOptions(TypedDict, total=False):
     message_timestamp_enabled: bool
     pub_sub_no_local: bool
     shared_reply_queue: bool
+    raise_on_timeout: bool
     send_interceptors: Iterable[SendInterceptor]
     receive_interceptors: Iterable[ReceiveInterceptor]
 
@@ -161,6 +166,8 @@ class TemplateSettings(Variants):
         shared_reply_queue: whether requests over a shared connection share a temporary queue for
             their replies, which then need a correlation id; False: each request has a separate
             queue, as in Spring.
+        raise_on_timeout: whether a request without a reply in time raises
+            RequestTimeoutException instead of returning None.
         send_interceptors: functions `(invocation, proceed)` around each send and request, the
             first is the outermost (see `pyjms.template.interceptors`).
         receive_interceptors: such functions around each receive, except receives of replies.
@@ -192,6 +199,7 @@ class TemplateSettings(Variants):
         message_timestamp_enabled: bool = True,
         pub_sub_no_local: bool = False,
         shared_reply_queue: bool = True,
+        raise_on_timeout: bool = False,
         send_interceptors: Iterable[SendInterceptor] = (),
         receive_interceptors: Iterable[ReceiveInterceptor] = (),
     ) -> None:
@@ -219,6 +227,7 @@ class TemplateSettings(Variants):
         self.message_timestamp_enabled = message_timestamp_enabled
         self.pub_sub_no_local = pub_sub_no_local
         self.shared_reply_queue = shared_reply_queue
+        self.raise_on_timeout = raise_on_timeout
         self._send_chain = chain_of(send_interceptors)
         self._receive_chain = chain_of(receive_interceptors)
         self.seconds_to_wait(UNSET)
@@ -619,6 +628,7 @@ class JmsTemplate(TemplateSettings):
         Raises:
             IllegalStateException: there is neither a destination nor a default.
             TypeError: an option is unknown.
+            RequestTimeoutException: no reply arrived in time, and `raise_on_timeout` is set.
             JMSException: the request could not be sent, or the connection has failed.
         """
         return await self._request(
@@ -681,6 +691,7 @@ class JmsTemplate(TemplateSettings):
             IllegalStateException: there is neither a destination nor a default.
             TypeError: an option is unknown.
             RemoteError: the handler raised, and its listener has `errors="reply"`.
+            RequestTimeoutException: no reply arrived in time, and `raise_on_timeout` is set.
             JMSException: the request could not be sent, or the connection has failed.
         """
         reply = await self._request(
@@ -923,10 +934,17 @@ class JmsTemplate(TemplateSettings):
 
             if response_queue is not None:
                 queue = self.resolve(session, response_queue)
-                return await reply_from_response_queue(session, send, seconds, queue)
-            if self.shared_reply_queue and factory.shares_connection:
-                return await reply_from_shared_queue(factory, request, send, seconds)
-            return await reply_from_temporary_queue(session, send, seconds)
+                reply = await reply_from_response_queue(session, send, seconds, queue)
+            elif self.shared_reply_queue and factory.shares_connection:
+                reply = await reply_from_shared_queue(factory, request, send, seconds)
+            else:
+                reply = await reply_from_temporary_queue(session, send, seconds)
+        if reply is None and self.raise_on_timeout:
+            raise RequestTimeoutException(
+                f"No reply to request {request.message_id} to {target} within {seconds:g} s",
+                hint="is a listener running there, and does it return a result in time?",
+            )
+        return reply
 
     async def _receive_now(
         self,

@@ -61,6 +61,18 @@ current_worker: ContextVar[Worker | None] = ContextVar("pyjms_listener_worker", 
 """The worker thread of the consumer whose message is being handled."""
 
 
+def required_worker() -> Worker:
+    """Return the worker of the consumer that handles the current message.
+
+    Raises:
+        IllegalStateException: the caller is not a listener called by a container.
+    """
+    worker = current_worker.get()
+    if worker is None:
+        raise IllegalStateException("Not inside a listener: there is no worker thread to call in")
+    return worker
+
+
 async def call_in_worker(function: Callable[..., T], *args: Any) -> T:
     """Run `function(*args)` in the thread of the consumer that handles the current message.
 
@@ -69,10 +81,7 @@ async def call_in_worker(function: Callable[..., T], *args: Any) -> T:
     Raises:
         IllegalStateException: the caller is not a listener called by a container.
     """
-    worker = current_worker.get()
-    if worker is None:
-        raise IllegalStateException("Not inside a listener: there is no worker thread to call in")
-    return await worker.run(function, *args)
+    return await required_worker().run(function, *args)
 
 
 _in_flight: set[_Call] = set()
@@ -187,6 +196,24 @@ class Worker:
         call = _Call(function, args, self.loop)
         self._begin(call)
         await call.done.wait()
+        self.busy = False
+        return call.outcome()  # type: ignore[no-any-return]
+
+    async def run_within(
+        self,
+        seconds: float | None,
+        on_late: Callable[[], None],
+        function: Callable[..., T],
+        *args: Any,
+    ) -> T:
+        """Do as `run`, and call `on_late` on the loop when the call has run for `seconds`."""
+        call = _Call(function, args, self.loop)
+        self._begin(call)
+        with _clock.timeout(seconds):
+            await call.done.wait()
+        if not call.done.is_set():
+            on_late()
+            await call.done.wait()
         self.busy = False
         return call.outcome()  # type: ignore[no-any-return]
 

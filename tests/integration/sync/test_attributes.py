@@ -65,9 +65,9 @@ IDS = [
     "SimpleMessageListenerContainer",
 ]
 INTERNAL = {
-    "OPTIONS", "interceptor_chain", "least_consumers", "listener_call", "most_consumers",
+    "OPTIONS", "call_timeout", "interceptor_chain", "least_consumers", "listener_call", "most_consumers",
     "reply_sender",
-    "settlement_chain",
+    "settlement_chain", "turns",
 }  # fmt: skip
 
 

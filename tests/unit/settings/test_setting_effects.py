@@ -96,6 +96,19 @@ def listener_of_lists(name: str) -> Probe:
     return probe
 
 
+@jms_listener("orders", id="orders")
+async def handler_with_result(text: str) -> str | None: ...
+
+
+def listener_with_result(name: str) -> Probe:
+    def probe(application: JmsApplication) -> object:
+        replying = JmsApplication(handler_with_result, settings=application.settings)
+        (endpoint,) = replying.endpoints()
+        return getattr(_container(replying, endpoint), name)
+
+    return probe
+
+
 def factory_of(application: JmsApplication) -> object:
     return [endpoint.container_factory for endpoint in application.endpoints()]
 
@@ -307,6 +320,9 @@ LISTENER: dict[str, tuple[object, Probe]] = {
     "retry.dead_letter": ("orders.failed", listener("retry")),
     "unreadable_messages": ("redeliver", listener("unreadable_messages")),
     "errors": ("reply", listener("errors")),
+    "reply_none": (True, listener_with_result("reply_none")),
+    "timeout": ("3s", listener("timeout")),
+    "rate_limit": (0.5, listener("rate_limit")),
     "auto_startup": (False, listener("auto_startup")),
     "container_factory": ("jms_listener_container_factory", factory_of),
     "client_id": ("me", listener("client_id")),
@@ -377,6 +393,7 @@ EFFECTS: dict[str, tuple[object, Probe]] = {
     "jms.template.delivery_delay": ("3s", template("delivery_delay")),
     "jms.template.receive_timeout": ("3s", template("receive_timeout")),
     "jms.template.shared_reply_queue": (False, template("shared_reply_queue")),
+    "jms.template.raise_on_timeout": (True, template("raise_on_timeout")),
     "jms.template.interceptors": ([INTERCEPTOR], template("send_interceptors")),
     "jms.template.session.acknowledge_mode": ("client", template("session_acknowledge_mode")),
     "jms.template.session.transacted": (True, template("session_transacted")),
