@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 
+from pyjms.errors import nearest_name
 from pyjms.jms.destination import Destination
 from pyjms.runtime.clock import check_seconds
 from pyjms.support.retry import RetryPolicy
@@ -148,25 +149,7 @@ class ListenerOptions(TypedDict, total=False):
 
 
 def jms_listener(
-    *destinations: str | Destination,
-    id: str | None = None,  # noqa: A002 - Spring's name
-    container_factory: str | None = None,
-    subscription: str | None = None,
-    selector: str | None = None,
-    concurrency: str | int | None = None,
-    durable: bool | None = None,
-    prefetch: int | Literal["auto"] | None = None,
-    batch_size: int | None = None,
-    batch_timeout: float | None = None,
-    batch_fallback: Literal["single", "none"] | None = None,
-    retry: RetryPolicy | None = None,
-    unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
-    errors: Literal["redeliver", "reply"] | None = None,
-    reply_none: bool | None = None,
-    timeout: float | None = None,
-    rate_limit: float | None = None,
-    auto_startup: bool | None = None,
-    interceptors: Iterable[Callable[..., object] | str] | None = None,
+    *destinations: str | Destination, **options: Unpack[ListenerOptions]
 ) -> Callable[[F], F]:
     """Mark a function or method as the handler of messages from `destinations`.
 
@@ -220,31 +203,19 @@ def jms_listener(
             entry point in the group `pyjms.interceptors`).
 
     Raises:
-        TypeError: there is no destination.
+        TypeError: there is no destination, or no option of that name.
         ValueError: options of several destinations do not follow the last one.
     """
-    mark = JmsListenerMark(
-        destination=destinations_text(destinations, "jms_listener"),
-        id=id,
-        container_factory=container_factory,
-        subscription=subscription,
-        selector=selector,
-        concurrency=None if concurrency is None else str(concurrency),
-        durable=durable,
-        prefetch=prefetch,
-        batch_size=batch_size,
-        batch_timeout=batch_timeout,
-        batch_fallback=batch_fallback,
-        retry=retry,
-        unreadable_messages=unreadable_messages,
-        errors=errors,
-        reply_none=reply_none,
-        timeout=timeout,
-        rate_limit=rate_limit,
-        auto_startup=auto_startup,
-        interceptors=None if interceptors is None else tuple(interceptors),
-    )
-
+    for name in options.keys() - ListenerOptions.__annotations__.keys():
+        near = nearest_name(name, ListenerOptions.__annotations__)
+        hint = f", did you mean {near}?" if near else ""
+        raise TypeError(f"@jms_listener has no option {name!r}{hint}")
+    values: dict[str, Any] = {**options}
+    if values.get("concurrency") is not None:
+        values["concurrency"] = str(values["concurrency"])
+    if values.get("interceptors") is not None:
+        values["interceptors"] = tuple(values["interceptors"])
+    mark = JmsListenerMark(destinations_text(destinations, "jms_listener"), **values)
     return lambda function: add_listener_mark(function, mark)
 
 

@@ -124,3 +124,8 @@ def test_several_destinations_are_a_composite_one() -> None:
         jms_listener("a?n=1", "b")
     with pytest.raises(TypeError, match=r'write @jms_listener\("name"\)'):
         jms_listener()
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(TypeError, match="no option 'time_out', did you mean timeout?"):
+        jms_listener("a", time_out=3)  # type: ignore[call-arg]
