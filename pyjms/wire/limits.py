@@ -30,7 +30,9 @@ MAX_NEGOTIATION_SIZE: Final = 65536
 MAX_NEGOTIATION_VALUES: Final = 4096
 # The deepest structure of a real conversation is 5 (dispatch, advisory, info, path, id).
 MAX_NESTING_DEPTH: Final = 64
-# Structures, array elements and stack trace elements of one frame; an array has at most 32,767.
+# Elements of one array or stack trace, whose count is an i16.
+MAX_COUNT: Final = 0x7FFF
+# Structures, array elements and stack trace elements of one frame.
 MAX_STRUCTURES: Final = 100000
 # Values in one map or stream, including nested ones, of a body, which the client decodes.
 MAX_VALUES: Final = 10000000

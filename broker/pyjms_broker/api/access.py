@@ -68,6 +68,13 @@ class Access(Protocol):
             JMSSecurityException: it may not.
         """
 
+    def check_bridge(self) -> None:
+        """Check that the client may be the bridge of another broker.
+
+        Raises:
+            JMSSecurityException: it may not.
+        """
+
     def refuse(self, action: str, what: str) -> NoReturn:
         """Log a refusal in the audit log and raise ActiveMQ's error."""
 

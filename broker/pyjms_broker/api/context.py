@@ -113,6 +113,9 @@ class ConnectionContext:
         self.connector_url: str | None = None
         self.fault_tolerant = False
         self.network_connection = False
+        """Whether the client is a bridge of another broker, or of this one."""
+        self.is_own_bridge = False
+        """Whether it is the local end of a bridge of this broker, which needs no right for it."""
         self.allow_link_stealing = False
         """Whether it may take over a client id in use by another connection.
         (activemq-broker C1)"""

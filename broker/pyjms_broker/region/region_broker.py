@@ -688,7 +688,7 @@ class RegionBroker(InnermostBroker):
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         destination = _destination_of(context, info)
-        self.temporaries.check(context, "create", destination)
+        self.temporaries.check_creation(context, destination)
         self.root.add_destination(context, destination, True)
 
     def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:

@@ -52,6 +52,23 @@ class TemporaryOwners:
             return True  # two bridges that know the same remote connection
         return access.may_administer(destination)
 
+    def check_creation(self, context: ConnectionContext, destination: Destination) -> None:
+        """Check that a connection may create a destination.
+
+        Who creates the next one of a connection to another broker would get its replies.
+
+        Raises:
+            JMSSecurityException: it is temporary and not named for the connection.
+        """
+        access, own = context.access, context.connection_id
+        self.check(context, "create", destination)
+        if access is None or own is None or context.network_connection:
+            return
+        for member in destination.composite_destinations:
+            is_own = member.physical_name.rpartition(":")[0] == str(own.value)
+            if member.is_temporary and not is_own and not access.may_administer(member):
+                access.refuse("create", member.qualified_name)
+
     def check(self, context: ConnectionContext, action: str, destination: Destination) -> None:
         """Check that a connection may do that to a destination, or to all members of a composite.
 

@@ -64,6 +64,7 @@ class AuthorizationMap:
         entries: the entries, whose rights add up: a narrow entry does not restrict a wider one.
         default_entry: an entry that is added to all of them.
         temporary_entry: the entry for temporary destinations; None: they are open to all.
+        bridges: the groups that may be bridges of other brokers; None: all.
     """
 
     def __init__(
@@ -71,10 +72,16 @@ class AuthorizationMap:
         entries: Iterable[AuthorizationEntry],
         default_entry: AuthorizationEntry | None = None,
         temporary_entry: AuthorizationEntry | None = None,
+        bridges: frozenset[str] | None = None,
     ) -> None:
         self._entries = tuple(entries)
         self._always = () if default_entry is None else (default_entry,)
         self._temporary = temporary_entry
+        self._bridges = bridges
+
+    def may_bridge(self, groups: frozenset[str]) -> bool:
+        """Return whether `groups` may be bridges of other brokers."""
+        return self._bridges is None or _includes_any(self._bridges, groups)
 
     def is_allowed(self, groups: frozenset[str], right: Right, destination: Destination) -> bool:
         """Return whether `groups` have a right on a destination, or on all members of a composite.
@@ -96,7 +103,7 @@ class AuthorizationMap:
             allowed = self._temporary.groups(right)
         else:
             allowed = self._groups(right, destination)
-        return _ANYBODY in allowed or not allowed.isdisjoint(groups)
+        return _includes_any(allowed, groups)
 
     def _groups(self, right: Right, destination: Destination) -> frozenset[str]:
         found = frozenset().union(*(entry.groups(right) for entry in self._always))
@@ -107,6 +114,10 @@ class AuthorizationMap:
             ):
                 found |= entry.groups(right)
         return found
+
+
+def _includes_any(allowed: frozenset[str], groups: frozenset[str]) -> bool:
+    return _ANYBODY in allowed or not allowed.isdisjoint(groups)
 
 
 def _includes(pattern: Destination, entry: Destination) -> bool:
@@ -193,6 +204,10 @@ class UserAccess:
             self.writable.add(destination)
             self.last_written = destination
 
+    def check_bridge(self) -> None:
+        if not (self.rights.may_bridge(self.user.groups) or self.is_administrator):
+            self.refuse("connect as", "a bridge of another broker")
+
     def refuse(self, action: str, what: str) -> NoReturn:
         audit_client(self.context, f"{action} {what}", "refused", logging.WARNING)
         self.refusals.append(Refusal(_clock.now(), self.user.user_name, action, what))
@@ -224,6 +239,8 @@ class AuthorizationBroker(BrokerFilter):
         self._give_access(context)
         super().add_connection(context, info)
         self._give_access(context)  # an inner authentication filter may have found out who it is
+        if context.network_connection and not context.is_own_bridge:
+            _access(context).check_bridge()
 
     def _give_access(self, context: ConnectionContext) -> None:
         if context.security is not None and context.access is None:

@@ -76,6 +76,9 @@ class AuthorizationSettings(PluginSettings):
     """Additional rights on all destinations; null: none."""
     temp_destination_entry: AccessSettings | None = None
     """Rights on temporary destinations; null: everybody has all rights."""
+    bridges: Groups | None = None
+    """Groups whose users may connect as bridges of other brokers, as administrators of > may; null:
+    everybody."""
 
     def install_plugin(self, broker: Broker) -> Broker:
         """Return the filter that checks the rights of clients."""
@@ -93,6 +96,7 @@ class AuthorizationSettings(PluginSettings):
             (_entry(each, each) for each in self.entries),
             None if self.default_entry is None else _entry(self.default_entry),
             None if self.temp_destination_entry is None else _entry(self.temp_destination_entry),
+            self.bridges,
         )
 
 

@@ -17,6 +17,7 @@ from pyjms.errors import LocalProtocolError
 from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import (
     LARGE_FRAME,
+    MAX_COUNT,
     MAX_NESTING_DEPTH,
     MAX_STRING_SIZE,
     MAX_TIGHT_STRING_SIZE,
@@ -27,7 +28,6 @@ from pyjms.wire.openwire.commands import Throwable
 from pyjms.wire.openwire.kinds import I8, I16, I32, I64, MAGIC_SIZE, U16, U32
 from pyjms.wire.openwire.schema import MARSHALL_AWARE, STRUCTURES, Structure, layout_of
 
-_MAX_COUNT: Final = 0x7FFF
 # The writers of these versions truncate error messages. (openwire-encoding 5)
 _TRUNCATING_VERSIONS: Final = (1, 10)
 _LONGEST_MESSAGE: Final = 1024
@@ -137,6 +137,10 @@ class Writer(ABC):
     def _array(self, value: list[Structure | None] | None, accepts: frozenset[int]) -> None:
         self._flag(value is not None)
         if value is not None:
+            if len(value) > MAX_COUNT:
+                raise LocalProtocolError(
+                    f"Array of {len(value)} elements is longer than {MAX_COUNT}"
+                )
             self.out += I16.pack(len(value))
             for item in value:
                 self.write_nested(item, accepts)
@@ -168,9 +172,9 @@ class Writer(ABC):
         self._string(self._truncate(value.message))
         if not self.stack_trace:
             return
-        if len(value.stack_trace) > _MAX_COUNT:
+        if len(value.stack_trace) > MAX_COUNT:
             raise LocalProtocolError(
-                f"Stack trace of {len(value.stack_trace)} elements is longer than {_MAX_COUNT}"
+                f"Stack trace of {len(value.stack_trace)} elements is longer than {MAX_COUNT}"
             )
         self.out += I16.pack(len(value.stack_trace))
         for element in value.stack_trace:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pyjms.errors import IllegalStateException, XAException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.transport.registry import create_transport
+from pyjms.wire.limits import MAX_COUNT
 from pyjms.wire.openwire.commands import (
     DataArrayResponse,
     IntegerResponse,
@@ -13,8 +17,11 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.api.broker import BrokerFilter
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
-from tests.kit.clients.raw import Connect
+from tests.kit.clients.raw import Connect, RawClient
 from tests.kit.values import present
 
 
@@ -67,6 +74,36 @@ async def test_two_phases_one_phase_recover_and_forget(
     recovered = await client.transaction(TransactionType.RECOVER, None)
     assert isinstance(recovered, DataArrayResponse)
     assert not recovered.data
+
+
+@pytest.mark.fact("activemq-broker X5")
+async def test_recover_lists_what_one_answer_can_carry(
+    raw_client: Callable[..., RawClient], caplog: pytest.LogCaptureFixture
+) -> None:
+    many = [XATransactionId(1, b"%d" % number, b"b") for number in range(MAX_COUNT + 2)]
+
+    class Prepared(BrokerFilter):
+        """Has more branches than could be prepared in a test."""
+
+        def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
+            return many
+
+    async with BrokerService("many", persistent=False, plugins=[Prepared]) as service:
+        door = service.add_connector("tcp://127.0.0.1:0?wireFormat.tightEncodingEnabled=true")
+        await door.start()
+        client = raw_client(
+            create_transport(f"{door.connect_uri}?wireFormat.tightEncodingEnabled=true")
+        )
+        await client.open()
+        for _ in range(2):  # the connection stays
+            recovered = await client.transaction(TransactionType.RECOVER, None)
+            assert isinstance(recovered, DataArrayResponse)
+            assert recovered.data == many[:MAX_COUNT]
+        del many[:10]
+        recovered = await client.transaction(TransactionType.RECOVER, None)
+        assert isinstance(recovered, DataArrayResponse)
+        assert recovered.data == many
+        assert f"told of {MAX_COUNT} of {MAX_COUNT + 2} prepared transactions" in caplog.text
 
 
 async def test_prepared_branches_survive_their_connection(

@@ -57,6 +57,23 @@ async def test_sync_durable_subs(network: Network, duplex: bool, synchronized: b
     await source.stop()
 
 
+async def test_a_bridge_is_told_of_as_many_subscriptions_as_one_command_may_have(
+    network: Network, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pyjms_broker.network.demand.MOST_TOLD", 3)
+    source, target = network.broker("a"), network.broker("b")
+    await network.start(target)
+    client = await network.client(target, "subscriber")
+    subscribed = [Topic(f"news.{number}") for number in range(5)]
+    for topic in subscribed:
+        await client.remove(await client.consumer(topic, subscription_name=topic.physical_name))
+    network.link(source, target, sync_durable_subs=True)
+    await network.start(source)
+    await until(lambda: len(topics(source)) == 3)
+    assert set(topics(source)) < set(subscribed)
+    assert f"the first 3 durable subscriptions of broker {target.broker_name} only" in caplog.text
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_use_virtual_dest_subs(network: Network, wanted: bool) -> None:
     """A consumer of a queue that a virtual topic feeds there is one of the topic here."""

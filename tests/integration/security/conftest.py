@@ -1,5 +1,6 @@
 """Fixtures of this folder's tests."""
 
+from tests.kit.brokers.networks import network
 from tests.kit.brokers.security import secured
 from tests.kit.stomp.client import stomp_broker
 from tests.kit.tls import files, make_files

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.errors import IllegalStateException, JMSException, JMSSecurityException
 from pyjms.jms.destination import Destination
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire.correlator import OpenWireTransport
+from pyjms.wire.limits import MAX_COUNT
 from pyjms.wire.openwire.commands import (
     BrokerInfo,
     BrokerSubscriptionInfo,
@@ -143,7 +144,8 @@ def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> Co
 
 
 def _add(connection: BrokerConnection, info: ConnectionInfo, context: ConnectionContext) -> None:
-    context.network_connection = connection.serves_broker
+    context.is_own_bridge = connection.is_own_bridge
+    context.network_connection = connection.serves_broker or connection.is_own_bridge
     connection.resources.add_connection(info, context)
     if info.manageable:
         connection.send_command(connection.cluster.list_for(is_back=info.failover_reconnect))
@@ -276,7 +278,16 @@ def _recover(broker: Broker, state: ConnectionState) -> CommandResult:
     deferred = DeferredResponse(response)
 
     def answer(_prepared: Completion) -> None:
-        response.data = list(broker.prepared_transactions(state.context))
+        found = broker.prepared_transactions(state.context)
+        if len(found) > MAX_COUNT:
+            logger.warning(
+                "%s is told of %d of %d prepared transactions: OpenWire carries no more; once it "
+                "has ended some, it can ask again",
+                state.context.client_id,
+                MAX_COUNT,
+                len(found),
+            )
+        response.data = list(found[:MAX_COUNT])
         deferred.complete()
 
     all_of(tuple(state.prepares)).then(answer)
@@ -340,6 +351,7 @@ def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandRes
     if connection.serves_broker:
         logger.warning("%s introduces itself again", connection.remote_address)
     elif info.network_connection:
+        _check_bridge(connection)
         logger.info(
             "%s is a network bridge of broker %s", connection.remote_address, info.broker_name
         )
@@ -348,6 +360,17 @@ def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandRes
             state.context.network_connection = True
         connection.handlers = connection.host.networks.accept(connection, info)
     return COMPLETED
+
+
+def _check_bridge(connection: BrokerConnection) -> None:
+    """Check the right of a client that has logged in before; of others their login checks it."""
+    for state in connection.resources.connections.values():
+        if state.context.access is not None and not connection.is_own_bridge:
+            try:
+                state.context.access.check_bridge()
+            except JMSSecurityException as error:
+                connection.stop_later(error)
+                raise
 
 
 def _ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:

@@ -164,6 +164,8 @@ class BrokerConnection:
         self.cluster = connector.cluster
         self.serves_broker = False
         """Whether the client is the bridge of another broker."""
+        self.is_own_bridge = False
+        """Whether the client is a bridge of this broker."""
         self.handlers = handlers
         self._transport = transport
         self._outbound = transport

@@ -90,9 +90,11 @@ class VmClientTransport(VmTransport):
         try:
             if registration.loop.is_current():
                 settings = self._settings if self._options.marshal else None
-                self._connection = registration.connector.accept(self, settings)
+                connection = registration.connector.accept(self, settings)
+                self._connection = connection
                 if self._options.network:
-                    registration.bridges.add(self._connection)
+                    connection.is_own_bridge = True
+                    registration.bridges.add(connection)
             else:
                 await self._connect_far(registration)
         except BaseException:

@@ -11,10 +11,13 @@ from pyjms.wire.format import WireFormat
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ActiveMQTextMessage,
+    BrokerId,
+    BrokerSubscriptionInfo,
     Command,
     ConnectionId,
     ConnectionInfo,
     ConsumerId,
+    ConsumerInfo,
     ExceptionResponse,
     KeepAliveInfo,
     MessageAck,
@@ -431,11 +434,12 @@ def deep_error(depth: int) -> Throwable:
         (ExceptionResponse(1, deep_error(100)), "nest deeper"),
         (ExceptionResponse(1, Throwable("x.Y", "no", (StackTraceElement("a", "b", "c", 1),) * 32768)), "longer than 32767"),
         (RemoveInfo(StackTraceElement("a", "b", "c", 1)), "cannot be written"),  # type: ignore[arg-type]
+        (ConnectionInfo(broker_path=[None] * 32768), "Array of 32768 elements"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("tight", [False, True])
 def test_more_that_cannot_be_written(
-    wrong: ExceptionResponse | RemoveInfo, reason: str, tight: bool
+    wrong: ExceptionResponse | RemoveInfo | ConnectionInfo, reason: str, tight: bool
 ) -> None:
     sender, _ = pair(tight_encoding_enabled=tight)
     with pytest.raises(LocalProtocolError, match=reason):
@@ -449,6 +453,21 @@ def test_a_tight_string_ends_at_32766_bytes() -> None:
     assert contents(receiver.receive_data(sender.encode(sent))) == contents([sent])
     with pytest.raises(LocalProtocolError, match="32767 bytes"):
         sender.encode(message(correlation_id="x" * 32767))
+
+
+def test_as_many_subscriptions_as_a_bridge_is_told_of_fit_in_a_tight_frame() -> None:
+    sender, receiver = pair(tight_encoding_enabled=True)
+    topic = Topic("t")
+    path: list[BrokerId | None] = [BrokerId("a"), BrokerId("b"), BrokerId("c")]
+    infos: list[ConsumerInfo | None] = [
+        ConsumerInfo(
+            ConsumerId("c", -1, number), destination=topic, subscription_name="s", client_id="c",
+            selector="a = 1", broker_path=path, network_consumer_path=[ConsumerId("d", 1, 1)],
+        )
+        for number in range(5000)
+    ]  # fmt: skip
+    sent = BrokerSubscriptionInfo(BrokerId("a"), "a", infos)
+    assert contents(receiver.receive_data(sender.encode(sent))) == contents([sent])
 
 
 @pytest.mark.parametrize("flags", [63 * 8, 64 * 8, 255 * 8, 256 * 8, 300 * 8])
