@@ -64,7 +64,7 @@ _PRIORITIES = (-128, 127)
 _DURABLE_PREFIX: Final = "NC-DS_"
 MAXIMUM_DURABLES = 10_000
 """The maximum number of subscriptions in one command of another broker; ActiveMQ has no limit."""
-MOST_TOLD = 5000
+MAXIMUM_SENT_DURABLES = 5000
 """The same for a command to another broker: tight encoding has room for about 6,000."""
 _TEMPORARY = f"{ADVISORY_PREFIX}TempQueue,{ADVISORY_PREFIX}TempTopic"
 _WORD = {True: "Topic", False: "Queue"}
@@ -141,10 +141,10 @@ def durable_subscriptions(
             info.consumer_id = ConsumerId(made_up, -1, next(numbers))
         info.additional_predicate = None
         listed.append(info)
-        if len(listed) == MOST_TOLD:
+        if len(listed) == MAXIMUM_SENT_DURABLES:
             logger.warning(
                 "A bridge is told of the first %d durable subscriptions of broker %s only",
-                MOST_TOLD,
+                MAXIMUM_SENT_DURABLES,
                 host.broker_name,
             )
             break

@@ -60,7 +60,7 @@ async def test_sync_durable_subs(network: Network, duplex: bool, synchronized: b
 async def test_a_bridge_is_told_of_as_many_subscriptions_as_one_command_may_have(
     network: Network, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pyjms_broker.network.demand.MOST_TOLD", 3)
+    monkeypatch.setattr("pyjms_broker.network.demand.MAXIMUM_SENT_DURABLES", 3)
     source, target = network.broker("a"), network.broker("b")
     await network.start(target)
     client = await network.client(target, "subscriber")
