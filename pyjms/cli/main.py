@@ -31,6 +31,7 @@ from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
 from pyjms.cli.message_commands import browse, outbox_app, receive, redrive, send
 from pyjms.cli.options import duration_option
 from pyjms.cli.pipeline import pipeline_app
+from pyjms.cli.replay import replay
 from pyjms.cli.terminal import LogFormat, UserCodeFailed, configure_logging, json_line
 from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
 from pyjms.errors import ConfigurationException, JMSException
@@ -210,7 +211,7 @@ app: Final = typer.Typer(
 app.add_typer(config_app, name="config")
 app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(outbox_app, name="outbox")
-for command in (send, receive, browse, redrive, docs):
+for command in (send, receive, browse, redrive, replay, docs):
     app.command()(command)
 
 CheckedArgument = Annotated[

@@ -41,6 +41,7 @@ for command in (
     brokers.top,
     changes.purge,
     changes.move,
+    changes.dead_letters,
     retry,
     browse,
     producer,

@@ -221,6 +221,24 @@ def _ask_retry_all(form: Form) -> Question:
     return Question(title, facts, f"Retry {messages_text(messages)}", may_act=messages > 0)
 
 
+async def _retry_group(form: Form) -> str:
+    moved = await form.destination("retryGroup(java.lang.String)", form.require("reason"))
+    assert isinstance(moved, int)
+    what = f"{messages_text(moved)} of {form.require('name')}"
+    return f"{what} {was(moved)} sent to the original destinations."
+
+
+def _ask_retry_group(form: Form) -> Question:
+    facts = (
+        f"Those with the reason: {form.require('reason')}.",
+        "Each is sent to its original destination.",
+        "Messages that fail again come back to this queue.",
+        "With a rate: pyjms broker retry --reason ... --rate ...",
+    )
+    title = f"Retry a group of messages of {form.require('name')}?"
+    return Question(title, facts, "Retry the group", may_act=form.count("QueueSize") > 0)
+
+
 async def _move_all(form: Form) -> str:
     target = form.require("target")
     moved = await form.destination("moveMatchingMessagesTo", form.get("selector"), target)
@@ -366,6 +384,9 @@ ACTIONS: Final[dict[str, Action]] = {
         "dead-letters",
     ),
     "retry-all": Action(_retry_all, "dead-letters", _ask_retry_all),
+    "retry-group": Action(
+        _retry_group, "dead-letters", _ask_retry_group, ("kind", "name", "reason")
+    ),
     "move-all": Action(_move_all, "queues", _ask_move_all, ("kind", "name", "target", "selector")),
     "create-subscriber": Action(_create_subscriber, "subscribers"),
     "delete-subscriber": Action(

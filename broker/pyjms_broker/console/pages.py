@@ -52,6 +52,7 @@ from pyjms_broker.console.model.messages import (
     queue_named,
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, search
+from pyjms_broker.management.dead_letters import groups_of
 from pyjms_broker.management.diagnosis import diagnose, diagnose_destination, diagnose_message
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 from pyjms_broker.management.host import totals
@@ -256,7 +257,13 @@ async def dead_letters(console: Console, request: Request) -> Response:
             request, "dead_letters.html", title="Dead letters", queues=queues, queue=None
         )
     return await _messages(
-        console, request, "dead_letters.html", name, title="Dead letters", queues=queues
+        console,
+        request,
+        "dead_letters.html",
+        name,
+        title="Dead letters",
+        queues=queues,
+        groups=await groups_of(queue_named(console.tree, name)),
     )
 
 

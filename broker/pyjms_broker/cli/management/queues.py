@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -28,6 +29,7 @@ from pyjms_broker.cli.management.client import (
     number,
     pattern,
 )
+from pyjms_broker.management.failure_reason import reason_of
 
 Selectors: TypeAlias = Annotated[
     list[str] | None,
@@ -191,6 +193,18 @@ def retry(
     ] = None,
     selector: Selector = None,
     limit: Limit = None,
+    reason: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Only messages with this reason, as `dead-letters` prints it."
+        ),
+    ] = None,
+    rate: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="N", help="At most this number of messages a second; 0: no maximum."
+        ),
+    ] = 0.0,
     dry_run: DryRun = False,
     json: Json = False,
     yes: Yes = False,
@@ -203,13 +217,14 @@ def retry(
     """
     found = _dead_letter_queues(client, queues)
     if dry_run:
-        _print_dead_letters(client, found, selector, limit, as_json=json)
+        _print_dead_letters(client, found, selector, reason, limit, as_json=json)
         return
     confirm("Retry the dead letters of", found, yes=yes)
     outcome = _Outcome()
     with progress("retrying", limit) as advance:
         for name in found:
-            _retry_all(client, name, selector, limit, outcome, advance)
+            messages = _dead_letters(client, name, selector, reason)
+            _retry_all(client, name, messages, limit, rate, outcome, advance)
     for problem in outcome.problems:
         typer.echo(f"stays: {safe_text(problem)}", err=True)
     typer.echo(f"{plural(outcome.sent, 'message')} sent back to their original destinations")
@@ -246,9 +261,9 @@ def _has_dead_letters(values: Attributes) -> bool:
 
 
 def _dead_letters(
-    client: JolokiaClient, name: str, selector: str | None
+    client: JolokiaClient, name: str, selector: str | None, reason: str | None
 ) -> Iterator[Mapping[str, object]]:
-    """Iterate over the messages of a queue, which the broker returns page by page.
+    """Iterate over the messages of a queue with a reason, which the broker returns page by page.
 
     The next page has new messages only if those of the previous one have been removed.
     """
@@ -263,18 +278,19 @@ def _dead_letters(
         if not new:
             return
         seen.update(str(each["JMSMessageID"]) for each in new)
-        yield from new
+        yield from (each for each in new if reason is None or _reason(each) == reason)
 
 
 def _retry_all(
     client: JolokiaClient,
     name: str,
-    selector: str | None,
+    messages: Iterator[Mapping[str, object]],
     limit: int | None,
+    rate: float,
     outcome: _Outcome,
     on_messages: Callable[[int], None],
 ) -> None:
-    for message in _dead_letters(client, name, selector):
+    for message in messages:
         if limit is not None and outcome.sent >= limit:
             return
         message_id = str(message["JMSMessageID"])
@@ -291,6 +307,8 @@ def _retry_all(
         if moved:
             outcome.sent += 1
             on_messages(1)
+            if rate:
+                time.sleep(1 / rate)
         else:
             outcome.problems.append(f"{message_id}: it is in flight to a consumer")
 
@@ -299,22 +317,61 @@ def _print_dead_letters(
     client: JolokiaClient,
     queues: Mapping[str, Attributes],
     selector: str | None,
+    reason: str | None,
     limit: int | None,
     *,
     as_json: bool,
 ) -> None:
-    messages = chain.from_iterable(_dead_letters(client, name, selector) for name in queues)
+    messages = chain.from_iterable(_dead_letters(client, name, selector, reason) for name in queues)
     rows = [
-        (message["JMSMessageID"], message.get("OriginalDestination") or "-", _cause(message))
+        (
+            message["JMSMessageID"],
+            message.get("OriginalDestination") or "-",
+            _reason(message),
+            _cause(message),
+        )
         for message in islice(messages, limit)
     ]
-    heads = ("message", "original destination", "cause")
+    keys = ("JMSMessageID", "OriginalDestination", "reason", "cause")
     if as_json:
         for row in rows:
-            json_line(dict(zip(("JMSMessageID", "OriginalDestination", "cause"), row, strict=True)))
+            json_line(dict(zip(keys, row, strict=True)))
         return
-    table(heads, rows)
+    table(("message", "original destination", "reason"), [row[:3] for row in rows])
     typer.echo(f"{plural(len(rows), 'message')} would be sent back", err=True)
+
+
+def _reason(message: Mapping[str, object]) -> str:
+    texts, original = message.get("StringProperties"), message.get("OriginalDestination")
+    properties = texts if isinstance(texts, Mapping) else {}
+    return reason_of(properties, str(original) if original else None)
+
+
+@management_command("dead-letters")
+def dead_letters(
+    client: JolokiaClient,
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUEUE...", help="Dead-letter queues. Default: all of the broker."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print the reasons of dead letters, with the number of messages and an example of each.
+
+    `retry --reason` sends those of one reason back, `pyjms replay` runs a handler with the example.
+    """
+    rows = []
+    for name, values in _dead_letter_queues(client, queues).items():
+        groups = client.execute(name, "deadLetterGroups")
+        for each in groups if isinstance(groups, list) else []:
+            if json:
+                json_line({"queue": values["Name"], **each})
+            rows.append((each["size"], each["reason"], values["Name"], each["example"]))
+    if json:
+        return
+    table(("messages", "reason", "queue", "example"), rows)
+    if not rows:
+        typer.echo("there are no dead letters", err=True)
 
 
 def _cause(message: Mapping[str, object]) -> str:

@@ -30,6 +30,7 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.console.model.destinations import Page, find_destination, page_of_iterable
+from pyjms_broker.management.dead_letters import reason_of_reference
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.messages import content_of, find, is_selected, original_destination
 from pyjms_broker.region.queue import Queue
@@ -186,7 +187,9 @@ class MessageRow:
         self.in_flight = reference.owner is not None
         self.original_destination = _optional(original_destination(reference))
         self.cause = _optional(self.properties.get(FAILURE_CAUSE))
-        """The reason why it is a dead letter; empty if it is not one, or unknown."""
+        """The whole text of why it is a dead letter; empty if it is not one, or unknown."""
+        self.reason = reason_of_reference(reference)
+        """The same in a line; only for dead letters."""
 
     def property_entries(self) -> list[tuple[str, str, str]]:
         """Return name, type and value of its properties."""
@@ -229,7 +232,9 @@ class MessageRow:
         ]
         if self.original_destination:
             is_dead = self.properties.get(FAILURE_CAUSE) is not None
-            what, why = ("Dead-lettered", f": {self.cause}") if is_dead else ("Moved", "")
+            what, why = (
+                ("Dead-lettered", f": {self.reason}; {self.cause}") if is_dead else ("Moved", "")
+            )
             events.append(Event(what, "", f"from {self.original_destination}{why}"))
         if message.broker_in_time:
             time = time_text(message.broker_in_time)

@@ -16,6 +16,7 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management.dead_letters import groups_of, retry_group
 from pyjms_broker.management.diagnosis import diagnose_destination
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext, minimum
@@ -289,6 +290,14 @@ async def _retry_messages(d: _Queue) -> int:
     return await move_matching(d.tree, d.it, None, target_of)
 
 
+async def _groups_of_dead_letters(d: _Queue) -> list[dict[str, object]]:
+    return [each._asdict() for each in await groups_of(d.it)]
+
+
+async def _retry_group(d: _Queue, reason: str, rate: float = 0.0) -> int:
+    return await retry_group(d.tree, d.it, reason, rate)
+
+
 def _purge(d: _Queue) -> None:
     d.it.purge(d.tree.client)
 
@@ -366,6 +375,21 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     ),
     operation(
         "int retryMessages()", "Move all messages to their original destinations.", _retry_messages
+    ),
+    operation(
+        "List deadLetterGroups()",
+        "Return the groups of dead letters by reason: reason, size, oldest, example, text.",
+        _groups_of_dead_letters,
+    ),
+    operation(
+        "int retryGroup(String reason)",
+        "Move the dead letters of a group to their original destinations; return their number.",
+        _retry_group,
+    ),
+    operation(
+        "int retryGroup(String reason, double messagesPerSecond)",
+        "The same, with a maximum rate; the call ends after the last message.",
+        _retry_group,
     ),
     operation("void pause()", "Stop dispatching.", lambda d: d.it.pause()),
     operation("void resume()", "Resume dispatching.", lambda d: d.it.resume()),

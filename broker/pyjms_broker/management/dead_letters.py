@@ -1,0 +1,98 @@
+"""Groups of dead letters with the same reason, and the retry of a group."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pyjms.errors import JMSException
+from pyjms.jms.message import FAILURE_CAUSE
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.slices import Slices
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.management.failure_reason import reason_of
+from pyjms_broker.management.host import ManagementContext
+from pyjms_broker.management.messages import move, original_destination
+from pyjms_broker.region.queue import Queue
+
+MOST_GROUPED: Final = 20_000
+"""The maximum number of messages that are read for the groups of a queue."""
+_MOST_GROUPS: Final = 500
+_QUOTED: Final = 300
+
+
+def reason_of_reference(reference: MessageReference) -> str:
+    """Return the reason of a message of a queue; see `reason_of`."""
+    original = original_destination(reference)
+    try:
+        properties = reference.properties
+    except JMSException:
+        return "properties that cannot be read"
+    return reason_of(properties, None if original is None else original.qualified_name)
+
+
+class Group(NamedTuple):
+    """Dead letters of a queue with the same reason."""
+
+    reason: str
+    size: int
+    oldest: int
+    """When the first of them arrived, in ms since 1970."""
+    example: str
+    """The id of one of them."""
+    text: str
+    """The beginning of its whole cause."""
+
+
+async def groups_of(queue: Queue) -> list[Group]:
+    """Return the groups of a queue's first `MOST_GROUPED` messages, largest first. Cancellable."""
+    found: dict[str, Group] = {}
+    slices = Slices()
+    for index, reference in enumerate(queue.messages()):
+        if index >= MOST_GROUPED:
+            break
+        reason = reason_of_reference(reference)
+        known = found.get(reason)
+        if known is not None:
+            found[reason] = known._replace(size=known.size + 1)
+        elif len(found) < _MOST_GROUPS:
+            message = reference.message
+            text = str(message.properties.get(FAILURE_CAUSE) or "")[:_QUOTED]
+            example = str(reference.message_id)
+            found[reason] = Group(reason, 1, message.broker_in_time, example, text)
+        await slices.after_item()
+    return sorted(found.values(), key=lambda each: -each.size)
+
+
+async def retry_group(tree: ManagementContext, queue: Queue, reason: str, rate: float = 0.0) -> int:
+    """Send the dead letters of a group to their original destinations; return their number.
+
+    Those that arrive meanwhile, because they failed again, stay. A cancellation takes effect
+    between two messages.
+
+    Args:
+        tree: the context of the views.
+        queue: the dead-letter queue.
+        reason: the reason of the group.
+        rate: the maximum number of messages a second; 0: no maximum.
+
+    Raises:
+        JMSException: a copy was refused, or not stored; messages before it were sent.
+    """
+    began, count = _clock.time_ms(), 0
+    slices = Slices()
+    for reference in queue.messages():
+        await slices.after_item()
+        original = original_destination(reference)
+        if original is None or original == queue.destination:
+            continue
+        if reference.message.broker_in_time > began or reason_of_reference(reference) != reason:
+            continue
+        stored = move(tree, queue, reference, original)
+        if stored is None:
+            continue
+        await wait_for(stored)
+        count += 1
+        if rate > 0:
+            await _clock.sleep(1 / rate)
+    return count
