@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -308,9 +307,17 @@ def _retry_all(
             outcome.sent += 1
             on_messages(1)
             if rate:
-                time.sleep(1 / rate)
+                _pause(1 / rate)
         else:
             outcome.problems.append(f"{message_id}: it is in flight to a consumer")
+
+
+def _pause(seconds: float) -> None:
+    import anyio
+
+    from pyjms.runtime import clock as _clock
+
+    anyio.run(_clock.sleep, seconds)
 
 
 def _print_dead_letters(
