@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pyjms.settings import PyjmsSettings
 
 
-config_app: Final = typer.Typer(help="Show the configuration.", no_args_is_help=True)
+config_app: Final = typer.Typer(
+    help="Show and convert the settings of an application.", no_args_is_help=True
+)
 
 ConfigOption = Annotated[
     Path | None,
@@ -94,6 +96,14 @@ def schema(
         typer.echo(text)
     else:
         output.write_text(text + "\n", encoding="utf-8")
+
+
+@config_app.command("example")
+def example() -> None:
+    """Print an application.yaml with every key, its default and its explanation."""
+    from pyjms.settings.loading import example_text
+
+    typer.echo(example_text(), nl=False)
 
 
 @config_app.command("convert")

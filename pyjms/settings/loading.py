@@ -21,7 +21,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.settings.model import PyjmsSettings
 from pyjms.settings.spring import translate_spring_key
 
-__all__ = ["collect_problems", "load_settings", "settings_schema"]
+__all__ = ["collect_problems", "example_text", "load_settings", "settings_schema"]
 
 CONFIG_VARIABLE: Final = "PYJMS_CONFIG"
 
@@ -123,3 +123,19 @@ def settings_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12) of the keys and values that load_settings accepts."""
     schema = PyjmsSettings.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+_EXAMPLE: Final = "application.yaml"
+
+
+def example_text() -> str:
+    """Return an application.yaml with every key, its default and its explanation."""
+    installed = Path(__file__).with_name(_EXAMPLE)
+    in_checkout = Path(__file__).parents[2] / "config" / _EXAMPLE
+    file = installed if installed.is_file() else in_checkout
+    return without_schema_line(file.read_text(encoding="utf-8"))
+
+
+def without_schema_line(text: str) -> str:
+    """Return a reference without the line that tells editors of a file in the checkout."""
+    return "".join(text.splitlines(keepends=True)[2:])

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pyjms_broker.conversion import Conversion
 
 app = typer.Typer(
-    name="config", help="Convert the configuration of a broker.", no_args_is_help=True
+    name="config",
+    help="Show the keys of broker.yaml, and convert ActiveMQ's configuration.",
+    no_args_is_help=True,
 )
 Define = Annotated[
     list[str] | None,
@@ -41,6 +43,15 @@ Properties = Annotated[
     list[Path] | None,
     typer.Option("--properties", help="Properties file with values of ${NAME}; -D overrides it."),
 ]
+
+
+@app.command()
+def example() -> None:
+    """Print a broker.yaml with every key, its default and its explanation."""
+    from pyjms.settings.loading import without_schema_line
+    from pyjms_broker.settings.reference import broker_reference
+
+    typer.echo(without_schema_line(broker_reference()), nl=False)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pyjms_broker.settings import BrokerSettings, load_broker_settings
 from tests.kit.processes.forked_python import ForkedPython, run_python
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -221,6 +222,13 @@ def test_listeners_as_json(pyjms: Run) -> None:
         "selector": "JMSPriority > 3",
         "subscription": None,
     }
+
+
+def test_config_example_has_every_key_with_its_default(pyjms: Run, tmp_path: Path) -> None:
+    (tmp_path / "application.yaml").write_text(pyjms("config", "example").stdout)
+    assert pyjms("config", "show", "--sources").stdout.count("# application.yaml:") > 90
+    (tmp_path / "broker.yaml").write_text(pyjms("broker", "config", "example").stdout)
+    assert load_broker_settings(tmp_path / "broker.yaml", environ={}) == BrokerSettings()
 
 
 def test_config_schema_is_a_json_schema(pyjms: Run, tmp_path: Path) -> None:
