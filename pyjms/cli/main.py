@@ -32,7 +32,7 @@ from pyjms.cli.message_commands import browse, outbox_app, receive, redrive, sen
 from pyjms.cli.options import duration_option
 from pyjms.cli.pipeline import pipeline_app
 from pyjms.cli.replay import replay
-from pyjms.cli.terminal import LogFormat, UserCodeFailed, configure_logging, json_line
+from pyjms.cli.terminal import LogFormat, UserCodeFailed, configure_logging, json_line, log_levels
 from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime.distribution import DISTRIBUTION
@@ -266,6 +266,14 @@ TracebacksOption = Annotated[
         "--tracebacks", help="Log the first failure of each message with the handler's traceback."
     ),
 ]
+LogLevelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[LOGGER=]LEVEL",
+        help="The level of all loggers, or of one: debug, pyjms.listener=debug; may be repeated. "
+        "At debug, each handled message is a line. Default: logging in application.yaml, info.",
+    ),
+]
 AsWorkerOption = Annotated[str | None, typer.Option(WORKER_OPTION, hidden=True)]
 
 
@@ -300,6 +308,7 @@ def run(
     reload_dir: ReloadFolderOption = None,
     health_port: HealthPortOption = None,
     log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
     tracebacks: TracebacksOption = False,
     as_worker: AsWorkerOption = None,
 ) -> None:
@@ -311,6 +320,7 @@ def run(
     SIGTTOU removes one.
     """
     del profiles  # the option's callback has chosen them
+    given_levels = log_levels(log_level or [])
     if as_worker is None and (workers is not None or reload):
         from pyjms.cli.supervisor import supervise
 
@@ -322,7 +332,7 @@ def run(
     tell_what_to_try = open_port(application)
     own = application.settings.logging
     log_format = log_format or own.format
-    configure_logging(own.levels, log_format)
+    configure_logging({**own.levels, **given_levels}, log_format)
     application.observation.log_with(
         context=log_format == "json", tracebacks=tracebacks or own.tracebacks
     )

@@ -27,6 +27,7 @@ __all__ = [
     "configure_logging",
     "in_bytes",
     "json_line",
+    "log_levels",
     "one_line_errors",
     "plural",
     "progress",
@@ -176,6 +177,7 @@ def _lines(what: str, total: int | None, *, bytes_: bool) -> Callable[[int], Non
 
 
 LogFormat = Literal["text", "json"]
+LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -196,6 +198,24 @@ def configure_logging(levels: Mapping[str, str], log_format: LogFormat = "text")
     for name, level in levels.items():
         if name != "root":
             logging.getLogger(name).setLevel(level)
+
+
+def log_levels(texts: Iterable[str]) -> dict[str, str]:
+    """Return the levels by logger name that `LEVEL` (root) and `LOGGER=LEVEL` name.
+
+    Raises:
+        ConfigurationException: there is no such level.
+    """
+    levels = {}
+    for text in texts:
+        name, equals, level = text.rpartition("=")
+        if level.upper() not in LOG_LEVELS or (equals and not name):
+            raise ConfigurationException(
+                f"--log-level {text}: there is no such level",
+                hint=f"write one of {', '.join(LOG_LEVELS).lower()}, or LOGGER=LEVEL",
+            )
+        levels[name or "root"] = level.upper()
+    return levels
 
 
 class UserCodeFailed(Exception):

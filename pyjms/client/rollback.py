@@ -51,7 +51,7 @@ from pyjms.errors import PoisonMessageException, Retry
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask
-from pyjms.runtime.logging import error_text, get_logger, one_line, shortened
+from pyjms.runtime.logging import error_text, get_logger, log_fields, one_line, shortened
 from pyjms.wire.openwire.commands import MessageDispatch, Throwable
 
 if TYPE_CHECKING:
@@ -202,6 +202,7 @@ class Redeliverer:
                 f"becomes a dead letter{kept}"
                 f"{'' if cause is None else f'. Cause: {one_line(_text_of(cause))}'}",
                 str(command.message_id),
+                command.correlation_id,
                 dispatch.destination,
                 session.tasks.spawn,
             )
@@ -287,19 +288,26 @@ class RefusalLog:
         self,
         text: str,
         message_id: str,
+        correlation_id: str | None,
         destination: Destination,
         spawn: Callable[..., object],
     ) -> None:
         """Log `text` as a warning, or count the refusal for the summary at the end of the burst.
 
-        The log record has `message_id` and the `destination`'s name as attributes. `spawn` starts
-        the background task that logs the summary; if the task is cancelled, it logs it at once.
+        The log record has `message_id`, `correlation_id`, the `destination`'s name and the fields
+        of the delivery that is rolled back (listener, trace) as attributes. `spawn` starts the
+        background task that logs the summary; if the task is cancelled, it logs it at once.
         """
         now = _clock.now()
         if not self._others and now - self._began > _WINDOW:
             self._began, self._lines = now, 0
         self._lines += 1
-        attributes = {"message_id": message_id, "destination": destination.physical_name}
+        attributes = {
+            **log_fields.get({}),
+            "message_id": message_id,
+            "correlation_id": correlation_id,
+            "destination": destination.physical_name,
+        }
         if self._lines <= _LINES:
             logger.warning("%s", text, extra=attributes)
             return

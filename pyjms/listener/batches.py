@@ -49,7 +49,7 @@ from pyjms.support.retry import send_dead_letter
 from pyjms.template.interceptors import HandlerInterceptor, HandlerInvocation
 
 if TYPE_CHECKING:
-    from pyjms.listener.delivery import Retries
+    from pyjms.listener.delivery import Delivery, Retries
     from pyjms.listener.invoker_pool import AsyncMessageListenerInvoker
     from pyjms.listener.reply import ReplySender
 
@@ -209,7 +209,7 @@ async def collect(
 
 
 async def send_rejected(
-    session: Session, batch: Batch[Message], properties: ContainerProperties
+    delivery: Delivery, batch: Batch[Message], properties: ContainerProperties
 ) -> None:
     """Send the rejected messages of a batch to the dead-letter destination.
 
@@ -220,7 +220,7 @@ async def send_rejected(
     destination = parse_destination(name)
     rejected = [(batch.received[at], reason) for at, reason in sorted(batch.rejections.items())]
     for message, reason in rejected:
-        await send_dead_letter(session, destination, message, reason)
+        await send_dead_letter(delivery.session, destination, message, reason)
     quoted = "; ".join(
         f"{message.message_id}: {type(reason).__name__}: {one_line(str(reason))}"
         for message, reason in rejected[:_QUOTED]
@@ -236,7 +236,7 @@ async def send_rejected(
         name,
         quoted,
         f"; and {more} more" if more > 0 else "",
-        extra=properties.log_extra,
+        extra=delivery.log_fields(properties),
     )
 
 

@@ -46,6 +46,7 @@ it a dead letter.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -74,6 +75,7 @@ from pyjms.jms.message import Message
 from pyjms.listener.error_handling import (
     NoListenerError,
     RejectedWhileStoppingError,
+    becomes_dead_letter,
     cause_of,
     log_overridden,
     poison_cause,
@@ -82,9 +84,14 @@ from pyjms.listener.message_listener import ListenerCall
 from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.logging import get_logger, one_line
+from pyjms.runtime.logging import get_logger, log_fields, one_line, span_fields
 from pyjms.support.retry import RetryPolicy, send_dead_letter
-from pyjms.template.interceptors import HandlerInvocation, SettlementInvocation
+from pyjms.template.interceptors import (
+    HandlerInvocation,
+    InterceptorChain,
+    SettlementInterceptor,
+    SettlementInvocation,
+)
 from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
 from pyjms.template.workers import Worker, current_worker
 
@@ -117,6 +124,9 @@ _NO_REQUESTER: Final = (
 )
 """Errors of a send that show that no error can be sent to the requester, now or later."""
 
+_LOG_LEVEL_PERIOD: Final = 1.0
+"""Seconds after which a changed log level is noticed: asking for each message costs a call."""
+
 _MOST_GIVEN_UP: Final = 1000
 """The number of messages that are remembered until their last redelivery. A message that has been
 forgotten is passed to the handler again."""
@@ -130,7 +140,8 @@ class Delivery:
     true once the listener has returned, `is_poison` if the message must not be redelivered,
     `is_given_up` if it is redelivered once more and then sent to the listener's dead-letter
     destination. `is_local` is true if the container itself ends the session's transaction, not an
-    external manager. `received_at` is in seconds of the clock.
+    external manager. `received_at` is in seconds of the clock. `dead_letters` counts its messages
+    that become dead letters.
     """
 
     message: Message
@@ -144,6 +155,7 @@ class Delivery:
     is_poison: bool = field(default=False, init=False)
     is_given_up: bool = field(default=False, init=False)
     is_local: bool = field(default=False, init=False)
+    dead_letters: int = field(default=0, init=False)
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -165,6 +177,17 @@ class Delivery:
         session = self.session
         return not session.transacted and session.acknowledge_mode in _ACKNOWLEDGED_BY_THE_CLIENT
 
+    def log_fields(self, properties: ContainerProperties) -> dict[str, object]:
+        """Return the attributes of log records about this delivery."""
+        context = self.worker.call_context
+        ids = {} if context is None else context.run(span_fields)
+        return {
+            **properties.log_extra,
+            "message_id": self.message.message_id,
+            "correlation_id": self.message.correlation_id,
+            **ids,
+        }
+
     def let_worker_acknowledge(self) -> None:
         """Allow a `def` listener to call `message.acknowledge()` in its thread."""
         for message in self.messages:
@@ -184,6 +207,8 @@ class ListenerExecution:
         self._resources = resources
         self._timeout = properties.call_timeout
         self.retries: Retries = Retries(properties)
+        self._logs_each = False
+        self._looked_at = float("-inf")
 
     @property
     def is_accepting(self) -> bool:
@@ -211,6 +236,7 @@ class ListenerExecution:
             await self._execute(delivery, None)
 
     async def _execute(self, delivery: Delivery, resource: BoundResource | None) -> None:
+        delivery.worker.call_context = None
         # a batch that a stop has completed is handled; a single message is returned
         if delivery.batch is None and not self.is_accepting:
             logger.warning(
@@ -234,6 +260,8 @@ class ListenerExecution:
         except Exception as error:
             for message in delivery.messages:
                 self.retries.record(delivery, error, message)
+            refused = becomes_dead_letter(self._properties, delivery)
+            delivery.dead_letters = len(delivery.messages) if refused else 0
             await self._roll_back_on_exception(delivery, error)
             raise
         except BaseException as error:  # cancelled: the broker must deliver the message again
@@ -244,6 +272,21 @@ class ListenerExecution:
             raise
         delivery.handled = True
         await self._settle(delivery)
+        if not self._looked_at <= delivery.received_at < self._looked_at + _LOG_LEVEL_PERIOD:
+            self._looked_at = delivery.received_at
+            self._logs_each = logger.isEnabledFor(logging.DEBUG)
+        if self._logs_each:
+            self._log_handled(delivery)
+
+    def _log_handled(self, delivery: Delivery) -> None:
+        seconds = _clock.now() - delivery.received_at
+        logger.debug(
+            "Listener %s handled %s in %.1f ms",
+            self._properties.log_name,
+            delivery.subject,
+            seconds * 1000,
+            extra={**delivery.log_fields(self._properties), "seconds": seconds},
+        )
 
     async def _call_listener(self, delivery: Delivery) -> None:
         properties = self._properties
@@ -278,7 +321,8 @@ class ListenerExecution:
         if batch is not None and batch.rejections:
             from pyjms.listener.batches import send_rejected  # noqa: PLC0415 - few have batches
 
-            await send_rejected(delivery.session, batch, properties)
+            await send_rejected(delivery, batch, properties)
+            delivery.dead_letters = len(batch.rejections)
 
     async def _call(self, listener: ListenerCall, delivery: Delivery) -> None:
         argument = delivery.message if delivery.batch is None else delivery.batch
@@ -330,21 +374,48 @@ class ListenerExecution:
             kind, finish = "ack", delivery.message.acknowledge
         else:
             return
-        chain = properties.settlement_chain
-        if chain is None:
+        if properties.settlement_chain is None:
             await finish()
-            return
-        invocation = SettlementInvocation(kind, properties.bean_name, delivery.message)
+        else:
+            await self._finish_observed(properties.settlement_chain, kind, delivery, finish)
+
+    async def _finish_observed(
+        self,
+        chain: InterceptorChain[SettlementInterceptor],
+        kind: Literal["commit", "ack", "rollback"],
+        delivery: Delivery,
+        finish: Callable[[], Awaitable[None]],
+    ) -> None:
+        invocation = SettlementInvocation(
+            kind,
+            self._properties.bean_name,
+            delivery.message,
+            delivery.dead_letters,
+            delivery.worker.call_context,
+        )
         await chain.around_operation(invocation, finish)
 
     async def _roll_back(self, delivery: Delivery) -> None:
         """Roll back or recover the received messages, as the session's mode requires."""
-        session = delivery.session
+        session, properties = delivery.session, self._properties
+        finish: Callable[[], Awaitable[None]]
         if session.transacted:
-            if delivery.is_local:
-                await _unless_in_progress(session.rollback)
+            if not delivery.is_local:
+                return
+            finish = partial(_unless_in_progress, session.rollback)
         elif session.acknowledge_mode not in _ACKNOWLEDGED_BY_THE_CLIENT:
-            await session.recover()
+            finish = session.recover
+        else:
+            return
+        token = log_fields.set(delivery.log_fields(properties))
+        try:
+            if properties.settlement_chain is None:
+                await finish()
+            else:
+                chain = properties.settlement_chain
+                await self._finish_observed(chain, "rollback", delivery, finish)
+        finally:
+            log_fields.reset(token)
 
     async def _roll_back_on_exception(self, delivery: Delivery, error: BaseException) -> None:
         try:
@@ -489,6 +560,7 @@ class Retries:
                 self._given_up.pop(message.message_id or "", None)
                 return
         await send_dead_letter(delivery.session, parse_destination(name), message, reason)
+        delivery.dead_letters = 1
         self._given_up.pop(message.message_id or "", None)
         logger.warning(
             "Listener %s sends message %s of %s to %s after attempt %d: %s: %s",
@@ -499,7 +571,7 @@ class Retries:
             message.delivery_count - 1,
             type(reason).__name__,
             one_line(str(reason)),
-            extra={**properties.log_extra, "message_id": message.message_id},
+            extra=delivery.log_fields(properties),
         )
 
     def _maximum(self, consumer: MessageConsumer) -> int:
@@ -557,8 +629,7 @@ def log_abandoned(properties: ContainerProperties, delivery: Delivery) -> None:
         message.destination or properties.destination_description,
         "counts as acknowledged" if delivery.is_acknowledged else "will be delivered again",
         extra={
-            **properties.log_extra,
-            "message_id": message.message_id,
+            **delivery.log_fields(properties),
             "seconds": seconds,
         },
     )

@@ -204,7 +204,9 @@ def _log_failure(
     """
     reason = cause_of(error)
     message = None if delivery is None else delivery.message
-    reported_later = delivery is not None and _becomes_dead_letter(properties, delivery)
+    reported_later = delivery is not None and (
+        _is_sent_later(delivery) or becomes_dead_letter(properties, delivery)
+    )
     is_first = message is None or message.delivery_count <= 1
     has_traceback = is_first and properties.log_tracebacks and not isinstance(reason, Retry)
     logger.log(
@@ -215,11 +217,7 @@ def _log_failure(
         _one_line(reason),
         "" if isinstance(reason, Retry) else last_frame(reason),
         exc_info=users_traceback(reason) if has_traceback else None,
-        extra={
-            **properties.log_extra,
-            "message_id": None if message is None else message.message_id,
-            "correlation_id": None if message is None else message.correlation_id,
-        },
+        extra=properties.log_extra if delivery is None else delivery.log_fields(properties),
     )
 
 
@@ -258,12 +256,15 @@ def _attempts(properties: ContainerProperties, delivery: Delivery) -> int | None
     return redeliveries + 1 if properties.dead_letter is None else redeliveries
 
 
-def _becomes_dead_letter(properties: ContainerProperties, delivery: Delivery) -> bool:
-    """Return whether the message becomes a dead letter now, which is logged separately."""
-    if delivery.is_acknowledged or delivery.handled:
+def _is_sent_later(delivery: Delivery) -> bool:
+    """Return whether the next delivery sends the message, or its error, instead of handling it."""
+    return delivery.is_given_up and not delivery.is_acknowledged and not delivery.handled
+
+
+def becomes_dead_letter(properties: ContainerProperties, delivery: Delivery) -> bool:
+    """Return whether the message becomes a dead letter by this rollback."""
+    if delivery.is_acknowledged or delivery.handled or delivery.is_given_up:
         return False
-    if delivery.is_given_up:
-        return True
     most = _attempts(properties, delivery)
     if delivery.is_poison:
         return hasattr(delivery.consumer, "redelivery_policy")

@@ -72,7 +72,7 @@ from pyjms.listener.delivery import (
 )
 from pyjms.listener.error_handling import handle_exception, is_infrastructure_failure
 from pyjms.listener.properties import DefaultContainerProperties
-from pyjms.listener.resources import ContainerResources
+from pyjms.listener.resources import ContainerResources, is_pushed
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
@@ -88,6 +88,11 @@ logger: Final = get_logger(__name__)
 
 _RECEIVES_PER_YIELD = 16
 """Messages after which a task yields: a handler that never waits must not starve the loop."""
+
+_IDLE_WAIT: Final = 60.0
+"""Seconds of a receive that follows an empty one, if nothing counts empty receives: an idle
+consumer needs no processor time. A lower maximum of consumers that was set directly, not by
+`scale`, is noticed after it at the latest."""
 
 
 class InvokerPool:
@@ -292,6 +297,7 @@ class AsyncMessageListenerInvoker:
         self._recovery = pool.recovery
         self._task_was_idle = True
         self._task_was_killed = False
+        self._counts_receives = True
         self._scope = anyio.CancelScope()
 
     async def run(self) -> None:
@@ -357,6 +363,7 @@ class AsyncMessageListenerInvoker:
         idle_receives = self._properties.idle_receive_limit
         ongoing = messages is None and (not self._pool.has_surplus() or idle_receives is None)
         limits = _TaskLimits(None, None) if ongoing else _TaskLimits(messages, idle_receives)
+        self._counts_receives = not ongoing
         while (
             await self._wait_for_start()
             if ongoing
@@ -529,7 +536,10 @@ class AsyncMessageListenerInvoker:
     ) -> bool:
         properties, execution = self._properties, self._execution
         self.waiting = True
-        message = await consumer.receive(properties.receive_timeout)
+        timeout = properties.receive_timeout
+        if self.idle and timeout and not self._counts_receives and is_pushed(consumer):
+            timeout = max(timeout, _IDLE_WAIT)
+        message = await consumer.receive(timeout)
         self.waiting = False
         if message is None:
             self.idle = True

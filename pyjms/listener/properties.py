@@ -327,7 +327,7 @@ class ContainerProperties:
     )
     settlement_interceptors: Interceptors[SettlementInterceptor] = Interceptors(
         "settlement_chain",
-        "Interceptors around commits and acknowledgements; replaceable at run time.",
+        "Interceptors around commits, acknowledgements and rollbacks; replaceable at run time.",
     )
     subscription_durable: _OfTopic = _OfTopic(
         "_durable",

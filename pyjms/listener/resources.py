@@ -196,6 +196,12 @@ class ContainerResources:
         )
 
 
+def is_pushed(consumer: MessageConsumer) -> bool:
+    """Return whether a consumer of pyjms's client gets messages without asking for each."""
+    info = getattr(consumer, "info", None)
+    return getattr(info, "prefetch_size", 0) > 0
+
+
 @contextmanager
 def _unless_closed(call: str) -> Iterator[None]:
     """Ignore that a connection is closed, and so can be neither started nor stopped."""

@@ -30,7 +30,7 @@ class Instrumentation(Protocol):
         """Return the interceptor of a listener, the outermost one."""
 
     def settlement(self, container: AbstractMessageListenerContainer) -> SettlementInterceptor:
-        """Return the interceptor of a listener's commits and acknowledgements."""
+        """Return the interceptor of a listener's commits, acknowledgements and rollbacks."""
 
     def send(self, connection_factory: object) -> SendInterceptor:
         """Return the interceptor of the sends over a connection factory, the innermost one."""

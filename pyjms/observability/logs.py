@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyjms.jms.message import Message
-from pyjms.runtime.logging import error_text
+from pyjms.runtime.logging import error_text, span_fields
 from pyjms.template.interceptors import HandlerInvocation, Proceed
 
 __all__ = ["JsonFormatter", "MessageContext", "context_fields", "message_context"]
@@ -67,12 +66,7 @@ def context_fields() -> dict[str, str]:
             "correlation_id": message.correlation_id,
         }
         fields = {name: value for name, value in found.items() if value is not None}
-    trace: Any = sys.modules.get("opentelemetry.trace")  # not imported only for logging
-    if trace is not None:
-        span = trace.get_current_span().get_span_context()
-        if span.is_valid:
-            fields |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
-    return fields
+    return fields | span_fields()
 
 
 class MessageContext(logging.Filter):

@@ -141,17 +141,21 @@ class PrometheusMetrics:
     def settlement(
         self, container: AbstractMessageListenerContainer
     ) -> handling.SettlementInterceptor:
-        """Return the interceptor of a listener's commits and acknowledgements."""
-        settlements = self._metrics.settlements
+        """Return the interceptor of a listener's commits, acknowledgements and rollbacks."""
+        all_metrics = self._metrics
         listener = container.bean_name or container.destination_description
+
+        all_metrics.settlements.labels(listener, "rollback", "succeeded")
+        dead_letters = all_metrics.dead_letters.labels(listener)
 
         async def settle(invocation: handling.SettlementInvocation, proceed: Proceed) -> object:
             outcome = "failed"
             try:
                 result = await proceed()
                 outcome = "succeeded"
+                dead_letters.inc(invocation.dead_letters)
             finally:
-                settlements.labels(listener, invocation.operation, outcome).inc()
+                all_metrics.settlements.labels(listener, invocation.operation, outcome).inc()
             return result
 
         return settle
@@ -187,12 +191,36 @@ class PrometheusMetrics:
         return receive
 
 
+class _WithoutTimes(Collector):
+    """The metrics of a registry without the `_created` series, which double their number."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def describe(self) -> Iterator[Metric]:
+        """Return the metrics, so that their names are reserved."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics."""
+        for metric in self._registry.collect():
+            metric.samples = [each for each in metric.samples if not _is_time(each.name)]
+            yield metric
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith("_created")
+
+
 class _Metrics:
     """The metrics of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         registry.register(PoolCollector())
+        own = CollectorRegistry()
+        registry.register(_WithoutTimes(own))
         self._names: set[str] = set()
+        registry = own
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self.sent = counter("pyjms_messages_sent", "Messages sent.", ["destination", "outcome"])
         self.received = counter(
@@ -210,8 +238,13 @@ class _Metrics:
         )
         self.settlements = counter(
             "pyjms_settlements",
-            "Commits and acknowledgements.",
+            "Commits, acknowledgements and rollbacks.",
             ["listener", "operation", "outcome"],
+        )
+        self.dead_letters = counter(
+            "pyjms_dead_letters",
+            "Messages that became dead letters because the listener failed or rejected them.",
+            ["listener"],
         )
         self.handlers_in_progress = gauge(
             "pyjms_handlers_in_progress", "Handlers that are running.", ["listener"]

@@ -5,7 +5,8 @@
     send NAME            PRODUCER   the current span
     receive NAME         CLIENT     the current span                  the message's sender
     process NAME         CONSUMER   the message's sender              all senders of a batch
-    commit NAME, ack     CLIENT     the message's sender
+    commit NAME, ack,    CLIENT     the process span; the message's
+    rollback                        sender if there was none
 
 A message carries the context of its send span; a handler runs with the context of its process span
 and with the sender's baggage, so that its own spans and sends belong to the trace.
@@ -195,16 +196,19 @@ class OpenTelemetry:
         return process
 
     def settlement(self, container: AbstractMessageListenerContainer) -> SettlementInterceptor:
-        """Return the interceptor of a listener's commits and acknowledgements."""
+        """Return the interceptor of a listener's commits, acknowledgements and rollbacks."""
         by_operation: Mapping[str, Attributes] = {
             name: _attributes(container.connection_factory, name, "settle")
             | _attributes_of_listener(container)
-            for name in ("commit", "ack")
+            for name in ("commit", "ack", "rollback")
         }
 
         async def settle(invocation: SettlementInvocation, proceed: Proceed) -> object:
             message, operation = invocation.message, invocation.operation
-            parent = context_of(message, otel_context.get_current())
+            if invocation.context is None:
+                parent = context_of(message, otel_context.get_current())
+            else:
+                parent = invocation.context.run(otel_context.get_current)
             at = _name_and_attributes(by_operation[operation], message, container)
             own = _attributes_of_message(message)
             with self._operation(operation, SpanKind.CLIENT, at, parent, own):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Final
+from contextvars import ContextVar
+from typing import Any, Final
 
 # and halves of surrogate pairs, which a log file in UTF-8 cannot have
 _NOT_SHOWN: Final = "\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]"
@@ -20,6 +22,21 @@ _LINK: Final = re.compile(r"\s*For further information visit \S+")
 _REPR: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +.\d*]*[ra]")
 _PLAIN: Final = (int, float, type(None))
 _formatter: Final = logging.Formatter()
+
+
+log_fields: Final[ContextVar[Mapping[str, object]]] = ContextVar("pyjms_log_fields")
+"""The attributes of log records about the delivery that is being rolled back in this context."""
+
+
+def span_fields() -> dict[str, str]:
+    """Return the ids of OpenTelemetry's current span, if it is in use."""
+    trace: Any = sys.modules.get("opentelemetry.trace")  # not imported only for logging
+    if trace is None:
+        return {}
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return {}
+    return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
 
 
 class WarnedOnce:

@@ -54,6 +54,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -189,7 +190,10 @@ class InterceptorChain(Generic[_I]):
 
     async def around_handler(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call `call` through the chain in a consumer's task; return the outermost result."""
-        return await self._proceed(invocation, call, current_worker.get())
+        worker = current_worker.get()
+        if worker is not None:
+            call = partial(_call_in_context, worker, call)
+        return await self._proceed(invocation, call, worker)
 
     async def around_operation(self, invocation: object, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call `call` through the chain; `def` interceptors run in a thread for this call."""
@@ -249,6 +253,12 @@ class Interceptors(TypedProperty[tuple[_I, ...]]):
     if TYPE_CHECKING:
 
         def __set__(self, instance: object, value: Iterable[_I]) -> None: ...
+
+
+async def _call_in_context(worker: Worker, call: Callable[[], Awaitable[Any]]) -> Any:
+    """Call, and keep the context variables that the interceptors have set around the call."""
+    worker.call_context = copy_context()
+    return await call()
 
 
 async def _in_thread(
@@ -325,18 +335,23 @@ class HandlerInterceptor(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SettlementInvocation:
-    """The settlement of a delivery by a container, after the handler has returned."""
+    """The end of a delivery: its settlement by a container, or its rollback."""
 
-    operation: Literal["commit", "ack"]
-    """Whether the session's transaction is committed, or the message acknowledged."""
+    operation: Literal["commit", "ack", "rollback"]
+    """Whether the session's transaction is committed, or the message acknowledged, after the
+    handler has returned; or the delivery is rolled back, for another one or a dead letter."""
     listener_id: str | None
     """The listener's id; None for a container without a `bean_name`."""
     message: Message
     """The message; for a batch, the last one."""
+    dead_letters: int = 0
+    """How many messages of the delivery become dead letters with this operation."""
+    context: Context | None = None
+    """The context variables that were set around the handler; None: it was not called."""
 
 
 class SettlementInterceptor(Protocol):
-    """Surrounds commits and acknowledgements: an `async def`, or a `def` that may block."""
+    """Surrounds commits, acknowledgements, rollbacks: an `async def`, or a `def` that may block."""
 
     def __call__(self, invocation: SettlementInvocation, proceed: Proceed, /) -> object:
         """Do something before and after `proceed()`, which raises if the settlement fails."""

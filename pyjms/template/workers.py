@@ -187,6 +187,8 @@ class Worker:
         self._ended = anyio.Event()
         self.busy: bool = False
         self.closed: bool = False
+        self.call_context: Context | None = None
+        """The context variables around the handler's latest call; None: it has no interceptors."""
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """Run `function(*args)` in the thread and return its result, or raise what it raises.

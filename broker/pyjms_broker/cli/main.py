@@ -81,6 +81,14 @@ def start(
             metavar="HOST:PORT", help="Address for OpenWire clients; port 0: any free port."
         ),
     ] = None,
+    web: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Address of the web server with console, metrics and management; host 127.0.0.1, "
+            "port 0: any free port.",
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The broker's name.")] = None,
     define: config_commands.Define = None,
     properties: config_commands.Properties = None,
@@ -95,14 +103,15 @@ def start(
 
     Prints one line per connector once it accepts connections. Without --openwire and without
     connectors in the configuration, it listens on 127.0.0.1:61616; with `connectors: []`, or a URI
-    without any, on no port. --openwire replaces the connectors of the configuration.
+    without any, on no port. --openwire replaces the connectors of the configuration. --web 8161
+    shows queues, messages and connections at http://127.0.0.1:8161.
     """
     gc.disable()  # until the broker runs: a fifth of the start would be searches among modules
     try:
         from pyjms_broker.cli.start import Source, run
 
         source = Source(uri, config, define, properties, ignore_unsupported)
-        code = run(source, data=data, ephemeral=ephemeral, openwire=openwire, name=name)
+        code = run(source, data=data, ephemeral=ephemeral, openwire=openwire, name=name, web=web)
     finally:
         gc.enable()
     raise typer.Exit(code)

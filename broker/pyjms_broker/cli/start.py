@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from pyjms.runtime.logging import escape_control_characters, get_logger, indente
 from pyjms_broker.cli.config import given_properties
 from pyjms_broker.service import BrokerService
 from pyjms_broker.service.factories import create_broker
+from pyjms_broker.web.configuration import WebConfiguration
 
 logger = get_logger(__name__)
 
@@ -69,6 +70,7 @@ class LineFormatter(logging.Formatter):
 
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
+_LAST_PORT: Final = 65_535
 
 GC_THRESHOLDS = (10_000, 2, 800)
 """Thresholds of Python's garbage collector (`gc.set_threshold`), far above its defaults.
@@ -92,7 +94,13 @@ class Source:
 
 
 def run(
-    source: Source, *, data: Path | None, ephemeral: bool, openwire: str | None, name: str | None
+    source: Source,
+    *,
+    data: Path | None,
+    ephemeral: bool,
+    openwire: str | None,
+    name: str | None,
+    web: str | None = None,
 ) -> int:
     """Run a broker until it stops; return exit code 0 (stopped), 1 (failed) or 2 (bad options)."""
     handler = logging.StreamHandler()
@@ -100,6 +108,8 @@ def run(
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         service = make_service(source, data, ephemeral, openwire, name)
+        if web is not None:
+            service.web = _web_at(web, service.web)
     except ConfigurationException as error:
         return _report(error, REFUSED)
     _tune_garbage_collection()
@@ -147,6 +157,17 @@ def make_service(
         service.connectors.clear()
         service.add_connector(f"tcp://{openwire or DEFAULT_OPENWIRE}", name="openwire")
     return service
+
+
+def _web_at(address: str, configured: WebConfiguration | None) -> WebConfiguration:
+    """Return the configuration of the web server with the address `[HOST:]PORT`."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or int(port) > _LAST_PORT:
+        raise ConfigurationException(
+            f"--web {address}: that is no address", hint="write a port, 8161, or HOST:PORT"
+        )
+    web = configured or WebConfiguration()
+    return replace(web, enabled=True, host=host.strip("[]") or web.host, port=int(port))
 
 
 def _says_connectors(source: Source, service: BrokerService) -> bool:
@@ -241,6 +262,8 @@ async def _update(service: BrokerService) -> None:
 def _print_addresses(service: BrokerService) -> None:
     for connector in service.connectors:
         print(f"{connector.name} accepts connections at {connector.connect_uri}", flush=True)
+    if service.website.url is not None:
+        print(f"the web console is at {service.website.url}", flush=True)
     directory = service.stores.directory
     where = "in memory only" if directory is None else f"in {directory}"
     print(f"broker {service.broker_name} keeps its messages {where}", flush=True)

@@ -6,15 +6,17 @@ import io
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dependency_injector import providers
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from pyjms import ApplicationContainer, PyjmsSettings, jms_listener
+from pyjms import ApplicationContainer, PyjmsSettings, RetryPolicy, jms_listener
 from pyjms.observability.logs import JsonFormatter, MessageContext, message_context
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from tests.kit.processes.forked_python import run_python
@@ -109,6 +111,55 @@ async def test_a_failure_as_json(jms_app: JmsTestApp, lines: Lines) -> None:
     assert "error" not in ours
 
 
+@pytest.mark.parametrize("dead_letter", [None, "refused"])
+async def test_failures_and_dead_letters_carry_the_ids(
+    jms_app: JmsTestApp, lines: Lines, dead_letter: str | None
+) -> None:
+    class Container(ApplicationContainer):
+        tracer_provider = providers.Object(TracerProvider())
+
+    spans: list[tuple[str, str]] = []
+
+    @jms_listener(
+        "in", id="orders", retry=RetryPolicy(maximum=1, initial_delay=0, dead_letter=dead_letter)
+    )
+    def handle(text: str) -> None:
+        span = trace.get_current_span().get_span_context()
+        spans.append((f"{span.trace_id:032x}", f"{span.span_id:016x}"))
+        raise LookupError("no customer")
+
+    given = settings(jms_app, observability={"tracing": True})
+    await jms_app.start(handle, settings=given, container=Container)
+    await jms_app.template.convert_and_send("in", "a", correlation_id="c1")
+    await jms_app.drained("in")
+    failed = lines.of("pyjms.listener.error_handling")[0]
+    (dead,) = lines.of("pyjms.client.refusals") or lines.of("pyjms.listener.delivery")
+    assert (failed["trace_id"], failed["span_id"]) == spans[0]
+    if dead_letter is None:
+        assert (dead["trace_id"], dead["span_id"]) == spans[1]
+    assert dead["message_id"] == failed["message_id"]
+    for line in (failed, dead):
+        assert (line["listener_id"], line["correlation_id"]) == ("orders", "c1")
+
+
+async def test_a_handled_message_is_one_line_at_debug(
+    jms_app: JmsTestApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jms_listener("in", id="orders")
+    async def handle(text: str) -> None: ...
+
+    caplog.set_level(logging.DEBUG, "pyjms.listener")
+    await jms_app.start(handle)
+    await jms_app.template.convert_and_send("in", "secret", correlation_id="c1")
+    await jms_app.drained("in")
+    (message,) = jms_app.recorder.messages(handle)
+    await jms_app.stop()
+    (line,) = [each for each in caplog.records if " handled " in each.getMessage()]
+    expected = rf"Listener orders handled message {re.escape(str(message.message_id))} in [\d.]+ ms"
+    assert re.fullmatch(expected, line.getMessage())
+    assert vars(line).items() >= {"listener_id": "orders", "correlation_id": "c1"}.items()
+
+
 async def test_a_formatter_of_one_s_own(jms_app: JmsTestApp) -> None:
     @jms_listener("in", id="orders")
     async def handle(text: str) -> None:
@@ -178,6 +229,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert len(failed) == 1
     assert failed[0].endswith("attempt 1 of 7: ValueError: wrong (shop.py:12)")
     assert "Traceback" not in text
+    assert " handled " not in text
+    text = run_shop(tmp_path, "--log-level", "pyjms.listener=debug")
+    assert len(re.findall("DEBUG .*Listener orders handled message .* ms", text)) == 1
     text = run_shop(tmp_path, "--tracebacks", "--log-format", "json")
     lines = [json.loads(line) for line in text.splitlines()]
     own = [line for line in lines if line["logger"] == "shop"]

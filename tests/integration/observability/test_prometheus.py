@@ -10,7 +10,15 @@ import pytest
 from dependency_injector import providers
 from prometheus_client import CollectorRegistry
 
-from pyjms import ApplicationContainer, PyjmsSettings, Queue, jms_listener
+from pyjms import (
+    ApplicationContainer,
+    Batch,
+    PyjmsSettings,
+    Queue,
+    Reject,
+    RetryPolicy,
+    jms_listener,
+)
 from pyjms.aio import ConnectionFactory, JmsPoolConnectionFactory
 from pyjms.observability.prometheus import MOST_DESTINATIONS, PrometheusMetrics
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
@@ -66,6 +74,54 @@ async def test_what_is_counted(jms_app: JmsTestApp, registry: CollectorRegistry)
     assert value("send_duration_seconds_count", destination="in") == 3
     await jms_app.stop()
     assert value("application_ready") is None
+
+
+async def test_rollbacks_and_dead_letters_are_counted_by_listener(
+    jms_app: JmsTestApp, registry: CollectorRegistry
+) -> None:
+    @jms_listener("in", id="orders")
+    async def fails(text: str) -> None:
+        if text == "poison":
+            raise Reject(text)
+        raise ValueError(text)
+
+    @jms_listener(
+        "kept", id="kept", retry=RetryPolicy(maximum=1, initial_delay=0, dead_letter="refused")
+    )
+    async def gives_up(text: str) -> None:
+        raise ValueError(text)
+
+    @jms_listener("items", id="batches", batch_size=2, auto_startup=False)
+    async def rejects(batch: Batch[str]) -> None:
+        batch.reject_at(0, ValueError("first"))
+
+    application = await start(jms_app, registry, fails, gives_up, rejects)
+    template = application.template
+    for name, text in (("in", "bad"), ("in", "poison"), ("kept", "a"), ("items", "b")):
+        await template.convert_and_send(name, text)
+    await template.convert_and_send("items", "c")
+    await application.registry["batches"].start()
+    for name in ("in", "kept", "items"):
+        await jms_app.drained(name)
+
+    def counts(listener: str) -> tuple[float | None, float | None]:
+        rolled_back = {"listener": listener, "operation": "rollback", "outcome": "succeeded"}
+        return (
+            registry.get_sample_value("pyjms_settlements_total", rolled_back),
+            registry.get_sample_value("pyjms_dead_letters_total", {"listener": listener}),
+        )
+
+    await jms_app.stop()
+    assert counts("orders") == (8, 2)
+    assert counts("kept") == (2, 1)
+    assert counts("batches") == (0, 1)
+
+
+def test_there_are_no_series_of_creation_times(registry: CollectorRegistry) -> None:
+    metrics = PrometheusMetrics(registry)
+    text = metrics.exposition("")[1].decode()
+    assert "pyjms_messages_sent" in text
+    assert "_created" not in text
 
 
 async def test_metrics_over_http(jms_app: JmsTestApp, registry: CollectorRegistry) -> None:

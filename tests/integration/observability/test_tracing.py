@@ -132,7 +132,7 @@ async def test_a_trace_goes_from_the_sender_through_handler_commit_and_reply(
     assert [parent_of(each) for each in spans] == [
         id_of(root),
         id_of(send),
-        id_of(send),
+        id_of(process),
         id_of(process),
     ]
     assert {each.context.trace_id for each in spans if each.context} == {root.context.trace_id}
@@ -180,6 +180,8 @@ async def test_each_attempt_of_a_failing_handler_has_its_span(
     assert {(each.attributes or {})["error.type"] for each in spans} == {"LookupError"}
     assert {each.status.description for each in spans} == {"no customer"}
     assert telemetry.spans("commit in") == []
+    rollbacks = telemetry.spans("rollback in")
+    assert [parent_of(each) for each in rollbacks] == [id_of(each) for each in spans]
 
 
 async def test_baggage_arrives_and_is_that_of_the_message_alone(
@@ -317,7 +319,7 @@ async def test_metrics_of_the_conventions(jms_app: JmsTestApp, telemetry: Teleme
         attributes["messaging.operation.name"]: point.count
         for attributes, point in telemetry.metrics("messaging.client.operation.duration")
     }
-    assert operations == {"send": 2, "commit": 1}
+    assert operations == {"send": 2, "commit": 1, "rollback": 7}
     assert not any(
         "messaging.message.id" in each
         for each, _ in telemetry.metrics("messaging.process.duration")

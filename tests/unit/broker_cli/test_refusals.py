@@ -21,6 +21,8 @@ from pyjms_broker.cli.start import Source, run
         (["--ephemeral", "--data", "somewhere"], "--data and --ephemeral contradict each other"),
         (["--ephemeral", "--openwire", "127.0.0.1:http"], "port"),
         (["--ephemeral", "--openwire", "127.0.0.1:0?colour=red"], "colour"),
+        (["--ephemeral", "--web", "localhost"], "--web localhost: that is no address"),
+        (["--ephemeral", "--web", "127.0.0.1:65536"], "HOST:PORT"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )

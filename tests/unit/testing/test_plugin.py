@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import time
+from contextlib import AbstractContextManager
 from typing import Any
 
 import anyio
@@ -39,6 +40,36 @@ async def handler(text: str) -> None:
 @pytest.fixture
 def pyjms_broker_url(jms_broker: EmbeddedBroker) -> str:
     return f"{jms_broker.url}&jms.redeliveryPolicy.maximumRedeliveries=0"
+
+
+class CountingClock(VirtualClock):
+    """Counts the waits that tasks begin."""
+
+    waits = 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits += 1
+        await super().sleep(seconds)
+
+    def timeout(self, seconds: float | None) -> AbstractContextManager[anyio.CancelScope]:
+        self.waits += 1
+        return super().timeout(seconds)
+
+
+@pytest.mark.fact("spring-jms 1.7.1")
+async def test_a_day_of_virtual_time_has_few_timers_while_nothing_happens(
+    jms_app: JmsTestApp,
+) -> None:
+    """An idle consumer wakes up once a minute, and the broker looks for expired messages twice."""
+    async with CountingClock() as clock:
+        await jms_app.start(handler)
+        await clock.advance(60.0)
+        clock.waits = 0
+        await clock.advance(3600.0)
+        assert clock.waits <= 3 * 60
+        await jms_app.template.convert_and_send("in", "x")
+        await jms_app.drained("in")
+        assert len(jms_app.recorder.calls(handler)) == 1
 
 
 async def test_the_broker_s_questions(jms_broker: Any, jms_template: JmsTemplate) -> None:

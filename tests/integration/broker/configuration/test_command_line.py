@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from pyjms.jms.destination import Queue
@@ -56,6 +57,23 @@ async def test_start_serve_and_stop_on_a_signal(
         assert process.returncode == 0, log
         assert "Broker b1 stopped" in log
         assert "Traceback" not in log
+        await client.cut()
+
+
+async def test_a_development_broker_shows_its_queues_on_the_web(
+    raw_client: type[RawClient],
+) -> None:
+    with started("--ephemeral", "--openwire", "127.0.0.1:0", "--web", "0") as (process, line):
+        assert process.stdout is not None
+        web = process.stdout.readline().strip().removeprefix("the web console is at ")
+        assert web.startswith("http://127.0.0.1:")
+        client = raw_client(create_transport(line.split()[-1]))
+        await client.open()
+        await client.send(Queue("orders.seen"), "x")
+        async with httpx.AsyncClient(base_url=web, follow_redirects=True) as browser:
+            page = await browser.get("/admin/queues")
+        assert page.status_code == 200
+        assert "orders.seen" in page.text
         await client.cut()
 
 
