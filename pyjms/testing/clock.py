@@ -10,6 +10,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Self
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -144,7 +145,7 @@ class VirtualClock:
                 return True
         return False
 
-    async def __aenter__(self) -> VirtualClock:
+    async def __aenter__(self) -> Self:
         self._replaced = _clock.install(self)
         if self._autojump:
             self._jumper = spawn(self._jump_when_blocked, name="virtual clock")
