@@ -21,7 +21,8 @@ streams and cancel scopes cost about twice as much as a plain callback and a pla
   call, without waking a writer task. Sending before `finish` lets the peers work while the disk is
   busy. No peer waits for deferred work, so it runs after all sends. If several sockets are readable
   in one loop turn, the first socket's `Turn` sends at its end, and the output of all others is sent
-  together at the start of the next loop turn.
+  together at the start of the next loop turn. That costs a loop turn of its own, so it is left out
+  if the loop has nothing else to run in this one (asyncio; of other loops that is not known).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import asyncio
 import importlib.util
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final
@@ -146,14 +147,19 @@ class Turn:
         "_early",
         "_ends",
         "_has_sent",
+        "_others",
         "_sends",
         "is_open",
         "late",
         "number",
     )
 
-    def __init__(self, call_next: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(
+        self, call_next: Callable[[Callable[[], object]], object], others: Sized = (None,)
+    ) -> None:
+        """Create the turn of a loop; `others` is not empty if the loop has more to run now."""
         self._call_next = call_next
+        self._others = others
         self._sends: list[Callable[[], object]] = []
         self._early: list[Callable[[], object]] = []
         self.is_open: bool = False
@@ -232,7 +238,7 @@ class Turn:
 
     def _send(self) -> None:
         sends, self._sends = self._sends, []
-        if sends and not self._has_sent:
+        if sends and self._others and not self._has_sent:
             self._has_sent = True
             self._call_next(self._next_pass)
         for flush in sends:
@@ -289,7 +295,10 @@ class LoopHandle:
         """The Turn of this loop, which exists as long as it is referenced."""
         turn = _turns.get(self.token.native_token)
         if turn is None:
-            turn = _turns[self.token.native_token] = Turn(self._call_next)
+            native = self.token.native_token
+            # private to asyncio: the callbacks that are left in this loop turn, or for the next
+            others: Sized = getattr(native, "_ready", (None,))
+            turn = _turns[native] = Turn(self._call_next, others)
         return turn
 
     @property

@@ -566,6 +566,8 @@ class TcpTransport(Transport[C]):
         self.options = options
         self.receiver: Callable[[C], object] | None = None
         """Gets the commands instead of `listener`, once its filters need them no more."""
+        self.list_receiver: Callable[[deque[C]], object] | None = None
+        """Takes commands from the left, until there are none or it pauses reading, instead."""
         self.received_bytes: int = 0
         self.sent_commands: int = 0
         self._stream = stream
@@ -800,11 +802,14 @@ class TcpTransport(Transport[C]):
             except RemoteProtocolError as error:
                 received.extend(error.completed)
                 self._violation = error
-        deliver = self.receiver or self.listener.on_command
+        deliver, deliver_all = self.receiver or self.listener.on_command, self.list_receiver
         while received:
             if self._resumed is not None:
                 return False
-            deliver(received.popleft())
+            if deliver_all is not None:
+                deliver_all(received)
+            else:
+                deliver(received.popleft())
         if self._violation is not None:
             raise self._violation
         return self._resumed is None and self._memory is None

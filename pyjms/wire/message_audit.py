@@ -26,28 +26,28 @@ K = TypeVar("K", bound=Hashable)
 class SequenceWindow:
     """The sequence numbers seen among the latest `depth` of one producer."""
 
-    __slots__ = ("_depth", "_highest", "_words")
+    __slots__ = ("_depth", "highest", "words")
 
     def __init__(self, first: int, depth: int) -> None:
         """Create a window that has seen the number `first`, wherever the producer begins."""
         self._depth = depth
-        self._highest = first
-        self._words = {first >> 6: 1 << (first & 63)}
+        self.highest = first
+        self.words = {first >> 6: 1 << (first & 63)}
 
     def add(self, number: int) -> bool:
         """Record `number`; return whether it was recorded before, within the window."""
         index, bit = number >> 6, 1 << (number & 63)
-        words = self._words
+        words = self.words
         word = words.get(index, 0)
-        if number > self._highest:
-            self._highest = number
+        if number > self.highest:
+            self.highest = number
             words[index] = word | bit
             if not word:
                 oldest = (number - self._depth) >> 6
                 for old in [each for each in words if each < oldest]:
                     del words[old]
             return False
-        if number <= self._highest - self._depth:
+        if number <= self.highest - self._depth:
             return False
         words[index] = word | bit
         return word & bit != 0
@@ -55,8 +55,8 @@ class SequenceWindow:
     def remove(self, number: int) -> None:
         """Forget `number`, so that it counts as new when it arrives again."""
         index = number >> 6
-        if index in self._words:
-            self._words[index] &= ~(1 << (number & 63))
+        if index in self.words:
+            self.words[index] &= ~(1 << (number & 63))
 
 
 class SequenceAudit(Generic[K]):
@@ -100,7 +100,12 @@ class MessageAudit(SequenceAudit[ProducerId]):
         if message_id is None or producer is None:
             return False
         if producer is self._producer:
-            return self._window.add(message_id.producer_sequence_id)
+            window, number = self._window, message_id.producer_sequence_id
+            if number == window.highest + 1 and number & 63:  # the usual case, written out
+                window.highest = number
+                window.words[number >> 6] |= 1 << (number & 63)
+                return False
+            return window.add(number)
         found = self.add(producer, message_id.producer_sequence_id)
         self._producer, self._window = producer, self._windows[producer]
         return found

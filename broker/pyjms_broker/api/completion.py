@@ -31,23 +31,28 @@ class Completion:
     Use it only on the broker's event loop; not thread-safe.
     """
 
-    __slots__ = ("_callbacks", "done", "error")
+    __slots__ = ("_callbacks", "_failure_callbacks", "done", "error")
 
     def __init__(self) -> None:
         self.done: bool = False
         self.error: Exception | None = None
         self._callbacks: list[Callable[[Completion], None]] = []
+        self._failure_callbacks: list[Callable[[Completion], None]] | None = None
 
     def complete(self, error: Exception | None = None) -> None:
         """Mark the operation as done or failed; later calls are ignored.
 
-        Runs the callbacks in the order they were added; their exceptions are logged.
+        Runs the callbacks in the order they were added, after a failure first those of
+        `on_failure`; their exceptions are logged.
         """
         if self.done:
             return
         self.done = True
         self.error = error
         callbacks, self._callbacks = self._callbacks, []
+        if error is not None and self._failure_callbacks is not None:
+            callbacks = self._failure_callbacks + callbacks
+        self._failure_callbacks = None
         for callback in callbacks:
             try:
                 callback(self)
@@ -60,6 +65,13 @@ class Completion:
             callback(self)
         else:
             self._callbacks.append(callback)
+
+    def on_failure(self, callback: Callable[[Completion], None]) -> None:
+        """Call `callback(self)` when the operation has failed, or at once if it already has."""
+        if not self.done:
+            self._failure_callbacks = [*(self._failure_callbacks or ()), callback]
+        elif self.error is not None:
+            callback(self)
 
 
 COMPLETED: Final = Completion()

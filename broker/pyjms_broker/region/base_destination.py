@@ -122,7 +122,11 @@ class BaseDestination(RegionDestination):
             self.on_expired(context, reference, None)
             return reference.dead_letter  # the sender's response waits until it is stored
         full: MemoryUsage | DiskUsage | None = None
-        if (self._controls_flow or self._reports_full) and self.memory.is_full:
+        memory = self.memory
+        total = memory.parent
+        if (  # written out, since it is asked for each message
+            memory.used >= memory.limit > 0 or (total is not None and total.used >= total.limit > 0)
+        ) and (self._controls_flow or self._reports_full):
             self.broker.memory_relief.relieve(self.memory, self.memory_holders(), is_full=True)
             if self.memory.is_full:
                 if self._reports_full:

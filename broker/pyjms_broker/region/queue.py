@@ -66,7 +66,7 @@ from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
-from pyjms.selector.budget import COSTLY
+from pyjms.selector.budget import COSTLY, SelectorMeter
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -298,7 +298,8 @@ class QueueDispatcher:
             self._start_delay = _DEFAULT_START_DELAY
         self._start_task: _wakeup.BackgroundTask | None = None
         self._is_open = False  # there are consumers, no pause, and no start delay
-        self._is_idle = False  # no list has a message; False if that is not certain
+        self.is_idle: bool = False
+        """Whether no list has a message; False if that is not certain."""
         self._is_memory_short = False  # so that the cursor was not read
         self._iterating = False
         self._again = False
@@ -415,17 +416,19 @@ class QueueDispatcher:
             not self._is_open
             or self._iterating
             or self._is_resting
-            or not (self._is_idle or self._may_offer_new())
+            or not (self.is_idle or self._may_offer_new())
             or (self._memory.was_short and self._must_wait_for_memory())
         ):
-            self._is_idle = False
+            self.is_idle = False
             self.cursor.append(reference)
             self.iterate()
             return
         self._iterating = True
         try:
-            if not self._has_ready() or not self._offer(reference):
-                self._is_idle = False
+            ring = self.ring
+            has_ready = ring.ready if ring.exclusive is None else ring.exclusive.ready
+            if not has_ready or not self._offer(reference):
+                self.is_idle = False
                 (self.waiting if self._has_ready() else self.fresh).append(reference)
                 if self._reports_slow:
                     self._report_slow()
@@ -439,12 +442,12 @@ class QueueDispatcher:
         if self._rescan or self.cursor or self.fresh or self.redelivered:
             return False
         waiting = len(self.waiting)
-        self._is_idle = not waiting
+        self.is_idle = not waiting
         return waiting < self._max_page_size
 
     def redeliver(self, references: list[MessageReference], at_head: bool) -> None:
         """Dispatch messages of a consumer that left, in order, before all others."""
-        self._is_idle = False
+        self.is_idle = False
         if at_head:
             for reference in reversed(references):
                 self.redelivered.append_front(reference)
@@ -468,9 +471,9 @@ class QueueDispatcher:
                     self.iterate()
                 return
             self.ring.add_ready(candidate)
-            if not self._is_idle and (self.waiting or self.redelivered):
+            if not self.is_idle and (self.waiting or self.redelivered):
                 self._rescan = True
-        if not self._is_idle and (self._rescan or self.fresh or self.cursor):
+        if not self.is_idle and (self._rescan or self.fresh or self.cursor):
             self.iterate()
 
     def iterate(self) -> None:
@@ -489,8 +492,8 @@ class QueueDispatcher:
                 self._dispatch_pending()
         finally:
             self._iterating = False
-        self._is_idle = not (self.fresh or self.cursor or self.waiting or self.redelivered)
-        if self._reports_slow and not self._is_idle and self.pending_count:
+        self.is_idle = not (self.fresh or self.cursor or self.waiting or self.redelivered)
+        if self._reports_slow and not self.is_idle and self.pending_count:
             self._report_slow()
 
     def offer_later(self, seconds: float) -> None:
@@ -629,20 +632,47 @@ class QueueDispatcher:
             return True
         if reference.cached is None and not self._read_again(reference):
             return reference.dropped
+        message = reference.cached
+        is_for_all = message is not None and message.target_consumer_id is None
         meter = self._meter
-        if meter is None:
-            return self._offer_to_ready(reference)
-        before = meter.total
-        offered = self._offer_to_ready(reference)
-        steps = meter.total - before
-        if steps > COSTLY:
-            self._costly_steps += steps
-            pause = meter.rest_after(self._costly_steps)
-            if pause:
-                self._costly_steps = 0
-                self._is_resting = True
-                self._resume_later(pause)
+        before = 0 if meter is None else meter.total
+        ring = self.ring
+        ready = ring.ready
+        exclusive = ring.exclusive
+        index = 0
+        offered = False
+        while index < len(ready):
+            candidate = ready[index]
+            subscription = candidate.subscription
+            if subscription.is_full():
+                ring.remove_ready(index)
+            elif (
+                (exclusive is None or candidate is exclusive)
+                and ((subscription.matches_all and is_for_all) or subscription.matches(reference))
+                and (reference.group_id is None or self._accepts_group(candidate, reference))
+            ):
+                statistics = self._queue.statistics
+                statistics.dispatched += 1
+                statistics.inflight += 1
+                is_full = subscription.deliver(reference)
+                if is_full or len(ring.candidates) > 1:
+                    ring.rotate(candidate, index, is_full)
+                offered = True
+                break
+            else:
+                index += 1
+        if meter is not None and meter.total - before > COSTLY:
+            self._rest_after(meter, meter.total - before)
         return offered
+
+    def _rest_after(self, meter: SelectorMeter, steps: int) -> None:
+        """Count the steps of selectors that were costly; above a limit, pause."""
+        self._costly_steps += steps
+        pause = meter.rest_after(self._costly_steps)
+        if pause:
+            self._costly_steps = 0
+            self._is_resting = True
+            self._resume_later(pause)
 
     def _read_again(self, reference: MessageReference) -> bool:
         """Read a message that has left memory; return False if that failed.
@@ -658,32 +688,6 @@ class QueueDispatcher:
             self._resume_later(PAGING_RETRY_DELAY)
         else:
             self._queue.drop(reference)
-        return False
-
-    def _offer_to_ready(self, reference: MessageReference) -> bool:
-        ring = self.ring
-        ready = ring.ready
-        exclusive = ring.exclusive
-        index = 0
-        while index < len(ready):
-            candidate = ready[index]
-            subscription = candidate.subscription
-            if subscription.is_full():
-                ring.remove_ready(index)
-            elif (
-                (exclusive is None or candidate is exclusive)
-                and subscription.matches(reference)
-                and (reference.group_id is None or self._accepts_group(candidate, reference))
-            ):
-                statistics = self._queue.statistics
-                statistics.dispatched += 1
-                statistics.inflight += 1
-                is_full = subscription.deliver(reference)
-                if is_full or len(ring.candidates) > 1:
-                    ring.rotate(candidate, index, is_full)
-                return True
-            else:
-                index += 1
         return False
 
     def _accepts_group(self, candidate: Candidate, reference: MessageReference) -> bool:
@@ -1054,7 +1058,7 @@ class Queue(BaseDestination):
                     NO_TRANSACTION if transaction is None else OperationContext(transaction.xid),
                     reference,
                 )
-                if stored is not COMPLETED:
+                if type(stored) is not Completion:
                     checked(stored, store, "add_message")
             except Exception:
                 self._discard(reference)
@@ -1073,7 +1077,7 @@ class Queue(BaseDestination):
         elif stored is COMPLETED and not self._unstored:
             self._enqueue(reference)
         elif stored is not COMPLETED and self._is_concurrent and not must_wait:
-            stored.then(lambda done: self._remove_if_unstored(context, reference, done))
+            stored.on_failure(lambda done: self._remove_if_unstored(context, reference, done))
             self._enqueue(reference)
         else:
             if stored is not COMPLETED:
@@ -1091,8 +1095,6 @@ class Queue(BaseDestination):
         self, context: ConnectionContext, reference: MessageReference, stored: Completion
     ) -> None:
         """Remove a message that could not be stored, unless it was already dispatched."""
-        if stored.error is None:
-            return
         self.report_lost(context, reference, stored)
         self.forget_duplicate(reference)
         in_memory = None if reference.dropped else self.contents.in_memory(reference)

@@ -278,7 +278,7 @@ class AbstractSubscription(Subscription):
         )
         self._policy = self.context.message_policy
         self._bridge: Callable[[MessageReference], bool] | None = self._bridge_filter(info)
-        self._matches_all = (
+        self.matches_all: bool = (
             self.selector is None
             and self._connection_id is None
             and self._policy is None
@@ -306,7 +306,7 @@ class AbstractSubscription(Subscription):
         if message.target_consumer_id is not None:
             if message.target_consumer_id != self.consumer_id:
                 return False
-        elif self._matches_all:
+        elif self.matches_all:
             return True
         if (
             self._connection_id is not None
@@ -329,7 +329,7 @@ class AbstractSubscription(Subscription):
         if message.target_consumer_id is not None:
             if message.target_consumer_id != self.consumer_id:
                 return "target"
-        elif self._matches_all:
+        elif self.matches_all:
             return ""
         if (
             self._connection_id is not None
@@ -706,6 +706,19 @@ class PrefetchSubscription(AbstractSubscription):
             return COMPLETED
         kind = ack.ack_type
         if kind == _STANDARD:
+            first, last = ack.first_message_id, ack.last_message_id
+            if (  # the usual case: one message
+                ack.message_count == 1
+                and self._by_id
+                and exchange.transaction is None
+                and not self._transacted
+                and first is not None
+                and last is not None
+                and (last is first or last.identity == first.identity)
+            ):
+                reference = self.dispatched.pop(last.identity, None)
+                if reference is not None:
+                    return self._complete_one(ack, reference)
             return self._ack_standard(exchange, ack)
         if kind == _DELIVERED:
             self._ack_delivered(ack)
@@ -723,19 +736,6 @@ class PrefetchSubscription(AbstractSubscription):
 
     def _ack_standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         transaction = exchange.transaction
-        first, last = ack.first_message_id, ack.last_message_id
-        if (
-            transaction is None
-            and not self._transacted
-            and self._by_id
-            and ack.message_count == 1
-            and first is not None
-            and last is not None
-            and last.identity == first.identity
-        ):
-            reference = self.dispatched.pop(last.identity, None)
-            if reference is not None:
-                return self._complete_one(_context_of(ack), reference)
         references = self._counted_range(ack, transaction)
         if transaction is not None:
             return self._complete_in_transaction(transaction, ack, references)
@@ -824,13 +824,16 @@ class PrefetchSubscription(AbstractSubscription):
         )
 
     # settling
-    def _complete_one(self, context: OperationContext, reference: MessageReference) -> Completion:
-        try:
-            stored = self.store_acknowledgement(context, reference)
-        except Exception:
-            self.dispatched[reference.message_id.identity] = reference
-            self.dispatched.move_to_end(reference.message_id.identity, last=False)
-            raise
+    def _complete_one(self, ack: MessageAck, reference: MessageReference) -> Completion:
+        stored = COMPLETED
+        if reference.persistent:
+            context = SYNCED if ack.response_required else NO_TRANSACTION
+            try:
+                stored = self.store_acknowledgement(context, reference)
+            except Exception:
+                self.dispatched[reference.message_id.identity] = reference
+                self.dispatched.move_to_end(reference.message_id.identity, last=False)
+                raise
         self.dequeue_count += 1
         self.settle(reference)
         if stored is not COMPLETED:
@@ -1031,13 +1034,19 @@ class QueueSubscription(PrefetchSubscription):
         """
         reference.owner = self
         # congestion, which sending may cause, is noticed when the next message is offered
-        has_room = len(self.dispatched) + 1 - self.prefetch_extension < self.prefetch_size
-        self.dispatch(reference, reference.redelivery_counter)
+        dispatched = self.dispatched
+        has_room = len(dispatched) + 1 - self.prefetch_extension < self.prefetch_size
+        identity = reference.message_id.identity
+        by_id = self._by_id and identity not in dispatched  # ids may repeat
+        dispatched[identity if by_id else reference] = reference
+        self.enqueue_count += 1
+        self.transmit(reference, reference.redelivery_counter)
         return not has_room and self.is_full()
 
     def window_freed(self) -> None:
         for queue, candidate in tuple(self._candidates.items()):
-            queue.dispatcher.window_freed(candidate)
+            if not (candidate.ready and queue.dispatcher.is_idle):
+                queue.dispatcher.window_freed(candidate)
 
     def settle(self, reference: MessageReference) -> None:
         reference.destination.on_consumed(self.context, reference)

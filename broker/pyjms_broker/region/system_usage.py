@@ -97,7 +97,15 @@ class DiskUsage:
         full = None if self.parent is None else self.parent.full(high_water_mark)
         if full is not None:
             return full
-        return self if self.is_full(high_water_mark) else None
+        store, limit = self.store, self.limit
+        if store is None:
+            return None
+        # written out, since it is asked for each message
+        if store.state in _ACCEPTING and not (
+            limit and store.size * 100 >= limit * high_water_mark
+        ):
+            return None
+        return self
 
     def reason(self, high_water_mark: int = 100) -> str:
         """Return the reason for the lack of space, for logs and errors."""

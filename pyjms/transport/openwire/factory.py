@@ -274,6 +274,7 @@ def negotiated_transport(
             # from now on no other command passes through the monitor
             wire_format.on_keep_alive = monitor.on_keep_alive
             tcp.receiver = monitor.listener.on_command
+            tcp.list_receiver = getattr(monitor.listener, "on_commands", None)
 
     return WireFormatNegotiator(
         monitor or tcp,

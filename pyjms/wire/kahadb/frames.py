@@ -75,7 +75,7 @@ def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSI
     """Return the message as a frame; from version 11 on, its `raw` is copied or made."""
     if version < _SAME_MESSAGES_FROM:
         return encode_frame(message, version)
-    body = marshal_body(message)
+    body = message.raw or marshal_body(message)
     return b"".join((_SIZE.pack(len(body) + 1), bytes((message.TYPE,)), body))
 
 

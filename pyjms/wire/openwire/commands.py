@@ -798,8 +798,8 @@ class ActiveMQMessage(BaseCommand):
     """A message without a body; the base of all message types.
 
     `raw` is not a field: the body as received (loose, uncached, version 12, without size and
-    type), kept so that the broker stores and dispatches the same bytes. See
-    `openwire.fast_writer`.
+    type), kept so that the broker stores and dispatches the same bytes; `sequence_at` is where the
+    broker's sequence id is in it, if the fast reader has read it. See `openwire.fast_writer`.
     """
 
     # generated: ActiveMQMessage
@@ -809,7 +809,8 @@ class ActiveMQMessage(BaseCommand):
         "group_id", "group_sequence", "jms_xgroup_first_for_consumer", "marshalled_properties",
         "message_id", "original_destination", "original_transaction_id", "persistent",
         "priority", "producer_id", "raw", "received_by_df_bridge", "redelivery_counter",
-        "reply_to", "target_consumer_id", "timestamp", "transaction_id", "type", "user_id",
+        "reply_to", "sequence_at", "target_consumer_id", "timestamp", "transaction_id", "type",
+        "user_id",
     )
     TYPE: ClassVar[int] = 23
     MARSHALL_AWARE: ClassVar[bool] = True
@@ -836,6 +837,7 @@ class ActiveMQMessage(BaseCommand):
         Field("jms_xgroup_first_for_consumer", kinds.BOOLEAN, 10),
     )
     raw: bytes | None
+    sequence_at: int | None
 
     def __init__(
         self, producer_id: ProducerId | None = None, destination: Destination | None = None,
@@ -888,6 +890,7 @@ class ActiveMQMessage(BaseCommand):
         self.broker_out_time = broker_out_time
         self.jms_xgroup_first_for_consumer = jms_xgroup_first_for_consumer
         self.raw = None
+        self.sequence_at = None
     # end generated
 
     @property

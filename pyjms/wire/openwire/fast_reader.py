@@ -228,6 +228,35 @@ class FastReader(StructureMemo):
         self._ack_key = b""
         self._ack_ids: tuple[Any, Any, int, Any] = (None, None, 0, None)
 
+    def read_frames(self, data: bytes, at: int, largest: int, commands: list[Command]) -> int:
+        """Append the commands of the frames in `data` from `at` on; return where it has stopped.
+
+        That is before a frame that is incomplete or has a wrong size, or for which the general
+        reader is needed. `largest` is the size of the largest frame.
+        """
+        total = len(data)
+        try:
+            while True:
+                start = at + 4
+                size = int.from_bytes(data[at:start], "big", signed=True)
+                end = start + size
+                if not 0 < size <= largest or end > total:
+                    return at
+                code = data[start]
+                command: Command | None
+                if code in MESSAGES:
+                    command = self._message(data, start + 1, end, MESSAGES[code])
+                elif code == MessageAck.TYPE:
+                    command = self._ack(data[start:end])
+                else:
+                    command = self.read_frame(data[start:end])
+                if command is None:
+                    return at
+                commands.append(command)
+                at = end
+        except (IndexError, struct.error, RemoteProtocolError, UnicodeDecodeError):
+            return at
+
     def read_frame(self, frame: bytes) -> Command | None:
         """Return the command, or None if the general reader is needed."""
         code = frame[0]
@@ -380,6 +409,7 @@ class FastReader(StructureMemo):
             if ids is None:
                 return None
             producer_id, destination, transaction_id, original_destination, id_producer, at = ids
+        sequence_at = at + 8 - start
         # generated: read the fields of a message
         # fmt: off
         (
@@ -446,6 +476,7 @@ class FastReader(StructureMemo):
         # fmt: on
         # end generated
         message.raw = frame[start:end]
+        message.sequence_at = sequence_at
         return message
 
     def _first_ids(self, frame: bytes, start: int) -> tuple[Any, Any, Any, Any, Any, int] | None:

@@ -11,6 +11,8 @@ broker stores it. Rules:
 
 - Code that sets a field of a message with `raw` must update `raw`: by `patch_raw` for the fields
   that it names, otherwise by `message.raw = None`.
+- `sequence_at` belongs to a `raw` that has the form that clients send: code that sets `raw` to
+  other bytes sets it to None.
 - `commandId` and `responseRequired` of a message that is sent alone are written from the fields,
   and in a MessageDispatch they are not read: a transport may number a message without changing
   `raw`.
@@ -97,6 +99,8 @@ class FastWriter:
 
     def write_frame(self, out: bytearray, command: Structure) -> bool:
         """Append type and body of `command`; return False without appending: use the writer."""
+        if isinstance(command, MessageDispatch):
+            return self._dispatch(out, command)
         code = command.TYPE
         if code in MESSAGES and isinstance(command, ActiveMQMessage):
             raw = command.raw
@@ -109,8 +113,6 @@ class FastWriter:
             else:
                 out += memoryview(raw)[5:]
             return True
-        if isinstance(command, MessageDispatch):
-            return self._dispatch(out, command)
         if isinstance(command, MessageAck):
             return self._ack(out, command)
         if code == Response.TYPE and isinstance(command, Response):
@@ -361,6 +363,7 @@ def marshal_body(message: ActiveMQMessage) -> bytes:
         except (struct.error, AttributeError, TypeError, ValueError) as e:
             raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
         message.raw = bytes(frame[1:])
+        message.sequence_at = None
     return message.raw
 
 
@@ -382,15 +385,16 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
     raw = message.raw
     if raw is None:
         return
-    message_id = message.message_id
-    if message_id is None or not is_plain(message):
+    message_id, at = message.message_id, message.sequence_at
+    if message_id is None or (at is None and not is_plain(message)):
         _marshal_again(message)
         return
     try:
         if is_numbered:
             message.raw = raw[:-TAIL_SIZE] + pack_tail(message)
             return
-        at = _broker_sequence_offset(raw)
+        if at is None:
+            at = _broker_sequence_offset(raw)
         message.raw = b"".join(
             (
                 raw[:at],
@@ -412,6 +416,7 @@ def readdress_raw(message: ActiveMQMessage, raw: bytes) -> None:
     """
     if not is_plain(message):
         return
+    message.sequence_at = None
     start = _skip(raw, _HEAD_SIZE)
     transaction = _skip(raw, start)
     original = _skip(raw, transaction)

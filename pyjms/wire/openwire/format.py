@@ -328,6 +328,7 @@ class OpenWireFormat:
                 at = self._receive_buffered(data, commands)
             fast = self._fast_reader
             while fast is not None:  # most frames are whole and need no buffer
+                at = fast.read_frames(data, at, self._max_frame_size, commands)
                 start = at + _SIZE_BYTES
                 size = int.from_bytes(data[at:start], "big", signed=True)
                 end = start + size
@@ -335,8 +336,7 @@ class OpenWireFormat:
                     if at < len(data):
                         self._receive_buffered(data[at:], commands)
                     break
-                frame = data[start:end]
-                command = fast.read_frame(frame) or self._read_frame(frame)
+                command = self._read_frame(data[start:end])
                 if command is not None:
                     commands.append(command)
                 at = end

@@ -272,11 +272,10 @@ class BrokerConnection:
             self._all_responses_sent = anyio.Event()
             await self._all_responses_sent.wait()
 
-    def _count_response(self) -> None:
-        """Count a pending response as sent."""
-        self._pending_responses -= 1
-        if self._all_responses_sent is not None and self._are_responses_sent():
-            self._all_responses_sent.set()
+    def _check_responses(self, all_sent: anyio.Event) -> None:
+        """End the wait for all responses, if they are sent."""
+        if self._are_responses_sent():
+            all_sent.set()
 
     def _are_responses_sent(self) -> bool:
         """Return whether only sends that wait for space, which may never be there, are pending.
@@ -350,42 +349,62 @@ class BrokerConnection:
 
     # from the transport
     def on_command(self, command: Command) -> None:
-        # acknowledgements outside a transaction, without a response: only messages overtake them
-        if (
-            type(command) is MessageAck
-            and command.transaction_id is None
-            and not command.response_required
-        ):
-            if self._deferred_acks or self._outbound.defer(self._handle_deferred_acks):
-                self._deferred_acks.append(command)
+        self.on_commands(deque((command,)))
+
+    def on_commands(self, commands: deque[Command]) -> None:
+        """Handle commands, taking them from the left, until there are none or reading is paused."""
+        deferred = self._deferred_acks
+        while commands:
+            command = commands.popleft()
+            # acknowledgements outside a transaction, without response: only messages overtake them
+            if (
+                type(command) is MessageAck
+                and command.transaction_id is None
+                and not command.response_required
+            ):
+                if deferred or self._outbound.defer(self._handle_deferred_acks):
+                    deferred.append(command)
+                    continue
+            elif deferred and not isinstance(command, ActiveMQMessage):
+                self._handle_deferred_acks()
+            if not self._closed:
+                try:
+                    result: object = self.handlers.get(command.TYPE, refuse)(self, command)
+                except Exception as error:
+                    self._send_error(command, error)
+                else:
+                    if result is not COMPLETED or command.response_required:
+                        self._respond(command, result)
+            if self.read_pauses:
                 return
-        elif self._deferred_acks and not isinstance(command, ActiveMQMessage):
-            self._handle_deferred_acks()
-        self._handle(command)
 
     def _handle_deferred_acks(self) -> None:
         deferred = self._deferred_acks
         while deferred:
-            self._handle(deferred.popleft())
+            ack = deferred.popleft()
+            if not self._closed:
+                try:
+                    result: object = self.handlers[MessageAck.TYPE](self, ack)
+                except Exception as error:
+                    self._send_error(ack, error)
+                else:
+                    if result is not COMPLETED:
+                        self._respond(ack, result)
 
-    def _handle(self, command: Command) -> None:
-        if self._closed:
-            return
-        try:
-            result: object = self.handlers.get(command.TYPE, refuse)(self, command)
-            if not isinstance(result, Completion | Response):
-                result = checked(result, self.broker, f"handling a {type(command).__name__}")
-        except Exception as error:
-            self._send_error(command, error)
-            return
-        if result is COMPLETED:
+    def _respond(self, command: Command, result: object) -> None:
+        if isinstance(result, Response):
             if command.response_required:
-                self.send_command(Response(command.command_id))
+                result.correlation_id = command.command_id
+                self.send_command(result)
+        elif result is COMPLETED:
+            self.send_command(Response(command.command_id))
         elif isinstance(result, Completion):
             self._respond_when_done(command, result)
-        elif command.response_required:
-            result.correlation_id = command.command_id
-            self.send_command(result)
+        else:
+            try:
+                checked(result, self.broker, f"handling a {type(command).__name__}")
+            except TypeError as error:
+                self._send_error(command, error)
 
     # messages and acknowledgements
     def on_message(self, message: ActiveMQMessage) -> Completion:
@@ -409,10 +428,19 @@ class BrokerConnection:
             self.host.connections.check_message_id(exchange.context, message)
         exchange.sent_count += 1
         broker, destination = self.broker, message.destination
-        is_plain = _is_plain(exchange, message)
-        if is_plain and broker.plain is not None:
+        properties, is_known = message.marshalled_properties, destination is exchange.destination
+        if (
+            # The region has already accepted a message of this producer for this destination, which
+            # is thus neither composite nor one of the broker's own; and the message is not part of
+            # a transaction and has no schedule: no filter that only acts on special messages has to
+            # see it. See `Broker.plain`.
+            is_known
+            and message.transaction_id is None
+            and (properties is None or SCHEDULE_PREFIX not in properties)
+            and broker.plain is not None
+        ):
             broker = broker.plain
-        if type(destination) is Queue and (is_plain or destination is exchange.destination):
+        if is_known and type(destination) is Queue:
             result = broker.send(exchange, message)
         else:  # the message may be for thousands of consumers, or create its queue
             began = _clock.now()
@@ -498,27 +526,24 @@ class BrokerConnection:
     def send_command(self, command: Command) -> None:
         if self._closed:
             return
-        if self._write(command) and self._outbound.congested:
-            self._on_congestion()
-            # further requests would only add responses
-            queued = self._transport.queued_bytes
-            if queued is None or queued > self._most_queued:
-                self._pause_reading(ReadPause.RESPONSES)
-
-    def _write(self, command: Command) -> bool:
         try:
             self._oneway(command)
         except ConnectionFailedException as error:
             self._log_unsent(error)
-            return False
+            return
         except LocalProtocolError as error:
             if isinstance(command, ActiveMQMessage):  # of a duplex bridge, which dead-letters it
                 raise
             name = type(command).__name__
             logger.warning("%s: %s cannot be sent: %s", self.remote_address, name, error)
             self.stop_soon(error)
-            return False
-        return True
+            return
+        if self._outbound.congested:
+            self._on_congestion()
+            # further requests would only add responses
+            queued = self._transport.queued_bytes
+            if queued is None or queued > self._most_queued:
+                self._pause_reading(ReadPause.RESPONSES)
 
     def _log_unsent(self, error: Exception) -> None:
         address = self.remote_address
@@ -641,7 +666,9 @@ class BrokerConnection:
         self._pending_responses += 1
 
         def on_stored(completion: Completion) -> None:
-            self._count_response()
+            self._pending_responses -= 1
+            if self._all_responses_sent is not None:
+                self._check_responses(self._all_responses_sent)
             self._on_send_settled(size)
             if window:
                 self._send_producer_ack(message)
@@ -657,7 +684,9 @@ class BrokerConnection:
         self._waiting_sends += 1
         self._waiting_bytes += size
         self._budget.held += size
-        if not self._is_within_limits():
+        if (self._waiting_sends > 1 or size > _MAXIMUM_WAITING_BYTES) and (
+            not self._is_within_limits()
+        ):
             self._pause_reading(ReadPause.WAITING_SENDS)
 
     def _on_send_settled(self, size: int) -> None:
@@ -685,7 +714,9 @@ class BrokerConnection:
         self._pending_responses += 1
 
         def respond(completion: Completion) -> None:
-            self._count_response()
+            self._pending_responses -= 1
+            if self._all_responses_sent is not None:
+                self._check_responses(self._all_responses_sent)
             if size >= 0:
                 self._on_send_settled(size)
             if completion.error is not None:
@@ -725,16 +756,3 @@ class BrokerConnection:
             self.broker.set_rollback_only(state.context, xid, error)
         except Exception:
             logger.exception("%s: %s cannot be marked rollback-only", self.remote_address, xid)
-
-
-def _is_plain(exchange: ProducerExchange, message: ActiveMQMessage) -> bool:
-    """Return whether no filter that only acts on special messages has to see the message.
-
-    The region has already accepted a message of this producer for this destination, which is thus
-    neither composite nor one of the broker's own; and the message is not part of a transaction and
-    has no schedule. See `Broker.plain`.
-    """
-    if message.destination is not exchange.destination or message.transaction_id is not None:
-        return False
-    properties = message.marshalled_properties
-    return properties is None or SCHEDULE_PREFIX not in properties

@@ -197,7 +197,9 @@ class WriteJob:
         self.waiters = waiters
         self.senders = len(waiters) if senders is None else senders
         self.sync = sync
-        self.size = sum([batch.end - batch.offset for batch in batches])
+        self.size = 0
+        for batch in batches:
+            self.size += batch.end - batch.offset
 
 
 class SegmentWriter:
@@ -239,7 +241,9 @@ class SegmentWriter:
 
     def run(self, job: WriteJob) -> None:
         """Run a job; after an error, call it again with the same one."""
-        batches = [b for b in job.batches if (b.file_id, b.end) > self.synced]
+        batches = job.batches
+        if batches and (batches[0].file_id, batches[0].end) <= self.synced:  # a retry
+            batches = [b for b in batches if (b.file_id, b.end) > self.synced]
         if self._sync_failed:
             self._rewrite_unsynced(batches)
         disk = self._disk
@@ -248,10 +252,10 @@ class SegmentWriter:
                 self._roll(batch.file_id)
             disk.write(self._fd, batch.encode(self._checksum), batch.offset)
             self.batches += 1
-            self.written = Location(batch.file_id, batch.end)
-        if batches:
-            self._note_length()
-        if job.sync:
+            self.written = _location(Location, (batch.file_id, batch.end))
+            if batch.end + len(END_MARKER) > self._files.lengths[batch.file_id]:
+                self._note_length()
+        if job.sync and self.synced < self.written:
             self.sync()
 
     def sync(self) -> None:
@@ -318,27 +322,26 @@ class InlineWritePolicy:
     def __init__(self) -> None:
         self.loop: float | None = None
         self.thread: float | None = None
+        self._is_loop_better = True
         self._jobs = 0
 
     def use_loop(self) -> bool:
         """Return whether the next job runs on the loop."""
         self._jobs += 1
-        return self._loop_is_better() != (self._jobs % _EXPLORE_EVERY == 0)
+        return self._is_loop_better != (self._jobs % _EXPLORE_EVERY == 0)
 
     def record(self, on_loop: bool, seconds: float) -> None:
         """Record the duration of a job, from its start to its end as seen by the loop."""
         average = self.loop if on_loop else self.thread
         # a value that is rarely measured needs a larger weight
-        weight = 0.125 if on_loop == self._loop_is_better() else 0.5
+        weight = 0.125 if on_loop == self._is_loop_better else 0.5
         average = seconds if average is None else average + weight * (seconds - average)
         if on_loop:
             self.loop = average
         else:
             self.thread = average
-
-    def _loop_is_better(self) -> bool:
         loop, thread = self.loop, self.thread
-        return loop is None or (
+        self._is_loop_better = loop is None or (
             loop < _QUICK and (thread is None or loop <= _LOOP_ADVANTAGE * thread)
         )
 
@@ -687,7 +690,8 @@ class Journal:
         settings = self.settings
         if size <= _HEAD or size > _LARGEST - settings.max_file_length:
             raise LocalProtocolError("A journal record is empty, or larger than 2 GiB")
-        self._close_batch()
+        if self._batch is not None:
+            self._close_batch()
         needed = BATCH_CONTROL_SIZE + size
         if self._offset and self._offset + needed > self._segment_limit:
             self._file_id += 1
@@ -708,7 +712,8 @@ class Journal:
         self._lazy_limit = batch.offset + _LAZY_BYTES
         if self._closed_bytes > settings.max_waiting_bytes:
             self._congest()
-        self._preallocate_next(first)
+        if first > settings.max_file_length // 2 and self._preallocated_after != self._file_id:
+            self._preallocate_next()
         return first
 
     def _close_batch(self) -> None:
@@ -731,15 +736,10 @@ class Journal:
         self._close_batch()
         self._segment_limit = 0
 
-    def _preallocate_next(self, offset: int) -> None:
-        """Start preallocating the next segment once this one is filled up to its half."""
-        settings = self.settings
-        if (
-            settings.preallocation_scope is not PreallocationScope.NONE
-            and self._preallocated_after != self._file_id
-            and offset > settings.max_file_length // 2
-        ):
-            self._preallocated_after = self._file_id
+    def _preallocate_next(self) -> None:
+        """Start preallocating the next segment: this one is filled up to its half."""
+        self._preallocated_after = self._file_id
+        if self.settings.preallocation_scope is not PreallocationScope.NONE:
             self._tasks = [task for task in self._tasks if not task.done]
             run = anyio.to_thread.run_sync
             self._tasks.append(spawn(run, self.files.prepare, name="pyjms journal segment"))
@@ -768,7 +768,8 @@ class Journal:
         """Make a job of everything that waits."""
         if self.late is not None and self.late.count:
             self.late.write()
-        self._close_batch()
+        if self._batch is not None:
+            self._close_batch()
         job = WriteJob(self._closed, self._waiters, sync=self._sync, senders=self._senders)
         self._closed, self._closed_bytes, self._waiters = [], 0, []
         self._senders = self._last_turn = 0
@@ -794,8 +795,10 @@ class Journal:
 
     def _run(self, job: WriteJob) -> Exception | None:
         """Run a job, on the loop or in the thread, and return its error."""
+        writer = self._writer
+        assert writer is not None, "the journal is open"
         try:
-            self._require_writer().run(job)
+            writer.run(job)
         except Exception as error:
             return error
         return None

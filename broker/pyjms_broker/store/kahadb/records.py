@@ -103,9 +103,10 @@ def reference_metadata(reference: MessageReference, prioritized: bool) -> Messag
     message, own = reference.cached or reference.message, reference.message_id
     sequence = own.producer_sequence_id
     properties = message.marshalled_properties
-    producer = str(own.producer_id)
+    producer_id = own.producer_id
+    producer = "" if producer_id is None else _name_of(producer_id.identity)
     if (
-        own.producer_id is None
+        producer_id is None
         or own.text_view is not None
         or not producer.isascii()
         or not 0 <= sequence <= LARGEST_SEQUENCE
@@ -129,6 +130,13 @@ def reference_metadata(reference: MessageReference, prioritized: bool) -> Messag
             (producer, sequence),
         ),
     )
+
+
+@lru_cache(_CACHED)
+def _name_of(identity: tuple[object, ...]) -> str:
+    """Return the text of a producer id with this identity."""
+    _, connection_id, session_id, value = identity
+    return f"{connection_id}:{session_id}:{value}"
 
 
 @lru_cache(_CACHED)

@@ -85,18 +85,16 @@ class LateAdds:
 
     def write(self) -> None:
         """Append all of them, with their waiters, which get the error if the journal fails."""
-        if self.queues:
-            for queue in self._take():
-                queue.write()
+        queues, self.queues = self.queues, {}
+        self.count = self.size = 0
+        for queue in queues:
+            queue.write()
 
     def discard(self) -> list[Completion]:
         """Drop all of them, because the journal has failed; return their waiters."""
-        return [waiter for queue in self._take() for waiter in queue.discard()]
-
-    def _take(self) -> dict[QueueLateAdds, None]:
         queues, self.queues = self.queues, {}
         self.count = self.size = 0
-        return queues
+        return [waiter for queue in queues for waiter in queue.discard()]
 
     def complete_soon(self, waiter: Completion) -> None:
         """Complete the waiter of a consumed message, in the next iteration of the loop."""
@@ -121,14 +119,15 @@ class _LateAdd(NamedTuple):
 class QueueLateAdds:
     """The late additions of one queue, ordered by number."""
 
-    __slots__ = ("_announce", "_index", "_last", "_late", "_visible", "adds")
+    __slots__ = ("_announce", "_index", "_last", "_late", "adds", "visible")
 
     def __init__(self, late: LateAdds) -> None:
         self.adds: dict[str, _LateAdd] = {}
         """By message id."""
         self._late = late
         self._announce = late.db.journal.announce
-        self._visible: set[int] = set()
+        self.visible: set[int] = set()
+        """The numbers of those that are visible."""
         self._index: DestinationIndex | None = None
         self._last = 0
 
@@ -157,10 +156,6 @@ class QueueLateAdds:
             late.write()
         return position
 
-    def mark_visible(self, arrival: int) -> None:
-        """Record that the message with this number is visible."""
-        self._visible.add(arrival)
-
     def cancel(self, message_id: str) -> None:
         """Drop a message that was consumed; without effect if it was dropped before."""
         add = self.adds.pop(message_id, None)
@@ -171,14 +166,14 @@ class QueueLateAdds:
         late.size -= len(add.payload)
         if not self.adds:
             del late.queues[self]
-            self._visible.clear()
+            self.visible.clear()
         late.db.index.note_sender(add.metadata)
         late.complete_soon(add.waiter)
 
     def write(self) -> None:
         """Append all of them; called by `LateAdds`."""
         adds, self.adds = self.adds, {}
-        visible, self._visible = self._visible, set()
+        visible, self.visible = self.visible, set()
         db, index = self._late.db, self._index
         assert index is not None, "it had additions"
         appended: list[Completion] = []
@@ -203,7 +198,7 @@ class QueueLateAdds:
     def discard(self) -> list[Completion]:
         """Drop all of them and return their waiters; called by `LateAdds`."""
         adds, self.adds = self.adds, {}
-        self._visible.clear()
+        self.visible.clear()
         return [add.waiter for add in adds.values()]
 
 
@@ -273,7 +268,7 @@ class KahaDBMessageStore:
         if position is None:
             return
         if late is not None and position[1] > self._index.last_arrival:
-            late.mark_visible(position[1])
+            late.visible.add(position[1])
         else:
             self._index.mark_visible(position)
 

@@ -402,7 +402,11 @@ class DestinationIndex:
         self.count -= 1
         self.size -= entry.size
         self._hidden.discard(position[1])
-        self._uncount_segment(entry.file_id)
+        file_id = entry[2]
+        if self.files[file_id] > 1:
+            self.files[file_id] -= 1
+        else:
+            del self.files[file_id]
         self._note_change()
         return entry
 
@@ -428,7 +432,11 @@ class DestinationIndex:
         duplicate_id = metadata.duplicate_id
         if duplicate_id is not None and duplicate_id in self.duplicates:
             return True
-        return self.find(metadata.message_id, metadata.split) is not None
+        name, sequence = split = metadata.split
+        producer = self._table.producers.get(name)
+        if producer is not None and sequence > producer.highest:  # the usual case
+            return False
+        return self.find(metadata.message_id, split) is not None
 
     def apply_add(
         self,
