@@ -512,13 +512,26 @@ def add_repeated_ids(endpoints: Iterable[JmsListenerEndpoint], problems: Problem
     for endpoint in endpoints:
         first = seen.setdefault(endpoint.id, endpoint) if endpoint.id else endpoint
         if first is not endpoint:
+            source, line = _location(_listener_of(endpoint))
             problems.add(
                 ConfigurationException(
                     f"Another endpoint is already registered with id '{endpoint.id}': "
-                    f"{first.destination!r} and {endpoint.destination!r} are the destinations",
+                    f"{_described(first)} and {_described(endpoint)} have it",
                     hint="give each @jms_listener its own id",
+                    source=source,
+                    line=line,
                 )
             )
+
+
+def _listener_of(endpoint: JmsListenerEndpoint) -> Any:
+    return getattr(endpoint, "handler", None) or getattr(endpoint, "message_listener", endpoint)
+
+
+def _described(endpoint: JmsListenerEndpoint) -> str:
+    """Return the destination of an endpoint, and where its handler is written."""
+    source, line = _location(_listener_of(endpoint))
+    return f"{endpoint.destination!r}" + (f" ({source}:{line})" if source else "")
 
 
 def check_reply_destination(text: str, handler: Callable[..., Any]) -> None:

@@ -633,7 +633,7 @@ class Wiring:
         resolve = self._settings.resolve_placeholders
         size = _batch_size(mark, self._settings)
         with found.caught():
-            self._handler_listener(handler, None, size)
+            self._handler_listener(handler, None, size, fields=mark.fields)
         with found.caught():
             _refuse_replies(handler, size)
         with found.caught():
@@ -659,6 +659,7 @@ class Wiring:
             auto_startup=mark.auto_startup,
             schedule=mark.schedule,
             handler=handler,
+            fields=mark.fields,
             make_listener=self._listener,
         )
         self._complete(endpoint, found, mark.interceptors)
@@ -743,7 +744,8 @@ class Wiring:
         )
         container.reply_sender = replies
         size = container.batch_size
-        listener = self._handler_listener(bound_to_instance(endpoint.handler), converter, size)
+        handler = bound_to_instance(endpoint.handler)
+        listener = self._handler_listener(handler, converter, size, fields=endpoint.fields)
         chain = self.interceptors.chain_of(container)
         listener.attach(endpoint.id, replies, chain, reply_none=container.reply_none)
         container.interceptors = ()  # the listener calls them, around the handler
@@ -751,10 +753,11 @@ class Wiring:
 
     def handler_listener(self, endpoint: MethodJmsListenerEndpoint) -> HandlerListener:
         """Return the listener that calls an endpoint's handler, for its parameters."""
-        return self._handler_listener(endpoint.handler, None, endpoint.batch_size)
+        size = endpoint.batch_size
+        return self._handler_listener(endpoint.handler, None, size, fields=endpoint.fields)
 
     def _handler_listener(
-        self, handler: Callable[..., Any], converter: Any, size: int | None
+        self, handler: Callable[..., Any], converter: Any, size: int | None, *, fields: bool
     ) -> HandlerListener:
         """Return the listener that calls a handler: plain, idempotent, or for batches."""
         options: dict[str, Any] = {
@@ -763,6 +766,7 @@ class Wiring:
             "injector": self._injection.injector(handler),
             "session_types": _session_types(handler),
             "resolvers": self.registrar.argument_resolvers,
+            "fields": fields,
         }
         mark = idempotent_mark(handler)
         if size is not None:

@@ -30,6 +30,7 @@ __all__ = [
     "JmsListenerMark",
     "ListenerOptions",
     "Payload",
+    "PayloadField",
     "Schedule",
     "configurer_order",
     "destination_text",
@@ -121,6 +122,7 @@ class JmsListenerMark:
     rate_limit: float | None = None
     auto_startup: bool | None = None
     interceptors: tuple[Callable[..., object] | str, ...] | None = None
+    fields: bool = False
     schedule: Schedule | None = None
     """The times at which the broker sends the messages (`@jms_scheduled`), or None."""
 
@@ -146,6 +148,7 @@ class ListenerOptions(TypedDict, total=False):
     rate_limit: float | None
     auto_startup: bool | None
     interceptors: Iterable[Callable[..., object] | str] | None
+    fields: bool
 
 
 def jms_listener(
@@ -201,6 +204,8 @@ def jms_listener(
         interceptors: functions `(invocation, proceed)` around each call, within those of the
             application and the container factory; or their names (`module:name`, or the name of an
             entry point in the group `pyjms.interceptors`).
+        fields: True: the parameters without another source are the fields of the payload, a JSON
+            object or a MapMessage, by their names; see `PayloadField`.
 
     Raises:
         TypeError: there is no destination, or no option of that name.
@@ -265,6 +270,21 @@ class Payload:
     """The converted body; with `required=False`, None for an empty body. Spring: @Payload."""
 
     required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadField:
+    """One field of the payload, a JSON object or a MapMessage, converted to the parameter's type.
+
+    A missing field is an error unless the parameter has a default. Other fields are ignored. If one
+    of the fields cannot be converted, the message is unreadable, with all problems in one text.
+    `@jms_listener(..., fields=True)` marks all parameters that have no other source.
+
+    Args:
+        name: the field's name in the message; None: the parameter's.
+    """
+
+    name: str | None = None
 
 
 NEVER: Final = "-"

@@ -36,7 +36,7 @@ from pyjms.errors import ConfigurationException, PoisonMessageException, Unreada
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, parse_destination
 from pyjms.jms.message import Message
-from pyjms.listener.annotation import MISSING, Header, Headers
+from pyjms.listener.annotation import MISSING, Header, Headers, PayloadField
 from pyjms.listener.handler import (
     HandlerListener,
     HandlerParameter,
@@ -344,13 +344,25 @@ class BatchHandlerListener(HandlerListener):
                 f"Handler {self.name}: the result of a batch handler is not sent anywhere",
                 hint="annotate it with `-> None`, and send replies with a template",
             )
-        found = [self._of_one(parameter) for parameter in read_parameters(handler, self.name)]
+        parameters = read_parameters(handler, self.name)
+        if any(parameter.marker(PayloadField) is not None for parameter in parameters):
+            raise self._without_fields()
+        found = [self._of_one(parameter) for parameter in parameters]
         has_list = any(self._is_list_of_payloads(parameter) for parameter in found)
         for parameter in found:
             if has_list and self._columns.get(parameter.name) is Batch:
                 del self._columns[parameter.name]
                 self._batches.add(parameter.name)
         return found
+
+    def _marked_as_fields(self, parameters: list[HandlerParameter]) -> list[HandlerParameter]:
+        raise self._without_fields()
+
+    def _without_fields(self) -> ConfigurationException:
+        return ConfigurationException(
+            f"Handler {self.name}: a batch handler gets whole payloads, not their fields",
+            hint="write a parameter of a type with these fields, such as list[Order]",
+        )
 
     def _is_list_of_payloads(self, parameter: HandlerParameter) -> bool:
         is_list = self._columns.get(parameter.name) is list

@@ -154,6 +154,8 @@ class MethodJmsListenerEndpoint(JmsListenerEndpoint):
     make_listener: Callable[
         [MethodJmsListenerEndpoint, AbstractMessageListenerContainer], Callable[..., object]
     ]
+    fields: bool = False
+    """Whether parameters without another source are fields of the payload."""
 
     def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., object]:
         """Return the adapter that calls the handler."""

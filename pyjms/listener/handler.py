@@ -7,7 +7,7 @@ When a listener is created, each parameter of its handler is assigned a *supplie
 (message, session). The annotation or marker determines which one, in this order:
 
     1. `Provide[...]`, `Provider[...]`, `Closing[...]`   an object of the application's container
-    2. `Header(...)`                                     one header or property, converted
+    2. `Header(...)`, `PayloadField(...)`                one header, one field of the payload
     3. `Headers()`                                       all headers and properties, as a dict
     4. type `Message` or a body class                    the raw message
     5. type `Session` (of pyjms, or of pyjms.aio with `async def`)
@@ -18,10 +18,11 @@ When a listener is created, each parameter of its handler is assigned a *supplie
 A marker (`Header`, `Headers`, `Payload`, `Provide[...]`) may be in the annotation or be the
 default. At most one parameter without a marker may be the payload, whereas Spring passes it to
 several: a second one is mostly a forgotten marker. All parameters that are marked with `Payload`
-get it. A parameter with a plain default keeps the default; only on a handler's first parameter,
-which is the payload, does a default replace an empty body. Without an annotation, and for `object`
-and `Any`, the payload is passed as the converter returns it (Spring passes the raw message to
-`Object`).
+get it. Parameters marked with `PayloadField`, which `fields` does with all that could be the
+payload, are validated together, as one pydantic model. A parameter with a plain default keeps the
+default; only on a handler's first parameter, which is the payload, does a default replace an empty
+body. Without an annotation, and for `object` and `Any`, the payload is passed as the converter
+returns it (Spring passes the raw message to `Object`).
 
 Everything that can be wrong with a handler is detected while its listener is made, before anything
 connects: unreadable annotations, two payloads, types that pydantic does not know, unknown
@@ -48,10 +49,12 @@ from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, get_args,
 
 from pydantic import (
     ConfigDict,
+    Field,
     PydanticSchemaGenerationError,
     PydanticUserError,
     TypeAdapter,
     ValidationError,
+    create_model,
 )
 
 from pyjms.errors import (
@@ -64,7 +67,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
-from pyjms.listener.annotation import MISSING, Header, Headers, Payload
+from pyjms.listener.annotation import MISSING, Header, Headers, Payload, PayloadField
 from pyjms.listener.call_limits import current_timeout
 from pyjms.listener.reply import ReplySender
 from pyjms.support.converter import MessageConverter
@@ -80,9 +83,9 @@ from pyjms.template.workers import call_in_worker
 InjectionMarker = Any
 """A `Provide[...]`, `Provider[...]` or `Closing[...]` of dependency-injector."""
 
-_MARKER_TYPES = (Header, Headers, Payload)
+_MARKER_TYPES = (Header, Headers, Payload, PayloadField)
 
-_M = TypeVar("_M", Header, Headers, Payload)
+_M = TypeVar("_M", Header, Headers, Payload, PayloadField)
 
 
 class ArgumentResolver(Protocol):
@@ -128,6 +131,7 @@ class HandlerListener:
         injector: Injector | None = None,
         session_types: SessionTypes | None = None,
         resolvers: Sequence[ArgumentResolver] = (),
+        fields: bool = False,
     ) -> None:
         self.handler = handler
         self.name: str = f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
@@ -142,11 +146,16 @@ class HandlerListener:
         self._session_types = session_types or {Session: lambda session: session}
         self._resolvers = tuple(resolvers)
         parameters = self._read_parameters(handler)
+        if fields:
+            parameters = self._marked_as_fields(parameters)
+        self._fields = _Fields.of(parameters, self)
         payload = choose_payload(parameters, self._is_not_payload, self.name)
+        if payload is None and self._fields is not None:
+            payload = self._fields.payload
         self.parameters: tuple[HandlerParameter, ...] = tuple(parameters)
         """The handler's parameters."""
         self.payload = payload
-        """The parameter that gets the payload; None: the handler takes no payload."""
+        """The parameter that gets the payload, or stands for its fields; None: there is none."""
         suppliers = self._suppliers_of(parameters, payload)
         self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
         self._names = tuple(suppliers)
@@ -245,6 +254,21 @@ class HandlerListener:
     def _read_parameters(self, handler: Callable[..., Any]) -> list[HandlerParameter]:
         return read_parameters(handler, self.name)
 
+    def _marked_as_fields(self, parameters: list[HandlerParameter]) -> list[HandlerParameter]:
+        """Mark the parameters that have no other source as fields of the payload."""
+        found = [
+            p
+            if self._is_not_payload(p) or p.marker(Payload) is not None
+            else replace(p, markers=(*p.markers, PayloadField()))
+            for p in parameters
+        ]
+        if not any(p.marker(PayloadField) is not None for p in found):
+            raise ConfigurationException(
+                f"Handler {self.name}: fields=True has no effect: no parameter is a field",
+                hint="name parameters after the fields of the payload, or omit fields",
+            )
+        return found
+
     def _suppliers_of(
         self, parameters: list[HandlerParameter], payload: HandlerParameter | None
     ) -> dict[str, Supplier]:
@@ -263,7 +287,8 @@ class HandlerListener:
         """Return whether a parameter's marker or type excludes that it is the payload."""
         if parameter.injection is not None:
             return True
-        if parameter.marker(Header) is not None or parameter.marker(Headers) is not None:
+        marked = parameter.marker(Header) or parameter.marker(Headers)
+        if marked is not None or parameter.marker(PayloadField) is not None:
             return True
         hint = parameter.hint
         if get_origin(hint) is GenericMessage or hint is GenericMessage:
@@ -280,12 +305,15 @@ class HandlerListener:
             return self._header(parameter, header)
         if parameter.marker(Headers) is not None:
             return lambda message, _session: dict(self._read_headers(message))
+        if parameter.marker(PayloadField) is not None:
+            assert self._fields is not None
+            return self._fields.supplier(parameter)
         if (resolver := self._resolver_of(parameter)) is not None:
             return lambda message, session: resolver.resolve(parameter, message, session)
         if get_origin(parameter.hint) is GenericMessage or parameter.hint is GenericMessage:
             return self._generic(parameter)
         if parameter is payload or parameter.marker(Payload) is not None:
-            return self._payload(parameter)
+            return self.payload_supplier(parameter)
         hint = parameter.hint
         if not self._is_not_payload(parameter):
             return lambda _message, _session: parameter.default
@@ -323,7 +351,7 @@ class HandlerListener:
 
     def _generic(self, parameter: HandlerParameter) -> Supplier:
         (hint,) = get_args(parameter.hint) or (Any,)
-        payload = self._payload(replace(parameter.of_type(hint), default=MISSING))
+        payload = self.payload_supplier(replace(parameter.of_type(hint), default=MISSING))
 
         def supply(message: Message, session: Session | None) -> object:
             return GenericMessage(payload(message, session), self._read_headers(message))
@@ -346,7 +374,7 @@ class HandlerListener:
         name = header.name or parameter.name
         other_name = MESSAGE_ATTRIBUTES.get(name)
         hint = parameter.hint
-        convert = self._validator(parameter, make_adapter=_adapter_of_instances)
+        convert = self.validator(parameter, make_adapter=_adapter_of_instances)
         default = parameter.default if header.default is MISSING else header.default
         if default is MISSING and (not header.required or allows_none(hint)):
             default = None
@@ -370,13 +398,18 @@ class HandlerListener:
 
         return supply
 
-    def _payload(self, parameter: HandlerParameter) -> Supplier:
+    def payload_supplier(self, parameter: HandlerParameter) -> Supplier:
+        """Return what supplies the payload, converted to the type of a parameter.
+
+        Raises:
+            ConfigurationException: the type is not known.
+        """
         converter = self._converter
         hint = parameter.hint
         marker = parameter.marker(Payload)
         if hint in (Any, object, inspect.Parameter.empty):
             return lambda message, _session: converter.from_message(message)
-        validate = self._validator(parameter)
+        validate = self.validator(parameter)
         default = parameter.default
         optional = marker is not None and not marker.required
         if default is MISSING and (optional or allows_none(hint) or hint in (None, type(None))):
@@ -400,11 +433,16 @@ class HandlerListener:
 
         return supply
 
-    def _validator(
+    def validator(
         self,
         parameter: HandlerParameter,
         make_adapter: Callable[[Any], TypeAdapter[Any]] = TypeAdapter,
     ) -> Callable[[object], object]:
+        """Return what converts a value to the type of a parameter, with its constraints.
+
+        Raises:
+            ConfigurationException: the type is not known.
+        """
         hint = parameter.hint
         if hint in (Any, object):
             return lambda value: value
@@ -593,8 +631,8 @@ def choose_payload(
         raise ConfigurationException(
             f"Handler {handler}: parameter {second.name!r}{kind} cannot be supplied: "
             f"the payload is {first.name!r}",
-            hint="mark it with Annotated[..., Header()], Headers() or Provide[...]; or give it a "
-            "default, which it keeps",
+            hint="mark it with Annotated[..., Header()], Headers() or Provide[...]; give it a "
+            "default, which it keeps; or, if both are fields of a JSON object, set fields=True",
         )
     return chosen[0] if chosen else None
 
@@ -602,6 +640,56 @@ def choose_payload(
 def returns_nothing(handler: Callable[..., Any]) -> bool:
     """Return whether a handler is annotated `-> None`."""
     return inspect.signature(handler).return_annotation in (None, type(None), "None")
+
+
+class _Fields:
+    """The parameters of a handler that are fields of the payload, validated as one model."""
+
+    def __init__(self, parameters: Sequence[HandlerParameter], listener: HandlerListener) -> None:
+        self._attributes = {p.name: f"field_{n}" for n, p in enumerate(parameters)}
+        fields: dict[str, Any] = {}
+        problems: list[ConfigurationException] = []
+        for parameter in parameters:
+            try:
+                listener.validator(parameter)
+            except ConfigurationException as error:
+                problems.append(error)
+            name = self._name(parameter)
+            default = ... if parameter.default is MISSING else parameter.default
+            hint = Any if parameter.hint is inspect.Parameter.empty else parameter.validated_hint
+            fields[self._attributes[parameter.name]] = (hint, Field(default, alias=name))
+        if problems:
+            raise ConfigurationException.joined(problems)
+        model = create_model(f"the fields of {listener.name}", **fields)
+        self.payload = HandlerParameter("payload", model, (), MISSING, False, False, None)
+        """A parameter that would get all fields."""
+        self._read = listener.payload_supplier(self.payload)
+        self._last_field = parameters[-1].name
+        self._latest: tuple[Message, object] | None = None
+
+    @staticmethod
+    def of(parameters: Iterable[HandlerParameter], listener: HandlerListener) -> _Fields | None:
+        """Return the fields among the parameters; None: there is none."""
+        marked = [p for p in parameters if p.marker(PayloadField) is not None]
+        return _Fields(marked, listener) if marked else None
+
+    def supplier(self, parameter: HandlerParameter) -> Supplier:
+        """Return what supplies one field. The payload is converted once for all of them."""
+        attribute, is_last = self._attributes[parameter.name], parameter.name == self._last_field
+
+        def supply(message: Message, session: Session | None) -> object:
+            latest = self._latest
+            # several consumers may be here at once, each in its thread
+            if latest is None or latest[0] is not message:
+                latest = message, self._read(message, session)
+            self._latest = None if is_last else latest
+            return getattr(latest[1], attribute)
+
+        return supply
+
+    def _name(self, parameter: HandlerParameter) -> str:
+        marker = parameter.marker(PayloadField)
+        return parameter.name if marker is None or marker.name is None else marker.name
 
 
 def injection_marker(parameter: inspect.Parameter, hint: Any) -> InjectionMarker | None:

@@ -284,7 +284,9 @@ class IdempotentHandlerListener(HandlerListener):
         """
         try:
             values = [supply(message, session) for supply in self._suppliers]
-            payload = dict(zip(self._names, values, strict=True)).get(self._payload_name)
+            arguments = dict(zip(self._names, values, strict=True))
+            # of a handler whose parameters are fields, these are the payload
+            payload = arguments.get(self._payload_name, arguments if self._fields else None)
             key = self._read_key(self._read_headers(message), payload)
         except Exception as error:
             raise self._not_invoked(error, message) from error.__cause__ or error

@@ -19,6 +19,7 @@ from typing import Any, Final, Union
 
 import pydantic
 import pydantic_core
+from pydantic_core import ErrorDetails
 
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
@@ -178,17 +179,42 @@ def _validate(data: str | bytes, kind: Any, message: Message) -> Any:
         # The text of pydantic's error includes the input, and a body must not appear in an error.
         raise MessageConversionException(
             f"Could not convert message [{message.message_id}] to {type_name(kind)}: "
-            f"{describe_problems(error)}",
+            f"{describe_problems(error, kind)}",
             content_type="application/json",
             target=kind,
         ) from None
 
 
-def describe_problems(error: pydantic.ValidationError) -> str:
-    """Return the first five of pydantic's problems in one line, without the values."""
+def describe_problems(error: pydantic.ValidationError, kind: object) -> str:
+    """Return the first five of pydantic's problems in one line, without the values.
+
+    Of a union, `kind`, only those of the member that the value fits best, if there is one.
+    """
     found = error.errors(include_url=False, include_input=False, include_context=False)
+    if bare_type(kind) in (Union, types.UnionType):
+        found = _of_nearest_member(found)
     shown = [f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in found[:5]]
     return "; ".join(shown) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
+
+
+def _of_nearest_member(found: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the problems of the one member of a union that lacks least; all if that is unclear.
+
+    The location of a problem begins with the member's name.
+    """
+    members: dict[object, list[ErrorDetails]] = {}
+    for problem in found:
+        members.setdefault(problem["loc"][0] if problem["loc"] else "", []).append(problem)
+
+    def misfit(problems: list[ErrorDetails]) -> tuple[bool, int, int]:
+        is_other_kind = any(len(each["loc"]) < 2 for each in problems)
+        missing = sum(each["type"] == "missing" for each in problems)
+        return is_other_kind, missing, len(problems)
+
+    ranked = sorted(members.values(), key=misfit)
+    if len(ranked) < 2 or misfit(ranked[0])[:2] == misfit(ranked[1])[:2]:
+        return found
+    return ranked[0]
 
 
 def type_name(kind: Any) -> str:
@@ -255,7 +281,7 @@ def convert(payload: object, target: Any, wanted: Any, message: Message) -> Any:
     except pydantic.ValidationError as error:
         raise MessageConversionException(
             f"Could not convert the payload of message [{message.message_id}] to "
-            f"{type_name(target)}: {describe_problems(error)}",
+            f"{type_name(target)}: {describe_problems(error, target)}",
             target=target,
         ) from None
 

@@ -26,7 +26,7 @@ def test_an_example_runs(number: int) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(PROGRAMS) == 4
+    assert len(PROGRAMS) == 5
 
 
 @pytest.fixture

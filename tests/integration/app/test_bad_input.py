@@ -356,9 +356,12 @@ def test_two_listeners_of_one_id() -> None:
     @jms_listener("other", id="fine")
     async def again(text: str) -> None: ...
 
+    lines = [each.__code__.co_firstlineno for each in (fine, again)]
+    file = "tests/integration/app/test_bad_input.py"
     assert problem_of(fine, again) == (
-        "Another endpoint is already registered with id 'fine': 'in' and 'other' are the "
-        "destinations (give each @jms_listener its own id)"
+        f"Another endpoint is already registered with id 'fine': "
+        f"'in' ({file}:{lines[0]}) and 'other' ({file}:{lines[1]}) have it "
+        "(give each @jms_listener its own id)"
     )
 
 

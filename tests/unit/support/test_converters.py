@@ -362,3 +362,42 @@ async def test_long_problem_lists_are_cut(session: Session) -> None:
         DefaultMessageConverter().from_message(
             TextMessage('["a","b","c","d","e","f","g","h"]'), list[int]
         )
+
+
+class Purchase(pydantic.BaseModel):
+    number: int
+    items: list[int]
+
+
+class Cancellation(pydantic.BaseModel):
+    number: int
+    reason: str
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ('{"number": 1, "items": ["x"]}', "Purchase.items.0: Input should be a valid integer"),
+        ('{"number": "x", "reason": "y"}', "Cancellation.number: Input should be a valid integer"),
+        ('[{"number": 1}]', "list[Cancellation].0.reason: Field required"),
+    ],
+)
+def test_the_problems_of_a_union_are_those_of_the_nearest_member(text: str, problems: str) -> None:
+    message = TextMessage()
+    message.text = text
+    with pytest.raises(MessageConversionException) as raised:
+        DefaultMessageConverter().from_message(
+            message, Purchase | Cancellation | list[Cancellation]
+        )
+    assert f": {problems}" in str(raised.value)
+    assert str(raised.value).count("; ") == 0
+
+
+def test_the_problems_of_all_members_of_a_union_are_told_if_none_is_nearest() -> None:
+    message = TextMessage()
+    message.text = '{"number": 1}'
+    with pytest.raises(MessageConversionException) as raised:
+        DefaultMessageConverter().from_message(message, Purchase | Cancellation)
+    assert "Purchase.items: Field required; Cancellation.reason: Field required" in str(
+        raised.value
+    )
