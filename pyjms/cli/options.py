@@ -114,6 +114,20 @@ def factory_for(
     return ConnectionFactory(url, user_name=given.user, password=given.password)
 
 
+def default_url(url: str | None) -> str | None:
+    """Return the URL of --url or of PYJMS_URL, for a command that also works without a broker."""
+    return url or os.environ.get("PYJMS_URL")
+
+
+def refuse_login(user: str | None, password_file: Path | None, what: str) -> None:
+    """Refuse a user on the command line, where `what` needs no login."""
+    if password_file is not None or (user is not None and user != os.environ.get("PYJMS_USER")):
+        raise ConfigurationException(
+            f"--user and --password-file are for a running broker, and {what} is a directory's",
+            hint="leave them out, or name the broker with --url",
+        )
+
+
 def _first_line(file: Path) -> str:
     try:
         with file.open(encoding="utf-8") as lines:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from pyjms.cli.options import PasswordFile, UrlOption, User, factory_for
 from pyjms.cli.terminal import one_line_errors, plural, table
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Topic
@@ -30,6 +31,7 @@ from pyjms.jms.scheduled import (
 )
 
 if TYPE_CHECKING:
+    from pyjms.client.factory import ConnectionFactory
     from pyjms.client.session import ActiveMQSession
     from pyjms.jms.message import Message
 
@@ -38,7 +40,6 @@ app = typer.Typer(
     help="List and remove scheduled messages of a running broker.",
     no_args_is_help=True,
 )
-Url = Annotated[str, typer.Option(help="The broker's URL, such as tcp://localhost:61616.")]
 
 
 class Job(NamedTuple):
@@ -52,21 +53,23 @@ class Job(NamedTuple):
 
 
 @app.command("list")
-def list_(url: Url) -> None:
+def list_(url: UrlOption = None, user: User = None, password_file: PasswordFile = None) -> None:
     """List the jobs of a running broker, the next one first."""
     import anyio
 
     with one_line_errors("broker jobs list"):
-        found = anyio.run(list_jobs, url)
+        found = anyio.run(list_jobs, factory_for(url, user, password_file))
     table(("job", "destination", "due", "schedule"), found)
     typer.echo(plural(len(found), "job"))
 
 
 @app.command()
 def remove(
-    url: Url,
     job_ids: Annotated[list[str] | None, typer.Argument(metavar="JOB...")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Remove all jobs.")] = False,
+    url: UrlOption = None,
+    user: User = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Remove jobs of a running broker, with their messages. Unknown ids are ignored."""
     import anyio
@@ -74,12 +77,13 @@ def remove(
     with one_line_errors("broker jobs remove"):
         if bool(job_ids) == all_:
             raise ConfigurationException("Name either job ids or --all")
-        anyio.run(remove_jobs, url, None if all_ else job_ids)
+        factory = factory_for(url, user, password_file)
+        anyio.run(remove_jobs, factory, None if all_ else job_ids)
 
 
-async def list_jobs(url: str) -> list[Job]:
+async def list_jobs(factory: ConnectionFactory) -> list[Job]:
     """Return the jobs of a broker; the list ends when no reply arrives for a second."""
-    async with _session(url) as session:
+    async with _session(factory) as session:
         replies = await session.create_temporary_queue()
         consumer = await session.create_consumer(replies)
         await _request(session, AMQ_SCHEDULER_ACTION_BROWSE, reply_to=replies)
@@ -89,9 +93,9 @@ async def list_jobs(url: str) -> list[Job]:
         return found
 
 
-async def remove_jobs(url: str, job_ids: list[str] | None) -> None:
+async def remove_jobs(factory: ConnectionFactory, job_ids: list[str] | None) -> None:
     """Remove jobs of a broker; None: all."""
-    async with _session(url) as session:
+    async with _session(factory) as session:
         if job_ids is None:
             await _request(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
         for job_id in job_ids or ():
@@ -99,10 +103,8 @@ async def remove_jobs(url: str, job_ids: list[str] | None) -> None:
 
 
 @asynccontextmanager
-async def _session(url: str) -> AsyncIterator[ActiveMQSession]:
-    from pyjms.client.factory import ConnectionFactory
-
-    async with await ConnectionFactory(url).create_connection() as connection:
+async def _session(factory: ConnectionFactory) -> AsyncIterator[ActiveMQSession]:
+    async with await factory.create_connection() as connection:
         await connection.start()
         yield await connection.create_session()
 

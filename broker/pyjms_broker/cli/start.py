@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -114,7 +115,7 @@ def run(
         return _report(error, REFUSED)
     _tune_garbage_collection()
     try:
-        anyio.run(serve, service, backend_options=loop_options())
+        service = anyio.run(serve, service, backend_options=loop_options())
     except ConfigurationException as error:
         return _report(error, REFUSED)
     except JMSException as error:
@@ -133,6 +134,7 @@ def make_service(
     source: Source, data: Path | None, ephemeral: bool, openwire: str | None, name: str | None
 ) -> BrokerService:
     """Create the broker that the options and the configuration file describe."""
+    given = (data, ephemeral, openwire, name)
     if data is not None and ephemeral:
         raise ConfigurationException(
             "--data and --ephemeral contradict each other", hint="leave one of them out"
@@ -156,6 +158,7 @@ def make_service(
     if openwire is not None or not (service.connectors or _says_connectors(source, service)):
         service.connectors.clear()
         service.add_connector(f"tcp://{openwire or DEFAULT_OPENWIRE}", name="openwire")
+    service.read_again = partial(make_service, source, *given)
     return service
 
 
@@ -202,10 +205,11 @@ def _create_service(source: Source) -> BrokerService:
     return service
 
 
-async def serve(service: BrokerService) -> None:
-    """Run `service` until SIGTERM or SIGINT, or until it stops by itself.
+async def serve(service: BrokerService) -> BrokerService:
+    """Run `service` until SIGTERM or SIGINT, or until it stops by itself; return the last run's.
 
-    A signal also ends the wait for the store lock. A broker that loses its lock restarts as a
+    A signal also ends the wait for the store lock. A restart that was requested runs the broker
+    of the configuration read again. A broker that loses its lock restarts as a
     slave if `restart_allowed` is set. SIGHUP reloads the configuration
     if the plug-in `runtime_configuration` is active.
     """
@@ -233,11 +237,13 @@ async def serve(service: BrokerService) -> None:
                     notify(READY)
                     await service.wait_until_stopped()
                 restart = service.restart_requested and not stopping
+                service = (service.successor if restart else None) or service
         except IllegalStateException:
             if not stopping:
                 raise
         finally:
             await end_tasks(waiter)
+    return service
 
 
 async def _update(service: BrokerService) -> None:

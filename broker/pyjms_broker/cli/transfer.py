@@ -7,24 +7,29 @@ format.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Final
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from pyjms.cli.options import PasswordFile, User, default_url, factory_for, refuse_login
 from pyjms.cli.terminal import ExitCode, one_line_errors, plural, progress
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.transport.uri import TransportURI
 
 if TYPE_CHECKING:
+    from pyjms.client.factory import ConnectionFactory
     from pyjms_broker.cli.message_file import MessageFileReader, MessageFileWriter
     from pyjms_broker.cli.message_transfer import Imported
 
 _STANDARD_OUTPUT: Final = Path("-")
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 Url = Annotated[
     str | None,
@@ -70,11 +75,14 @@ def export_messages(
     topic: Annotated[
         list[str] | None, _pattern_option("Only the topics that match; may be repeated.")
     ] = None,
+    user: User = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Write messages with all headers, properties and bodies to a file of JSON lines.
 
     From a directory: all queues, and topics with their durable subscriptions; the directory is not
-    changed. From a running broker: the messages of its queues that a browser receives.
+    changed. From a running broker: the messages of its queues that a browser receives. Only the
+    file's owner may read it.
     """
     from pyjms_broker.cli.message_file import MessageFileWriter
 
@@ -89,16 +97,25 @@ def export_messages(
             from pyjms_broker.cli.start import store_directory_of
 
             directory = store_directory_of(config)
+        if directory is None:
+            url = default_url(url)
         _one_of(directory, url, "DIR, --config")
+        if url is None:
+            refuse_login(user, password_file, str(directory))
         queues, topics = _patterns(queue or [], topic or [])
         if url is not None and topics:
             raise ConfigurationException(
                 "--topic with --url: topics cannot be browsed", hint="export from the directory"
             )
         problems: list[str]
-        work = _reader_of(directory, url, queues, topics)
+        if url is not None:
+            work = _browser(factory_for(url, user, password_file), queues)
+            source = str(TransportURI.parse(url).without_options())
+        else:
+            assert directory is not None, "one of them is given"
+            work, source = _reader_of(directory, [*queues, *topics]), str(directory)
         with _open_output(output) as file:
-            writer = MessageFileWriter(file, url or str(directory))
+            writer = MessageFileWriter(file, source)
             problems = work(writer)
             writer.finish()
         _report_export(output, writer, problems)
@@ -116,6 +133,8 @@ def import_messages(
         ),
     ] = None,
     url: Url = None,
+    user: User = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Import the messages of a file into a stopped broker's directory, or send them to a broker.
 
@@ -126,7 +145,11 @@ def import_messages(
     from pyjms_broker.cli.message_file import MessageFileReader
 
     with one_line_errors("broker import"):
+        if data is None:
+            url = default_url(url)
         _one_of(data, url, "--data")
+        if data is not None:
+            refuse_login(user, password_file, str(data))
         try:
             opened = file.open("rb")
         except OSError as error:
@@ -138,10 +161,9 @@ def import_messages(
             else:
                 import anyio
 
-                from pyjms.client.factory import ConnectionFactory
                 from pyjms_broker.cli.message_transfer import import_into_broker
 
-                factory = ConnectionFactory(url)
+                factory = factory_for(url, user, password_file)
                 with progress("sending", None) as advance:
                     found = anyio.run(import_into_broker, factory, reader, advance)
         _report_import(file, found, ended=reader.ended)
@@ -167,7 +189,7 @@ def _open_output(output: Path) -> Iterator[IO[str]]:
         sys.stdout.flush()
         return
     try:
-        file = output.open("x", encoding="ascii", newline="\n")
+        file = os.fdopen(os.open(output, _NEW, 0o600), "w", encoding="ascii", newline="\n")
     except FileExistsError as error:
         raise ConfigurationException(
             f"--output: {output} exists already", hint="name a new file, or - for standard output"
@@ -182,30 +204,30 @@ def _open_output(output: Path) -> Iterator[IO[str]]:
         raise
 
 
-def _reader_of(
-    directory: Path | None, url: str | None, queues: list[Destination], topics: list[Destination]
-) -> Callable[[MessageFileWriter], list[str]]:
-    """Check the options; return a function that writes the messages and returns the problems."""
-    if url is not None:
-        import anyio
+_Write: TypeAlias = "Callable[[MessageFileWriter], list[str]]"
+"""Writes the messages, and returns the problems."""
 
-        from pyjms.client.factory import ConnectionFactory
-        from pyjms_broker.cli.message_transfer import export_broker
 
-        factory = ConnectionFactory(url)
-        wanted = [each for each in queues if isinstance(each, Queue)] or [Queue(">")]
+def _browser(factory: ConnectionFactory, queues: list[Destination]) -> _Write:
+    import anyio
 
-        def browse(writer: MessageFileWriter) -> list[str]:
-            with progress("browsing", None) as advance:
-                return anyio.run(export_broker, factory, wanted, writer, advance)
+    from pyjms_broker.cli.message_transfer import export_broker
 
-        return browse
+    wanted = [each for each in queues if isinstance(each, Queue)] or [Queue(">")]
+
+    def browse(writer: MessageFileWriter) -> list[str]:
+        with progress("browsing", None) as advance:
+            return anyio.run(export_broker, factory, wanted, writer, advance)
+
+    return browse
+
+
+def _reader_of(directory: Path, patterns: list[Destination]) -> _Write:
     from pyjms_broker.store.kahadb.tools.journal_directory import find_journal, refuse_jobs
 
-    assert directory is not None, "one of them is given"
     folder = find_journal(directory)
     refuse_jobs(folder)
-    return lambda writer: _from_folder(folder, [*queues, *topics], writer)
+    return lambda writer: _from_folder(folder, patterns, writer)
 
 
 def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileWriter) -> list[str]:

@@ -126,8 +126,6 @@ class ManagedBroker(BrokerHost, Protocol):
     persistent: bool
     watchdog: LoopWatchdog | None
     """Measures how late the event loop is; None: the broker is not running."""
-    restart_requested: bool
-    """Whether the caller should restart the broker once it has stopped."""
 
     @property
     def management(self) -> Management:
@@ -152,11 +150,11 @@ class ManagedBroker(BrokerHost, Protocol):
     def uptime(self) -> float:
         """Seconds since the start."""
 
-    @property
-    def restart_allowed(self) -> bool: ...
-
     def stop_soon(self) -> None:
         """Stop in the background."""
+
+    async def restart_soon(self) -> None:
+        """Stop in the background, to be started again with the configuration as it is then."""
 
     async def start(self) -> None:
         """Start the broker; ignored while it is running."""

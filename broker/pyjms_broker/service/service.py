@@ -24,7 +24,7 @@ even if another caller requested it. (activemq-broker B7, B9)
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
@@ -162,7 +162,11 @@ class BrokerService(BrokerConfiguration):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.restart_requested = False
-        """Whether the caller should restart the broker, because it lost its store's lock."""
+        """Whether the caller should start `successor`, or this broker again if it is None."""
+        self.read_again: Callable[[], BrokerService] | None = None
+        """Makes a broker of the configuration, read again; blocking. None: there is none."""
+        self.successor: BrokerService | None = None
+        """The broker that a requested restart starts, made of the configuration read again."""
         self.system_usage = system_usage_of(self)
         self.frame_budget = FrameBudget(
             self.unfinished_frames_limit, self.frame_read_timeout, _clock.now
@@ -348,6 +352,22 @@ class BrokerService(BrokerConfiguration):
         """Stop in the background."""
         self._own_stop = spawn(self.stop, name=f"broker {self.broker_name} stop")
 
+    async def restart_soon(self) -> None:
+        """Stop in the background, for a restart by the program that started this broker.
+
+        Raises:
+            IllegalStateException: `restart_allowed` is not set.
+            ConfigurationException: the changed configuration is wrong; this broker keeps running.
+        """
+        if not self.restart_allowed:
+            raise IllegalStateException(
+                "Restart is not allowed", hint="set restart_allowed of the broker to true"
+            )
+        if self.read_again is not None:
+            self.successor = await anyio.to_thread.run_sync(self.read_again)
+        self.restart_requested = True
+        self.stop_soon()
+
     @property
     def vm_uri(self) -> str:
         """The URI for clients in this process."""
@@ -432,6 +452,8 @@ class BrokerService(BrokerConfiguration):
                 f"Restart of broker '{self.broker_name}' is not allowed",
                 hint="set restart_allowed, or create a new BrokerService",
             )
+        if self._state is BrokerState.STOPPED:
+            self.system_usage = system_usage_of(self)  # the last start may have lowered its limits
         self._state = BrokerState.STARTING
         self.restart_requested = False
         self._stopped = anyio.Event()
@@ -520,10 +542,10 @@ class BrokerService(BrokerConfiguration):
         await run_hooks(self.startup_hooks)
         logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
 
-    def on_lock_lost(self) -> None:
-        """Stop, because another broker has taken over the store."""
+    def on_lock_lost(self, reason: str = "another broker has taken over its store") -> None:
+        """Stop, because another broker may use the store; a restart makes this one a slave."""
         name = self.broker_name
-        logger.error("Broker %s stops: another broker has taken over its store", name)
+        logger.error("Broker %s stops: %s", name, reason)
         if self._own_stop is None or self._own_stop.done:
             self.restart_requested = self.restart_allowed
             self._own_stop = spawn(self.stop, name=f"broker {name} stop without its lock")

@@ -17,6 +17,7 @@ from pyjms_broker.api.message import OperationContext
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from pyjms_broker.store.jdbc.settings import Locker
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.postgresql
 
@@ -131,6 +132,68 @@ async def test_a_lock_that_went_with_the_server_stops_the_store(
     await failed.wait()
     await store.adapter.stop()
     await anyio.to_thread.run_sync(postgresql.cluster().start)
+
+
+@pytest.mark.fact("activemq-persistence H5")
+async def test_a_start_waits_for_the_server(
+    opened: Callable[..., Any], postgresql: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened()
+    await anyio.to_thread.run_sync(postgresql.cluster().stop)
+    async with anyio.create_task_group() as group:
+        group.start_soon(store.start)
+        await until(lambda: store.adapter is not None and store.adapter.is_slave)
+        assert "next try in 1 s: The database is unavailable: connection" in caplog.text
+        await anyio.to_thread.run_sync(postgresql.cluster().start)
+    assert not store.adapter.is_slave
+    await store.send(store.queue(), 1)
+    await store.adapter.stop()
+
+
+async def test_a_start_that_may_not_wait_for_the_server_fails(
+    opened: Callable[..., Any], postgresql: Any
+) -> None:
+    store = opened(fail_if_locked=True)
+    await anyio.to_thread.run_sync(postgresql.cluster().stop)
+    with pytest.raises(JMSException, match="The database is unavailable: connection"):
+        await store.start()
+    await anyio.to_thread.run_sync(postgresql.cluster().start)
+
+
+@pytest.mark.fact("activemq-persistence H6")
+async def test_a_master_gives_up_a_lock_that_went_with_the_server(
+    opened: Callable[..., Any], postgresql: Any
+) -> None:
+    store = opened(lock_keep_alive_period=0.05)
+    await store.start()
+    reasons: list[str] = []
+    states: list[StoreState] = []
+    store.adapter.on_lock_lost = reasons.append
+    store.adapter.on_state = lambda state, _: states.append(state)
+    await anyio.to_thread.run_sync(postgresql.cluster().stop)
+    await until(lambda: bool(reasons))
+    assert StoreState.FAILED not in states
+    assert "it gives up its lock on the store: The " in reasons[0]
+    assert "taken over" not in reasons[0]
+    await store.adapter.stop()
+    await anyio.to_thread.run_sync(postgresql.cluster().start)
+
+
+@pytest.mark.fact("activemq-persistence H6")
+async def test_a_master_whose_tables_another_broker_has_taken_over_lost_its_lock(
+    opened: Callable[..., Any],
+) -> None:
+    store = opened(lock_keep_alive_period=0.0)
+    await store.start()
+    reasons: list[str] = []
+    store.adapter.on_lock_lost = reasons.append
+    other = opened(use_lock=False)
+    await other.start()
+    with pytest.raises(JMSException):
+        await store.send(store.queue(), 1)
+    assert "Another broker has taken over the database" in reasons[0]
+    await store.adapter.stop()
+    await other.adapter.stop()
 
 
 async def test_statements_that_take_too_long(opened: Callable[..., Any]) -> None:

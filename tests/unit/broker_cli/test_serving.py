@@ -1,13 +1,15 @@
-"""`pyjms broker start` when the broker loses its store's lock."""
+"""`pyjms broker start` when the broker loses its store's lock, and when a restart is requested."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 import pytest
 
-from pyjms_broker.cli.start import serve
+from pyjms.errors import ConfigurationException
+from pyjms_broker.cli.start import Source, make_service, serve
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from tests.kit.waiting import until
@@ -61,3 +63,55 @@ async def test_a_broker_that_lost_its_lock_stops_if_restarts_are_not_allowed() -
         await store.lose()
     assert store.starts == 1
     assert not service.restart_requested
+
+
+BROKER = "org.apache.activemq:type=Broker,brokerName=shop"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "broker.yaml"
+    file.write_text("broker_name: shop\npersistent: false\nconnectors: []\n", encoding="utf-8")
+    return file
+
+
+def service_of(config: Path) -> BrokerService:
+    return make_service(Source(config=config), None, ephemeral=False, openwire=None, name=None)
+
+
+@pytest.mark.fact("activemq-broker B17")
+async def test_a_restart_reads_the_configuration_again(config: Path) -> None:
+    service = service_of(config)
+    with config.open("a", encoding="utf-8") as file:
+        file.write("scheduler_support: true\n")
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve, service)
+        await until(lambda: service.started)
+        await service.management.invoke(BROKER, "restart")
+        await until(lambda: service.successor is not None and service.successor.started)
+        restarted = service.successor
+        assert restarted is not None
+        assert restarted.scheduler_support
+        await restarted.stop()
+
+
+@pytest.mark.fact("activemq-broker B17")
+async def test_a_wrong_configuration_refuses_the_restart(config: Path) -> None:
+    service = service_of(config)
+    config.write_text("brokername: shop\n", encoding="utf-8")
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve, service)
+        await until(lambda: service.started)
+        with pytest.raises(ConfigurationException, match="brokername"):
+            await service.management.invoke(BROKER, "restart")
+        assert service.started
+        await service.stop()
+
+
+async def test_a_start_after_a_stop_begins_with_the_configured_limits(tmp_path: Path) -> None:
+    service = BrokerService("again", data_directory=tmp_path, store_limit=100 << 40)
+    async with service:
+        assert service.system_usage.store.limit < 100 << 40
+        service.system_usage.store.change_limit(1000)
+    async with service:
+        assert service.system_usage.store.limit > 1000

@@ -244,15 +244,6 @@ def _connector_by_type(b: _Broker, scheme: str) -> str | None:
     return next(uris, None)
 
 
-def _restart(b: _Broker) -> None:
-    if not b.it.restart_allowed:
-        raise IllegalStateException(
-            "Restart is not allowed", hint="set restart_allowed of the broker to true"
-        )
-    b.it.restart_requested = True
-    b.it.stop_soon()
-
-
 def _pattern(name: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
@@ -325,7 +316,11 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     operation(
         "void start()", "Start the broker; no effect while it is running.", lambda b: b.it.start()
     ),
-    operation("void restart()", "Stop the broker, and start it again.", _restart),
+    operation(
+        "void restart()",
+        "Stop the broker, and start it again with its configuration, which is read again.",
+        lambda b: b.it.restart_soon(),
+    ),
     operation(
         "void stopGracefully("
         "String connectorName, String queueName, long timeout, long pollInterval)",

@@ -40,7 +40,14 @@ from pyjms_broker.store.api import RecoveredTransaction, StoredSubscription, Sto
 from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.files import create_private_file, make_private_directory, wait_for_lock
 from pyjms_broker.store.jdbc import operations as ops
-from pyjms_broker.store.jdbc.database import Database, file_size
+from pyjms_broker.store.jdbc.database import (
+    Database,
+    DatabaseUnavailableException,
+    LockLostException,
+    file_size,
+    reason_of,
+    translate_errors,
+)
 from pyjms_broker.store.jdbc.locker import DatabaseLock, make_locker
 from pyjms_broker.store.jdbc.schema import base_of, decode_xid, destination_number, range_end
 from pyjms_broker.store.jdbc.settings import JDBCSettings
@@ -280,8 +287,15 @@ def _recover_row(
 
 
 _MOST_CLEANED = 5000
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 30.0
+"""Seconds between two tries to open a database whose server does not respond."""
 
 _S = TypeVar("_S", bound=JDBCMessageStore)
+_T = TypeVar("_T")
+
+
+async def _in_thread(work: Callable[[], _T]) -> _T:
+    return await anyio.to_thread.run_sync(translate_errors, work)
 
 
 class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessageStore]):
@@ -313,8 +327,9 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         self.directory = directory
         self.settings = settings or JDBCSettings()
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
-        self.on_lock_lost: Callable[[], None] | None = None
+        self.on_lock_lost: Callable[[str], None] | None = None
         """Called when another broker may have taken over the database: the broker must stop.
+        The argument says why.
 
         (activemq-persistence J7)
         """
@@ -351,24 +366,15 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
     async def start(self) -> None:
         """Open the database, wait for its lock, and read the state that the stores keep in memory.
 
-        Cancellable while it waits for the lock.
+        With a lock, a server that does not respond is waited for as well (activemq-persistence
+        H5). Cancellable while it waits.
 
         Raises:
             JMSException: the database cannot be opened, or is locked and `fail_if_locked` is set.
         """
         self.writer = self._make_writer()
         try:
-            await anyio.to_thread.run_sync(self._open)
-            if self.settings.use_lock:
-                await wait_for_lock(
-                    partial(anyio.to_thread.run_sync, self._locker.try_acquire),
-                    "The database",
-                    self._set_slave,
-                    fail_if_locked=self.settings.fail_if_locked,
-                    interval=self.settings.lock_acquire_sleep_interval,
-                    hint="stop that broker, or give this one another database",
-                )
-            contents = await self._read_contents()
+            contents = await self._wait_for_database()
             self.writer.start()
             self._begin(contents)
         except BaseException as error:
@@ -377,7 +383,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             if isinstance(error, JMSException) or not isinstance(error, Exception):
                 raise
             raise ResourceAllocationException(
-                f"The database {self.database.name} cannot be opened: {type(error).__name__}",
+                f"The database {self.database.name} cannot be opened: {reason_of(error)}",
                 hint="check data_source, the server and the account's rights",
             ) from error
         self._started = True
@@ -404,6 +410,39 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         finally:
             await anyio.to_thread.run_sync(self._close)
 
+    async def _wait_for_database(self) -> Contents:
+        """Open the database and read it, with back-off while the server does not respond."""
+        delay = _FIRST_DELAY
+        while True:
+            tried_at = _clock.now()
+            try:
+                return await self._open_locked()
+            except DatabaseUnavailableException as error:
+                s = self.settings
+                if not s.use_lock or s.fail_if_locked or self.database.is_sqlite:
+                    raise
+                if _clock.now() - tried_at > _LONGEST_DELAY:  # it responded meanwhile
+                    delay = _FIRST_DELAY
+                name = self.database.name
+                logger.warning("Waiting for %s, next try in %g s: %s", name, delay, error)
+            await anyio.to_thread.run_sync(self._close)
+            self.is_slave = True
+            await _clock.sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    async def _open_locked(self) -> Contents:
+        await _in_thread(self._open)
+        if self.settings.use_lock:
+            await wait_for_lock(
+                partial(_in_thread, self._locker.try_acquire),
+                "The database",
+                self._set_slave,
+                fail_if_locked=self.settings.fail_if_locked,
+                interval=self.settings.lock_acquire_sleep_interval,
+                hint="stop that broker, or give this one another database",
+            )
+        return await self._read_contents()
+
     def _set_slave(self, is_slave: bool) -> None:
         self.is_slave = is_slave
 
@@ -418,14 +457,16 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             self.database.create_tables()
 
     async def _read_contents(self) -> Contents:
-        return await anyio.to_thread.run_sync(self._load)
+        return await _in_thread(self._load)
 
     def _load(self) -> Contents:
         self.database.claim()
         if self._empty_first:
             self._empty_first = False
             self.database.empty()
-        return load(self.database)
+        contents = load(self.database)
+        self._fill_audit()
+        return contents
 
     def _close(self) -> None:
         if self.settings.use_lock:
@@ -473,7 +514,6 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             else:
                 logger.error("%s: %s is quarantined: not a topic", container, subscription.key)
         recover_prepared(contents.prepared, self._store_of, self._transactions)
-        self._fill_audit()
 
     def _fill_audit(self) -> None:
         if self.audit is not None:
@@ -629,14 +669,14 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
 
     async def _keep_lock(self) -> None:
         """Renew the lock periodically; stop the store if another broker may hold it."""
-        while True:
+        held = True
+        while held:
             await _clock.sleep(self.settings.lock_keep_alive_period)
-            if not await anyio.to_thread.run_sync(self._locker.keep_alive):
-                if self.on_lock_lost is not None:
-                    self.on_lock_lost()
-                raise JMSException(
-                    f"The lock on the database {self.database.name} is lost; the store has stopped"
-                )
+            try:
+                held = await _in_thread(self._locker.keep_alive)
+            except DatabaseUnavailableException as error:
+                raise LockLostException(f"it gives up its lock on the store: {error}") from error
+        raise LockLostException("its lock is lost, another broker has taken over its store")
 
     def _correct_counts(self, outcome: ops.Outcome) -> None:
         """Correct the counts by an outcome that only the database can determine."""
@@ -659,8 +699,10 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
                 self._clean_topic(store)
 
     def _report(self, state: StoreState, error: Exception | None) -> None:
-        """Report the writer's state as the state of the store."""
-        if self.on_state is not None:
+        """Report the writer's state as the state of the store; a lost lock is no failed store."""
+        if isinstance(error, LockLostException) and self.settings.use_lock and self.on_lock_lost:
+            self.on_lock_lost(str(error))
+        elif self.on_state is not None:
             self.on_state(state, error)
 
     def _store_of(self, container: str) -> JDBCMessageStore:

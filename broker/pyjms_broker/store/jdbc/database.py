@@ -47,8 +47,12 @@ class DatabaseUnavailableException(ResourceAllocationException):
     retryable = True
 
 
-class DatabaseTakenException(JMSException):
-    """Another broker has written to the tables, so this one must stop."""
+class LockLostException(JMSException):
+    """Another broker may write to the tables, so this one must stop."""
+
+
+class DatabaseTakenException(LockLostException):
+    """Another broker has written to the tables."""
 
 
 class Database:
@@ -129,7 +133,7 @@ class Database:
             DatabaseTakenException: another broker has taken over the tables.
             SQLAlchemyError: the database rejects the batch; retrying is useless.
         """
-        return _translate_errors(lambda: self._transact(units))
+        return translate_errors(lambda: self._transact(units))
 
     def _transact(self, units: Sequence[Unit]) -> Outcome:
         with self.engine.begin() as connection:
@@ -164,10 +168,10 @@ class Database:
             return self._reader.execute(statement, parameters).all()
 
         try:
-            return _translate_errors(query)
+            return translate_errors(query)
         except DatabaseUnavailableException:
             self._drop_reader()
-            return _translate_errors(query)
+            return translate_errors(query)
 
     def close(self) -> None:
         """Close all connections; idempotent."""
@@ -190,24 +194,26 @@ def _create_statements(
             yield CreateIndex(index, if_not_exists=indexes_if_missing)
 
 
-def _translate_errors(work: Callable[[], T]) -> T:
+def translate_errors(work: Callable[[], T]) -> T:
+    """Return the result of `work`; errors that may pass are DatabaseUnavailableException."""
     try:
         return work()
     except _UNAVAILABLE as error:
         raise DatabaseUnavailableException(
-            f"The database is unavailable: {_reason(error)}"
+            f"The database is unavailable: {reason_of(error)}"
         ) from error
     except sql_errors.DBAPIError as error:
         if error.connection_invalidated:
             raise DatabaseUnavailableException(
-                f"The connection to the database is lost: {_reason(error)}"
+                f"The connection to the database is lost: {reason_of(error)}"
             ) from error
         raise
 
 
-def _reason(error: sql_errors.SQLAlchemyError) -> str:
+def reason_of(error: Exception) -> str:
     """Return the driver's message; SQLAlchemy's would include the statement and its parameters."""
-    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _make_engine(file: Path | None, settings: JDBCSettings) -> Engine:

@@ -476,6 +476,7 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
         self.journal_settings = journal_settings or JournalSettingsJDBC()
         self._disk = disk
         self._journal: Journal | None = None
+        self._is_journal_open = False
 
     async def checkpoint(self) -> None:
         self._clean_up()
@@ -497,6 +498,7 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
     def _make_writer(self) -> Writer:
         if not self.journal_settings.use_journal:
             return super()._make_writer()
+        self._is_journal_open = False
         self._journal = Journal(
             self.directory / "journal",
             JournalSettings(
@@ -515,8 +517,9 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
         )
 
     async def _read_contents(self) -> Contents:
-        if self._journal is not None:
+        if self._journal is not None and not self._is_journal_open:
             await self._journal.open()
+            self._is_journal_open = True  # the next try after a lost database finds it so
         return await super()._read_contents()
 
     def _load(self) -> Contents:

@@ -12,11 +12,12 @@ There are three implementations of one interface:
     try_acquire succeeds     -> holding
     keep_alive succeeds                          -> holding, for another period
     keep_alive fails                             the broker stops: another one may be writing
+    the database is gone     -> waiting          the broker stops, and starts again as a slave
     release                                      -> released
 
 A broker that was paused past the end of its lease cannot do harm: the next batch finds that another
-broker has moved the number in the state table (`database`). Methods block and run in
-a thread.
+broker has moved the number in the state table (`database`). Methods block, run in a
+thread, and raise the errors of a database that does not respond.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class DatabaseLock(Protocol):
         """Acquire the lock if it is free."""
 
     def keep_alive(self) -> bool:
-        """Renew the lock; False: it is no longer held."""
+        """Renew the lock; False: another broker holds it."""
 
     def release(self) -> None:
         """Release the lock; idempotent."""
@@ -92,11 +93,7 @@ class DatabaseLocker:
         if self._connection is None:
             return False
         values = {"time": _clock.time_ms(), "broker_name": self._broker_name}
-        try:
-            return bool(self._connection.execute(self._update.values(values)).rowcount == 1)
-        except sql_errors.SQLAlchemyError as error:
-            logger.warning("The lock on the database is lost: %s", error)
-            return False
+        return bool(self._connection.execute(self._update.values(values)).rowcount == 1)
 
     def release(self) -> None:
         connection, self._connection = self._connection, None
@@ -139,11 +136,7 @@ class LeaseDatabaseLocker:
 
     def keep_alive(self) -> bool:
         ours = self._lock.broker_name == self._holder_id
-        try:
-            return self._write(ours, self._holder_id, self._now() + self._length)
-        except sql_errors.SQLAlchemyError as error:
-            logger.warning("The lease on the database cannot be renewed: %s", error)
-            return False
+        return self._write(ours, self._holder_id, self._now() + self._length)
 
     def release(self) -> None:
         if self._held:

@@ -12,7 +12,11 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
+from pyjms_broker.service import BrokerService
+from tests.kit.brokers.managed import ManagedBroker, managed_broker
+from tests.kit.brokers.security import simple, user
 from tests.kit.clients.raw import RawClient
+from tests.kit.processes.command_line import pyjms
 from tests.kit.processes.forked_python import ForkedPython, run_python
 
 LATER = 4_000_000_000_000
@@ -126,3 +130,57 @@ def test_an_unreachable_broker_is_reported_in_one_line(tmp_path: Path) -> None:
     assert "Could not connect" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "f").exists()
+
+
+@pytest.fixture
+def guarded() -> Iterator[ManagedBroker]:
+    """A broker in memory that only `admin` may use."""
+    plugin = simple(user("admin", "admins", "top-secret"))
+    service = BrokerService(
+        "guarded",
+        persistent=False,
+        scheduler_support=True,
+        plugins=[plugin],
+    )
+    service.add_connector("tcp://127.0.0.1:0")
+    with managed_broker(service) as broker:
+        yield broker
+
+
+LOGIN = {"PYJMS_USER": "admin", "PYJMS_PASSWORD": "top-secret"}
+
+
+def test_an_exported_file_is_private_and_has_no_credentials(
+    guarded: ManagedBroker, tmp_path: Path
+) -> None:
+    url = guarded.openwire
+    sent = pyjms("send", "orders", "body", "--url", url, **LOGIN)
+    assert sent.exit_code == 0, sent.output
+    by_user, by_url = tmp_path / "user", tmp_path / "url"
+    assert pyjms("broker", "export", "--url", url, "-o", str(by_user), **LOGIN).exit_code == 0
+    secret = f"{url}?jms.userName=admin&jms.password=top-secret"
+    assert pyjms("broker", "export", "-o", str(by_url), PYJMS_URL=secret).exit_code == 0
+    for file in (by_user, by_url):
+        assert json.loads(file.read_text().splitlines()[0])["source"] == url
+        assert "top-secret" not in file.read_text()
+        assert file.stat().st_mode & 0o777 == 0o600
+    word = tmp_path / "word"
+    word.write_text("top-secret\n")
+    login = ("--url", url, "--user", "admin", "--password-file", str(word))
+    imported = pyjms("broker", "import", str(by_user), *login)
+    assert "1 message imported" in imported.stdout
+
+
+def test_a_login_for_a_directory_is_refused(tmp_path: Path) -> None:
+    done = pyjms("broker", "export", str(tmp_path), "-o", str(tmp_path / "f"), "--user", "admin")
+    assert done.exit_code == 2
+    assert "--user and --password-file are for a running broker" in done.stderr
+
+
+def test_jobs_of_a_broker_with_users(guarded: ManagedBroker) -> None:
+    to = {"PYJMS_URL": guarded.openwire, **LOGIN}
+    assert pyjms("send", "later", "x", "--delay", "1h", **to).exit_code == 0
+    listed = pyjms("broker", "jobs", "list", **to)
+    assert listed.stdout.splitlines()[-1] == "1 job"
+    assert pyjms("broker", "jobs", "remove", "--all", **to).exit_code == 0
+    assert pyjms("broker", "jobs", "list", **to).stdout.splitlines()[-1] == "0 jobs"

@@ -220,7 +220,7 @@ def test_data_sources_that_are_none(tmp_path: Path, url: str) -> None:
 async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
     url = f"postgresql+psycopg://user:secret@/db?host={tmp_path}"
-    adapter = JDBCPersistenceAdapter(tmp_path, JDBCSettings(data_source=url))
+    adapter = JDBCPersistenceAdapter(tmp_path, JDBCSettings(data_source=url, use_lock=False))
     with pytest.raises(JMSException) as caught:
         await adapter.start()
     assert "secret" not in str(caught.value)
