@@ -327,7 +327,7 @@ def check_client_id(factory: Any, options: Mapping[str, Any]) -> None:
     if getattr(factory.connection_factory, "options", None) is not None:
         raise ConfigurationException(
             "A durable subscription needs a client id, and none is set",
-            hint="set jms.client_id, or client_id on the container factory",
+            hint="set jms.client_id, or client_id under listeners.<id> or on the container factory",
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import string
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -175,7 +176,7 @@ def key_reader(key: str | Callable[[Any], object], handler: str) -> KeyReader:
         function = key
         return lambda _headers, payload: _text(function(payload), "its function")
     if "{" not in key:
-        return lambda headers, _payload: _text(headers.get(key), key)
+        return lambda headers, _payload: _text(_header(headers, key), key)
     try:
         parts = list(string.Formatter().parse(key))
     except ValueError as error:
@@ -202,16 +203,24 @@ def key_reader(key: str | Callable[[Any], object], handler: str) -> KeyReader:
 
 def _value(field: str, headers: Mapping[str, object], payload: object) -> object:
     names = field.replace("]", "").replace("[", ".").split(".")
-    value: object = payload if names[0] == _PAYLOAD else headers.get(names[0])
+    value: object = payload if names[0] == _PAYLOAD else _header(headers, names[0])
     for name in filter(None, names[1:]):
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return value
 
 
+def _header(headers: Mapping[str, object], name: str) -> object:
+    """Return a header or property; not the `id` that each reading of a message makes anew."""
+    value = headers.get(name)
+    return None if isinstance(value, uuid.UUID) else value
+
+
 def _text(value: object, source: str) -> str:
     if value is None or value == "":
         raise MessageConversionException(
-            f"The message has no idempotency key: {source} is missing", target=str
+            f"The message has no idempotency key: {source} is missing (a field of the payload is "
+            f'written "{{payload.{source}}}")',
+            target=str,
         )
     return str(value)
 

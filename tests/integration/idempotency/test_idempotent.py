@@ -162,6 +162,20 @@ async def test_a_message_without_the_key_is_a_dead_letter(jms_app: JmsTestApp) -
     assert "customer is missing" in str(dead.properties["pyjms_failure_text"])
 
 
+async def test_a_field_of_the_payload_is_no_header(jms_app: JmsTestApp) -> None:
+    """A header `id` would be new for each delivery, so that nothing would be a duplicate."""
+
+    @jms_listener("orders", id="orders")
+    @idempotent(key="id")
+    async def handle(order: dict[str, int]) -> None: ...
+
+    await jms_app.start(handle)
+    await jms_app.template.convert_and_send("orders", {"id": 1})
+    await jms_app.drained("orders")
+    (dead,) = await jms_app.dead_letters()
+    assert 'written "{payload.id}"' in str(dead.properties["pyjms_failure_text"])
+
+
 @pytest.mark.parametrize("end", ["returns", "raises"])
 @pytest.mark.parametrize("kind", ["def", "async def"])
 async def test_what_another_consumer_handles_waits(
