@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -143,6 +144,10 @@ _INSTALLED: Final = f"{os.sep}site-packages{os.sep}"
 def check_target(target: str | None, config: Path | None) -> Problems:
     """Return all problems of MODULE[:APP] and its settings; without it, only of the settings."""
     problems = Problems()
+    if target is not None and Path(target).is_dir():
+        with problems.caught():
+            _check_folder(Path(target), config, problems)
+        return problems
     application = None
     with collect_problems(problems):
         if target is not None:
@@ -150,22 +155,83 @@ def check_target(target: str | None, config: Path | None) -> Problems:
                 application = load_application(target, config)
         settings_alone = JmsApplication(config=config) if application is None else None
     if application is not None and target is not None:
-        _check_application(application, target, problems)
+        _check_application(application, [target], problems)
     elif settings_alone is not None:
         settings_alone.wiring.find_settings_problems(problems)
     return problems
 
 
-def _check_application(application: JmsApplication, target: str, problems: Problems) -> None:
-    if not pipelines_of(target):
+_MARKS: Final = re.compile(
+    r"^\s*@(\w+\.)*(jms_listener|pipeline)\b|\bJmsApplication\(", re.MULTILINE
+)
+_NOT_AN_APPLICATION: Final = frozenset(
+    ("tests", "test", "venv", "env", "node_modules", "build", "dist", "site-packages")
+)
+
+
+def _check_folder(folder: Path, config: Path | None, problems: Problems) -> None:
+    """Check the modules below a folder: their applications, or one of all their handlers.
+
+    A module that cannot be imported is a problem, and the others are checked.
+    """
+    names: list[str] = []
+    for file in _marked_files(folder):
+        with collect_problems(problems), importing(str(file), problems):
+            names.append(split_target(str(file))[0])
+            load_module(names[-1])
+    modules = {name: sys.modules[name] for name in names if name in sys.modules}
+    made = [
+        each
+        for module in modules.values()
+        for each in vars(module).values()
+        if isinstance(each, JmsApplication)
+    ]
+    for application in dict.fromkeys(made):
+        _check_application(application, [*modules], problems)
+    if not made:
+        with collect_problems(problems):
+            application = JmsApplication(*modules.values(), config=config)
+        if modules:
+            _check_application(application, [*modules], problems)
+        else:
+            application.wiring.find_settings_problems(problems)
+
+
+def _marked_files(folder: Path) -> list[Path]:
+    """Return the Python files with handlers, pipelines or applications, but no tests.
+
+    Raises:
+        ConfigurationException: there are none.
+    """
+    found = []
+    for file in sorted(folder.rglob("*.py")):
+        inner = file.relative_to(folder).parts
+        is_left_out = any(part.startswith(".") or part in _NOT_AN_APPLICATION for part in inner)
+        is_test = file.name.startswith("test_") or file.stem in ("conftest", "setup")
+        if not is_left_out and not is_test and _MARKS.search(file.read_text("utf-8", "replace")):
+            found.append(file)
+    if not found:
+        raise ConfigurationException(
+            f"There are no listeners, pipelines or applications in {folder}",
+            hint="name a module, or the folder with the modules",
+        )
+    return found
+
+
+def _check_application(
+    application: JmsApplication, modules: Sequence[str], problems: Problems
+) -> None:
+    marked = [pipeline for module in modules for pipeline in pipelines_of(module)]
+    if not marked:
         with problems.caught():
             application.wiring.require_work()
     application.wiring.find(problems)
-    _check_pipelines(target, application.settings, problems)
+    _check_pipelines(marked, application.settings, problems)
 
 
-def _check_pipelines(target: str, settings: PyjmsSettings, problems: Problems) -> None:
-    marked = pipelines_of(target)
+def _check_pipelines(
+    marked: Sequence[Pipeline], settings: PyjmsSettings, problems: Problems
+) -> None:
     if not marked and not settings.pipelines:
         return
     from pyjms.spark.checks import add_problems, gather_pipelines
@@ -186,9 +252,6 @@ def importing(target: str, problems: Problems) -> Iterator[None]:
         problems.add(_error_in_user_code(cause, ConfigurationException(text)))
     except JMSException as error:
         problems.add(_error_in_user_code(error, error))
-    else:
-        return
-    problems.unchecked.append(f"handlers and pipelines of {target}: it could not be loaded")
 
 
 def _error_in_user_code(cause: BaseException, error: JMSException) -> ConfigurationException:

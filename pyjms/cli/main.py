@@ -215,7 +215,11 @@ for command in (send, receive, browse, redrive, replay, docs):
     app.command()(command)
 
 CheckedArgument = Annotated[
-    str | None, typer.Argument(metavar="[MODULE[:APP]]", help="The application to check.")
+    str | None,
+    typer.Argument(
+        metavar="[MODULE[:APP]|FOLDER]",
+        help="The application to check; a folder (`.`): all its modules with listeners, but tests.",
+    ),
 ]
 
 

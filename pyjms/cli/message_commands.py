@@ -151,7 +151,7 @@ def receive(
     """
     import anyio
 
-    from pyjms.cli.messages import Incoming, print_message, receive_until_interrupted
+    from pyjms.cli.messages import Incoming, MessagePrinter, receive_until_interrupted
 
     with one_line_errors("receive"):
         if all_ and follow:
@@ -172,10 +172,11 @@ def receive(
                 default = getattr(factory.prefetch_policy, kind)
                 setattr(factory.prefetch_policy, kind, min(default, incoming.count))
         received = 0
+        printer = MessagePrinter(as_json_lines=json, headers=headers)
 
         def handle(message: Message) -> None:
             nonlocal received
-            print_message(message, as_json_line=json, headers=headers)
+            printer.print(message)
             received += 1
 
         try:
@@ -210,10 +211,7 @@ def browse(
     """
     import anyio
 
-    from pyjms.cli.messages import browse_all, print_message
-
-    def handle(message: Message) -> None:
-        print_message(message, as_json_line=json, headers=headers)
+    from pyjms.cli.messages import MessagePrinter, browse_all
 
     with one_line_errors("browse"):
         found = read_destination(queue)
@@ -222,7 +220,8 @@ def browse(
                 f"{found} cannot be browsed", hint="topics keep no messages: use receive --follow"
             )
         factory = factory_for(url, user, password_file)
-        anyio.run(browse_all, factory, found, selector, limit, handle)
+        printer = MessagePrinter(as_json_lines=json, headers=headers)
+        anyio.run(browse_all, factory, found, selector, limit, printer.print)
 
 
 def _read_subscription(text: str, durable: str | None, client_id: str | None) -> Destination:

@@ -307,6 +307,9 @@ _TYPES: Final[dict[type[Message], str]] = {
 }
 
 
+_SEPARATOR: Final = f"{'-' * 40}\n"
+
+
 def headers_of(message: Message) -> dict[str, object]:
     """Return the headers that are set, by their names in JMS."""
     found = {name: read(message) for name, read in _HEADERS.items()}
@@ -339,18 +342,29 @@ def type_of(message: Message) -> str:
     return next((name for kind, name in _TYPES.items() if isinstance(message, kind)), "message")
 
 
-def print_message(message: Message, *, as_json_line: bool, headers: bool) -> None:
-    """Print a message and flush.
+class MessagePrinter:
+    """Prints messages to the standard output: as JSON, with headers, or the body alone.
 
-    A body of bytes is written unchanged, without a newline, unless the output is a terminal.
+    A body of bytes is written unchanged, without a newline, unless the output is a terminal. Above
+    each message with headers but the first there is a line.
     """
-    if as_json_line:
-        json_line(as_json(message))
-    else:
-        if headers:
-            _print_headers(message)
-        _print_body(message)
-    sys.stdout.flush()
+
+    def __init__(self, *, as_json_lines: bool, headers: bool) -> None:
+        self._as_json_lines = as_json_lines
+        self._headers = headers
+        self._between = ""
+
+    def print(self, message: Message) -> None:
+        """Print a message and flush."""
+        if self._as_json_lines:
+            json_line(as_json(message))
+        else:
+            if self._headers:
+                sys.stdout.write(self._between)
+                self._between = _SEPARATOR
+                _print_headers(message)
+            _print_body(message)
+        sys.stdout.flush()
 
 
 def _print_headers(message: Message) -> None:

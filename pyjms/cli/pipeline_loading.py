@@ -50,11 +50,11 @@ def check_pipelines(
     valid: list[Pipeline] = []
     with collect_problems(problems), problems.caught():
         modules, settings = _targets(targets, config)
-        known = len(problems.unchecked)
+        known = len(problems.found)
         for target in modules:
             with importing(target, problems):
                 marked += _find_marked(target)
-        are_all = len(problems.unchecked) == known
+        are_all = len(problems.found) == known
         loaded = _gather(settings, marked, modules, only, are_all=are_all)
         add_problems(settings, loaded.pipelines, loaded.problems, problems)
         valid.extend(loaded.pipelines)

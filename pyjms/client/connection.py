@@ -61,6 +61,7 @@ from pyjms.errors import (
     InvalidClientIDException,
     InvalidDestinationException,
     JMSException,
+    JMSSecurityException,
     RequestTimeoutException,
 )
 from pyjms.jms import api
@@ -481,17 +482,21 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         if self.registered_client_id is None:
             self.registered_client_id = self._generate_client_id()
         user_name, password = self._credentials
-        await self.request(
-            commands.ConnectionInfo(
-                self.connection_id,
-                self.registered_client_id,
-                password,
-                user_name,
-                manageable=True,
-                client_master=True,
-                fault_tolerant=isinstance(self.transport, ReconnectingTransport),
-            )
+        info = commands.ConnectionInfo(
+            self.connection_id,
+            self.registered_client_id,
+            password,
+            user_name,
+            manageable=True,
+            client_master=True,
+            fault_tolerant=isinstance(self.transport, ReconnectingTransport),
         )
+        try:
+            await self.request(info)
+        except JMSSecurityException as error:
+            if user_name is None and not error.hint:
+                error.hint = "no user is set: activemq.user, --user, or the factory's user_name"
+            raise
         if self.options.watch_topic_advisories:
             await self.temporaries.watch()
 

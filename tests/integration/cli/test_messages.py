@@ -127,6 +127,14 @@ def test_headers_are_printed_above_the_body(url: str, name: str) -> None:
     assert "colour = red" in head
 
 
+def test_a_line_is_between_messages_with_headers(url: str, name: str) -> None:
+    pyjms("send", name, "same", "--url", url, "--count", "3")
+    said = pyjms("browse", name, "--url", url, "-H").stdout
+    messages = said.split(f"{'-' * 40}\n")
+    assert [each.partition("\n\n")[2] for each in messages] == ["same\n"] * 3
+    assert pyjms("receive", name, "--url", url, "-n", "3").stdout == "same\n" * 3
+
+
 def test_a_delay_is_that_of_the_brokers_scheduler(url: str, name: str) -> None:
     pyjms("send", name, "late", "--url", url, "--delay", "700ms")
     (found,) = objects(pyjms("receive", name, "--url", url, "--json"))

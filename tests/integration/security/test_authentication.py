@@ -75,6 +75,13 @@ async def test_guests_have_neither_user_nor_password(secured: StartSecured) -> N
                 await other.request(ConnectionInfo(other.connection_id, other.name, password, name))
 
 
+async def test_a_refused_guest_is_told_how_to_name_a_user(secured: StartSecured) -> None:
+    async with secured(simple(user("alice"))) as broker:
+        async with await ConnectionFactory(broker.broker.url).create_connection() as connection:
+            with pytest.raises(JMSSecurityException, match=r"User name \[null\] .*--user"):
+                await connection.start()
+
+
 @pytest.mark.fact("activemq-broker B5")
 @pytest.mark.parametrize("of_principal", [None, False, True])
 async def test_messages_name_the_login_or_the_authenticated_user(

@@ -183,10 +183,46 @@ def test_a_module_that_cannot_be_imported_does_not_hide_the_settings(
 ) -> None:
     files = {"application.yaml": SETTINGS, "orders.py": MODULE, "broken.py": module}
     lines = check("broken", files=files)
-    assert len(lines) == 12, lines
+    assert len(lines) == 11, lines
     assert lines[0].startswith("application.yaml:2: ")
     assert lines[10].startswith(place)
-    assert lines[11] == "not checked: handlers and pipelines of broken: it could not be loaded"
+
+
+def test_a_folder_is_checked_behind_modules_that_cannot_be_imported(
+    check: Check, tmp_path: Path
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_x.py").write_text("@jms_listener\nraise SystemExit\n")
+    listener = "from pyjms import jms_listener\n\n@jms_listener('a', selector='(')\ndef f(x): ...\n"
+    files = {
+        "broken.py": "import nowhere\n@jms_listener('a')\ndef g(x): ...\n",
+        "orders.py": listener,
+        "script.py": "import pyjms\nraise SystemExit('it is not imported')\n",
+        "application.yaml": "jms: {listner: {}}\n",
+    }
+    lines = check(".", files=files)
+    starts = [
+        "application.yaml:1: jms.listner: there is no such setting",
+        "broken.py:1: broken.py cannot be imported: ModuleNotFoundError",
+        "orders.py:3: Listener 'a': Invalid selector '('",
+        "not checked: container factories",
+    ]
+    assert len(lines) == len(starts), lines
+    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True)), lines
+
+
+def test_the_applications_of_a_folder_are_checked(check: Check) -> None:
+    files = {
+        "orders.py": "from pyjms import jms_listener\n\n@jms_listener('a', id='a')\ndef f(x): ...\n",
+        "shop.py": "import orders\nfrom pyjms import JmsApplication\n\napp = JmsApplication(orders)\n",
+        "application.yaml": "listeners: {b: {concurrency: '2'}}\n",
+    }
+    assert check(".", files=files) == [
+        "application.yaml:1: listeners.b: no @jms_listener has the id 'b' (ids here: a)"
+    ]
+    assert check(".", files={"orders.py": "", "shop.py": ""})[0].startswith(
+        "There are no listeners, pipelines or applications in ."
+    )
 
 
 def test_what_keys_mean_together_is_not_judged_without_the_invalid_ones(check: Check) -> None:

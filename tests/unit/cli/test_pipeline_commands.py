@@ -144,7 +144,6 @@ def test_settings_and_modules_that_cannot_be_read_do_not_hide_pipelines(
         "application.yaml:1: activemq.broker_ulr: there is no such setting; did you mean activemq.",
         "application.yaml:4: pipelines.copy.output_mode: ",
         "broken.py:1: broken cannot be imported: ModuleNotFoundError: No module named 'nowhere'",
-        "not checked: handlers and pipelines of broken: it could not be loaded",
         "not checked: brokers and sets of pipelines: the settings are not valid",
         "3 problems found",
     ]
