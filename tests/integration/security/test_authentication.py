@@ -76,10 +76,12 @@ async def test_guests_have_neither_user_nor_password(secured: StartSecured) -> N
 
 
 async def test_a_refused_guest_is_told_how_to_name_a_user(secured: StartSecured) -> None:
-    async with secured(simple(user("alice"))) as broker:
-        async with await ConnectionFactory(broker.broker.url).create_connection() as connection:
-            with pytest.raises(JMSSecurityException, match=r"User name \[null\] .*--user"):
-                await connection.start()
+    async with (
+        secured(simple(user("alice"))) as broker,
+        await ConnectionFactory(broker.broker.url).create_connection() as connection,
+    ):
+        with pytest.raises(JMSSecurityException, match=r"User name \[null\] .*--user"):
+            await connection.start()
 
 
 @pytest.mark.fact("activemq-broker B5")
