@@ -500,6 +500,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         elif (
             self._send_timeout is not None
             or options.always_sync_send
+            or (delay and not session.transacted)  # a broker without a scheduler refuses it
             or (persistent and not options.use_async_send and not session.transacted)
         ):
             await connection.transport.request(command, self._send_timeout)

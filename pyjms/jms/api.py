@@ -166,8 +166,8 @@ class MessageProducer(Closeable):
     """Seconds before the broker delivers a message; 0: at once. JMS 2.0: deliveryDelay.
 
     It requires the broker's scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`). A broker
-    without a scheduler delivers at once, and clients cannot detect this; the bundled broker logs a
-    warning.
+    without a scheduler delivers at once, and clients cannot detect this; the bundled broker refuses
+    the message.
     """
     disable_message_id: bool
     disable_message_timestamp: bool

@@ -116,7 +116,7 @@ class TemplateSettings(Section):
     """Whether delivery_mode, priority and time_to_live apply; not set: if one of them is set."""
     delivery_delay: Duration | None = None
     """Delivery delay of messages; requires a broker with a scheduler (scheduler_support, ActiveMQ:
-    schedulerSupport), others deliver at once."""
+    schedulerSupport); without it ActiveMQ delivers at once, and the bundled broker refuses."""
     receive_timeout: ReceiveTimeout = None
     """Maximum wait of a receive; 0: no limit, -1: do not wait."""
     shared_reply_queue: bool = True

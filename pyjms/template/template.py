@@ -156,8 +156,9 @@ class TemplateSettings(Variants):
         priority: 0 to 9.
         time_to_live: seconds until a message expires; 0: never.
         delivery_delay: seconds before the broker delivers a message, sent as the property
-            AMQ_SCHEDULED_DELAY; a broker without a scheduler (`scheduler_support`, ActiveMQ:
-            `schedulerSupport`) delivers at once. None: no delay.
+            AMQ_SCHEDULED_DELAY. Without a scheduler (`scheduler_support`, ActiveMQ:
+            `schedulerSupport`) the bundled broker refuses the message, and ActiveMQ delivers it at
+            once. None: no delay.
         message_converter: None: a DefaultMessageConverter.
         destination_resolver: None: a SimpleDestinationResolver.
         message_id_enabled: False: a hint that message ids are not needed.
@@ -260,7 +261,7 @@ class TemplateSettings(Variants):
     def with_delay(self, seconds: float) -> Self:
         """Return a copy of this template whose messages the broker delivers `seconds` later.
 
-        This template is not changed. A broker without a scheduler delivers at once. Spring's
+        This template is not changed. The broker needs a scheduler, see `delivery_delay`. Spring's
         JmsClient has such methods.
 
         Raises:
@@ -340,8 +341,8 @@ class MessageOptions(TypedDict, total=False):
     priority: 0 to 9, instead of the template's.
     time_to_live: seconds until the message expires, 0: never, instead of the template's.
     delay: seconds before the broker delivers it, instead of the template's `delivery_delay`. Needs
-        a broker with a scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`); a broker
-        without a scheduler delivers at once.
+        a broker with a scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`); without one
+        the bundled broker refuses the message, and ActiveMQ delivers it at once.
     delivery_mode: PERSISTENT or NON_PERSISTENT, instead of the template's.
     group: the message group (JMSXGroupID): one consumer gets all its messages, in order.
     """

@@ -4,8 +4,10 @@ Scheduled deliveries are sent by the broker, which may write to its internal que
 `check_target`, a client could reach them through a schedule: a message in `PyJMS.Scheduled` that is
 not a schedule request would stay there forever, and a lease request would have no owner.
 
-A broker without a scheduler delivers scheduled messages at once, like ActiveMQ. Unlike ActiveMQ, it
-logs that once per destination, with the name of the setting. (activemq-broker S1 to S4)
+A broker without a scheduler delivers messages with these properties at once, like ActiveMQ. Unlike
+ActiveMQ, it logs that once per destination, with the name of the setting. A message that also has
+the JMS header of its delivery time was sent with a delivery delay: JMS forbids to deliver it before
+that time, so it is refused. (activemq-broker S1 to S4, S12)
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Final, NamedTuple
 from pyjms.errors import IllegalStateException, MessageFormatException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
+from pyjms.jms.message import JMS_DELIVERY_TIME
 from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_CRON,
     AMQ_SCHEDULED_DELAY,
@@ -177,7 +180,7 @@ MAXIMUM_WARNINGS: Final = 100
 
 
 class UnscheduledSendsBroker(BrokerFilter):
-    """Delivers scheduled messages at once, with a warning."""
+    """Delivers scheduled messages at once, with a warning, and refuses delivery delays."""
 
     passes_plain = True
 
@@ -188,14 +191,23 @@ class UnscheduledSendsBroker(BrokerFilter):
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         marshalled = message.marshalled_properties
         if marshalled is not None and PREFIX in marshalled and not exchange.context.is_broker:
-            self._warn(message)
+            self._check(message, is_bridge=exchange.context.network_connection)
         return self.next.send(exchange, message)
 
-    def _warn(self, message: ActiveMQMessage) -> None:
+    def _check(self, message: ActiveMQMessage, *, is_bridge: bool) -> None:
         to, warned = message.destination, self._warned
-        if to is None or to in warned or len(warned) >= MAXIMUM_WARNINGS:
+        # a bridge would send what is refused again, for ever
+        may_be_refused = JMS_DELIVERY_TIME in message.properties and not is_bridge
+        if to is None or (to in warned and not may_be_refused):
             return
-        if asks_for_schedule(message):
+        if not asks_for_schedule(message):
+            return
+        if may_be_refused:
+            raise IllegalStateException(
+                f"{to}: a message with a delivery delay is refused, because this broker has no "
+                "scheduler: set scheduler_support: true (in a URL: schedulerSupport=true)"
+            )
+        if len(warned) < MAXIMUM_WARNINGS:
             warned.add(to)
             logger.warning(
                 "%s: a message with a delay or schedule (AMQ_SCHEDULED_*) is delivered at once, "

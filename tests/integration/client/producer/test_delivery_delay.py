@@ -136,12 +136,7 @@ async def test_a_templates_delay_is_that_of_its_producer(client: Client) -> None
     assert sent[0].delivery_time == sent[0].timestamp + 5000 == received.delivery_time
 
 
-async def test_a_broker_without_a_scheduler_delivers_at_once_and_warns(
-    clock: object, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_broker_without_a_scheduler_refuses_it(clock: object) -> None:
     async with EmbeddedTestBroker(BrokerService("unscheduled", persistent=False)) as broker:
-        client = Client(broker)
-        await client.send("q", "x", delivery_delay=60)
-        (received,) = await client.take("q")
-        assert received.delivery_time == received.timestamp + 60_000
-    assert "queue://q: a message with a delay" in caplog.text
+        with pytest.raises(IllegalStateException, match="a message with a delivery delay is"):
+            await Client(broker).send("q", "x", delivery_delay=60)
