@@ -1,4 +1,4 @@
-"""The tutorial, step by step, as a reader does it: its files, its commands, what they print."""
+"""README's three terminals and the tutorial, step by step, as a reader does it: its files, its commands, what they print."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.kit.processes.user_programs import Running, installed, program_enviro
 
 __all__ = ["installed", "our_broker"]
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 STEPS = re.split(r"^## \d+\. ", TEXT, flags=re.MULTILINE)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -33,16 +34,25 @@ class Reader:
 
     def write(self, step: int) -> None:
         """Write the files of a step, over those of earlier ones."""
-        for language, code in BLOCK.findall(STEPS[step]):
-            if language in {"python", "yaml", "toml"}:
+        self.write_files(STEPS[step])
+
+    def write_files(self, text: str) -> None:
+        """Write the files of a text: the blocks that begin with a comment, their name."""
+        for language, code in BLOCK.findall(text):
+            if language in {"python", "yaml", "toml"} and code.startswith("# "):
                 name = code.split("\n", 1)[0].removeprefix("# ")
                 (self._folder / name).write_text(code, encoding="utf-8")
 
     def commands(self, step: int) -> list[str]:
         """Return the commands of a step, in order."""
+        return self.commands_of(STEPS[step])
+
+    @staticmethod
+    def commands_of(text: str) -> list[str]:
+        """Return the commands of a text, in order."""
         return [
             line
-            for language, code in BLOCK.findall(STEPS[step])
+            for language, code in BLOCK.findall(text)
             if language == "sh"
             for line in code.splitlines()
         ]
@@ -70,13 +80,26 @@ class Reader:
     @staticmethod
     def _arguments(command: str) -> list[str]:
         """Return the arguments of the interpreter for a command."""
-        program, *arguments = shlex.split(command)
+        program, *arguments = shlex.split(command, comments=True)
         return arguments if program == "python" else ["-m", program, *arguments]
 
 
 @pytest.fixture
 def reader(tmp_path: Path, installed: Path, our_broker: str) -> Reader:
     return Reader(tmp_path, installed, our_broker.split("?", maxsplit=1)[0])
+
+
+def test_the_three_terminals_of_the_readme(reader: Reader) -> None:
+    section = README.partition("## Three terminals\n")[2].partition("\n## ")[0]
+    reader.write_files(section)
+    broker, run, good, bad, browse = reader.commands_of(section)
+    assert broker == "pyjms broker start --ephemeral"  # as the one that runs
+    with reader.running(run) as listener:
+        reader.run(good)
+        listener.expect("order 1 over 9.5")
+        reader.run(bad)
+        listener.expect("attempt 1 of 3", "attempt 2 of 3", "refused after delivery 3")
+    assert "pyjms_failure_text = too large" in reader.run(browse)
 
 
 def test_listener_and_failures(reader: Reader) -> None:
