@@ -221,6 +221,8 @@ class RegionDestination(BrokerDestination):
     dead_letter_strategy: DeadLetterStrategy
     advisories_include_body: bool
     """Whether advisories about its messages contain their bodies."""
+    is_trailed: bool
+    """Whether what happens to its messages is recorded (`RegionBroker.trail`)."""
     reports_dispatched: bool
     """Whether each message sent to a consumer is reported to the chain."""
     prepared_sends: int

@@ -34,6 +34,7 @@ app.command(cls=brokers.QueryCommand)(brokers.query)
 for command in (
     brokers.status,
     brokers.why,
+    brokers.trace,
     brokers.stop,
     brokers.restart,
     brokers.bstat,

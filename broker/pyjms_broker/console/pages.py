@@ -212,6 +212,25 @@ async def why(console: Console, request: Request) -> Response:
     )
 
 
+async def trace(console: Console, request: Request) -> Response:
+    """Show what happened to a message, or to those with a correlation id."""
+    trail = console.tree.region.trail
+    message_id, correlation_id = text(request, "id").strip(), text(request, "correlation").strip()
+    events: list[dict[str, str]] = []
+    if trail is not None and (message_id or correlation_id):
+        events = await trail.find(message_id, correlation_id)
+    return console.page(
+        request,
+        "trace.html",
+        title="Trail",
+        id=message_id,
+        correlation=correlation_id,
+        events=events,
+        has_trail=trail is not None,
+        trace_url="" if trail is None else trail.trace_url,
+    )
+
+
 _MESSAGES_PAGE_SIZE = 25
 
 
@@ -284,6 +303,7 @@ async def message(console: Console, request: Request) -> Response:
         queue=view_of(console.tree, queue),
         message=found,
         diagnosis=await diagnose_message(console.tree, queue, found.reference),
+        has_trail=console.tree.region.trail is not None,
         targets=_other_queues(console, name),
     )
 
@@ -505,6 +525,7 @@ _PAGES: Final[dict[tuple[str, str], _Page]] = {
     ("GET", "/warnings"): warnings_page,
     ("GET", "/search"): search_page,
     ("GET", "/why"): why,
+    ("GET", "/trace"): trace,
     ("GET", "/queues"): partial(destinations, kind="queue"),
     ("GET", "/queue"): partial(destination, kind="queue"),
     ("GET", "/topics"): partial(destinations, kind="topic"),

@@ -593,6 +593,11 @@ PERSISTENCE_ADAPTER: Final[Table] = {
     "Statistics": string("Always empty.", always="{}"),
 }
 
+MESSAGE_TRAIL: Final[Table] = {
+    "Directory": string("Directory of the files."),
+    "Size": long("Size of the files, in bytes.", unit="bytes"),
+}
+
 XA_TRANSACTION: Final[Table] = {
     "FormatId": integer("The format id of the Xid.", "format_id"),
     "GlobalTransactionId": octets("The global transaction id of the Xid."),

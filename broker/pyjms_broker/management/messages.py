@@ -362,6 +362,9 @@ def move(
     if not _is_free(reference):
         return None
     stored = reference.dead_letter = _send_copy(tree, reference, target)
+    trail = tree.region.trail
+    if trail is not None and queue.is_trailed:
+        trail.on_event("moved", reference, "to", target.qualified_name)
     queue.remove_message(tree.client, reference)
     queue.forget_duplicate(reference)
     return stored

@@ -63,6 +63,7 @@ class BaseDestination(RegionDestination):
     """Whether messages need space in `store_usage`, or if non-persistent in `temp_usage`."""
     disposed: bool = False
     is_dead_letter_queue: bool = False
+    is_trailed: bool = False
     FIXED: ClassVar[tuple[str, ...]]
     """The policy attributes that take effect only for new destinations."""
 
@@ -84,13 +85,21 @@ class BaseDestination(RegionDestination):
         self.policy = policy
         self.dead_letter_strategy = policy.dead_letter_strategy
         self.advisories_include_body = policy.include_body_for_advisory
-        self.reports_consumed = policy.advisory_for_consumed and not self.is_advisory
-        """Whether each acknowledged message is reported to the filter chain."""
-        self.reports_dispatched = policy.advisory_for_dispatched and not self.is_advisory
-        self.reports_arrivals = not self.is_advisory and (
-            policy.advisory_for_delivery or policy.send_advisory_if_no_consumers
+        trail = self.broker.trail
+        if trail is not None and not self.is_advisory and trail.includes(self.destination):
+            self.is_trailed = True
+        self.reports_consumed = self.is_trailed or (
+            policy.advisory_for_consumed and not self.is_advisory
         )
-        """Whether each message that becomes visible is reported to the filter chain."""
+        """Whether each acknowledged message is reported to the filter chain or the trail."""
+        self.reports_dispatched = self.is_trailed or (
+            policy.advisory_for_dispatched and not self.is_advisory
+        )
+        self.reports_arrivals = self.is_trailed or (
+            not self.is_advisory
+            and (policy.advisory_for_delivery or policy.send_advisory_if_no_consumers)
+        )
+        """Whether each message that becomes visible is reported to either."""
         self._reports_full = not self.is_advisory and (
             policy.advisory_when_full or policy.advisory_for_fast_producers
         )
@@ -324,14 +333,25 @@ class BaseDestination(RegionDestination):
             self.broker.slow_consumers.became_slow(self.policy.slow_consumer_strategy, subscription)
 
     def report_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Report an acknowledged message to the filter chain. Only if `reports_consumed`."""
-        self.broker.root.message_consumed(context, reference)
+        """Report an acknowledged message to trail and filters. Only if `reports_consumed`."""
+        trail = self.broker.trail
+        if trail is not None and self.is_trailed:
+            trail.on_acknowledged(context, reference)
+        if self.policy.advisory_for_consumed:
+            self.broker.root.message_consumed(context, reference)
 
     def report_dispatched(self, reference: MessageReference, subscription: Subscription) -> None:
-        self.broker.root.message_dispatched(subscription.context, reference, subscription)
+        trail = self.broker.trail
+        if trail is not None and self.is_trailed:
+            trail.on_dispatched(reference, subscription)
+        if self.policy.advisory_for_dispatched:
+            self.broker.root.message_dispatched(subscription.context, reference, subscription)
 
     def report_delivered(self, reference: MessageReference) -> None:
-        """Report a newly visible message to the filter chain if the policy requires it."""
+        """Report a newly visible message to the trail, and to filters if the policy says so."""
+        trail = self.broker.trail
+        if trail is not None and self.is_trailed:
+            trail.on_sent(reference)
         if self.policy.advisory_for_delivery:
             self.broker.root.message_delivered(self.broker.context, reference)
 

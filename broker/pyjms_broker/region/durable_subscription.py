@@ -552,7 +552,9 @@ class DurableTopicSubscription(PrefetchSubscription):
         for reference in chain(self.dispatched.values(), waiting):
             topic = cast("Topic", reference.destination)
             is_shared = reference.stored_holders != reference.reference_count
-            if reference.cached is not None and not (is_shared or topic.reports_consumed):
+            if reference.cached is not None and not (
+                is_shared or topic.policy.advisory_for_consumed
+            ):
                 freed[topic] = freed.get(topic, 0) + reference.leave_memory()
         for destination, size in freed.items():
             destination.memory.decrease(size)

@@ -1019,7 +1019,8 @@ class Queue(BaseDestination):
             if reference.cached is None:
                 continue
             if isinstance(owner, QueueSubscription):  # an advisory or a mark may need the message
-                may_leave = owner.redelivery_marking is None and not self.reports_consumed
+                is_advised = self.policy.advisory_for_consumed
+                may_leave = owner.redelivery_marking is None and not is_advised
             else:
                 may_leave = is_full or reference in dispatcher.redelivered
             if may_leave:

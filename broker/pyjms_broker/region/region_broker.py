@@ -84,6 +84,7 @@ from pyjms_broker.region.topic_subscription import TopicSubscription
 from pyjms_broker.store.api import PersistenceAdapter, StoredSubscription, StoreState
 
 if TYPE_CHECKING:
+    from pyjms_broker.region.message_trail import MessageTrail
     from pyjms_broker.store.temp import TempStore
 
 logger = get_logger(__name__)
@@ -570,6 +571,8 @@ class RegionBroker(InnermostBroker):
         """The broker's own context, whose sends never wait for space."""
         self.context.is_broker = True
         self.context.producer_flow_control = False
+        self.trail: MessageTrail | None = None
+        """Records what happens to the messages of some destinations; set by its plug-in."""
         self.unwritable_count = 0
         """Messages set aside, because the connection of a consumer could not carry them."""
         self.queue_consumer_added: Callable[[Subscription], None] | None = None

@@ -89,6 +89,7 @@ BUILT_IN_PLUGINS: Final = {
     "jaas_dual_authentication": f"{_USERS}JaasDualAuthenticationSettings",
     "authorization": f"{_USERS}AuthorizationSettings",
     "audit": "pyjms_broker.security.audit:AuditPlugin",
+    "message_trail": f"{_TABLES}message_trail:MessageTrailPlugin",
     "redelivery": f"{__name__}:RedeliverySettings",
     "destinations": f"{_TABLES}destination_list:DestinationsPlugin",
     "connection_dot_file": f"{_TABLES}dot_files:ConnectionDotFilePlugin",

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from pyjms.cli.options import PasswordFile, duration_option, read_credentials
-from pyjms.cli.terminal import ExitCode, json_line, one_line_errors, plural, safe_text
+from pyjms.cli.terminal import ExitCode, json_line, one_line_errors, plural, safe_text, table
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime.distribution import install_command
@@ -115,6 +115,58 @@ def _print_why(found: Mapping[str, object], rows: list[Mapping[str, object]]) ->
         typer.echo(f"  What to do: {safe_text(each['hint'])}")
     if not rows:
         typer.echo("Nothing keeps messages from being delivered.")
+
+
+@management_command("trace")
+def trace(
+    client: JolokiaClient,
+    message_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The id of the message.")
+    ] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option("--correlation-id", metavar="ID", help="Messages with this id.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print what happened to a message, or to those with a correlation id, from the trail.
+
+    The broker needs the plug-in message_trail, which has the trail of chosen destinations. The exit
+    code is 3 if there is nothing about it.
+    """
+    if (message_id is None) == (correlation_id is None):
+        raise ConfigurationException("Name a message: ID, or --correlation-id ID")
+    trails = client.search(pattern(service="MessageTrail"))
+    if not trails:
+        raise JMSException(
+            f"{client.url} has no trail", hint="add the plug-in message_trail to broker.yaml"
+        )
+    operation = "trace" if correlation_id is None else "traceCorrelation"
+    rows: list[dict[str, str]] = []
+    for each in trails:
+        found = client.execute(each, operation, message_id or correlation_id)
+        rows += found if isinstance(found, list) else []
+    if json:
+        for row in rows:
+            json_line(row)
+    else:
+        _print_trace(rows)
+    if not rows:
+        typer.echo("pyjms broker trace: nothing is known about it", err=True)
+        raise typer.Exit(ExitCode.FEWER)
+
+
+def _print_trace(rows: list[dict[str, str]]) -> None:
+    from datetime import UTC, datetime
+
+    heads = ("time (UTC)", "event", "destination", "message", "details", "trace")
+    keys = ("event", "destination", "id", "details", "trace")
+    lines = []
+    for row in rows:
+        at = datetime.fromtimestamp(int(row["time"]) / 1000, UTC)
+        lines.append(
+            (f"{at:%Y-%m-%d %H:%M:%S}.{int(row['time']) % 1000:03}", *(row[k] for k in keys))
+        )
+    table(heads, lines)
 
 
 Names = Annotated[

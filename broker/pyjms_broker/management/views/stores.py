@@ -1,4 +1,4 @@
-"""Views of the message store, prepared XA transactions and the scheduler's jobs.
+"""Views of the message store, prepared XA transactions, the scheduler's jobs and the trail.
 
 (ActiveMQ PersistenceAdapterView, RecoveredXATransactionView, JobSchedulerView; activemq-edges 7)
 """
@@ -17,6 +17,7 @@ from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind
+from pyjms_broker.region.message_trail import MessageTrail
 from pyjms_broker.store.api import PersistenceAdapter
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, ScheduledJob
 from pyjms_broker.store.jobs.scheduler import JobScheduler
@@ -193,6 +194,42 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
 )
 
 
+_Trail: TypeAlias = Managed[MessageTrail]
+
+
+def _size(t: _Trail) -> int:
+    return sum(each.stat().st_size for each in t.it.files())
+
+
+async def _trace(t: _Trail, message_id: str) -> list[dict[str, str]]:
+    return await t.it.find(message_id)
+
+
+async def _trace_correlation(t: _Trail, correlation_id: str) -> list[dict[str, str]]:
+    return await t.it.find(correlation_id=correlation_id)
+
+
+MESSAGE_TRAIL: Final[ViewKind[_Trail]] = view_kind(
+    "MessageTrailView",
+    "What happened to the messages of some destinations.",
+    attributes.MESSAGE_TRAIL,
+    {"Directory": lambda t: str(t.it.directory), "Size": _size},
+    [
+        operation("List trace(String messageId)", "Return a message's events.", _trace),
+        operation(
+            "List traceCorrelation(String correlationId)",
+            "Return the events of the messages with a correlation id.",
+            _trace_correlation,
+        ),
+    ],
+)
+
+
+def _message_trail(context: ManagementContext) -> Iterator[Entry]:
+    if context.region.trail is not None:
+        yield context.names.service("MessageTrail"), MESSAGE_TRAIL, context.region.trail
+
+
 def _job_schedulers(context: ManagementContext) -> Iterator[Entry]:
     jobs = context.host.job_store
     if jobs is not None:
@@ -212,6 +249,7 @@ def _xa_transactions(context: ManagementContext) -> Iterator[Entry]:
 
 
 PARTS: Final = (
+    part(_message_trail, "service"),
     part(_job_schedulers, "service", "name"),
     part(_stores, "service", "instanceName"),
     part(_xa_transactions, "transactionType", "xid"),
