@@ -119,7 +119,7 @@ class TcpConnector(TransportConnector):
             backlog=self.backlog,
             address=str(self.uri),
             listener=f"connector '{self.name}'",
-            change="this connector's uri (broker.yaml: connectors)",
+            change="this connector's uri (broker.yaml: connectors; or --openwire HOST:PORT)",
         )
         inherits(self)
         self._port = int(self._listeners[0].extra(SocketAttribute.local_port))

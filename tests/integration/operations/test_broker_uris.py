@@ -100,5 +100,5 @@ def test_a_port_in_use_is_an_error_that_names_connector_port_and_key(tmp_path: P
             _, log = process.communicate(timeout=20)
     assert process.returncode == 1
     assert f"(connector 'door', port {port})" in log
-    assert "change this connector's uri (broker.yaml: connectors)" in log
+    assert "change this connector's uri (broker.yaml: connectors; or --openwire HOST:PORT)" in log
     assert "Traceback" not in log
