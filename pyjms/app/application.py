@@ -350,7 +350,7 @@ class JmsApplication:
         self.wiring.check()
 
     async def start(self) -> None:
-        """Run the start-up hooks and start the listeners.
+        """Open the container's resources, run the start-up hooks and start the listeners.
 
         Returns when each listener consumes, or waits for its broker. With `failover:`, it waits for
         a broker up to the setting `lifecycle.startup_timeout`. After cancellation or an error,
@@ -369,6 +369,7 @@ class JmsApplication:
         try:
             await self.observation.start()
             await self.wiring.start_pools()
+            await self.wiring.resources.open()
             await run_startup(self._hooks)
             self.wiring.watch_virtual_topics(lambda: self.registry)
             self.wiring.use_registry_of_registrar()
@@ -416,7 +417,7 @@ class JmsApplication:
         )
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Drain the listeners, run the shutdown hooks, close the connections. Idempotent.
+        """Drain the listeners, run the shutdown hooks, close resources and connections. Idempotent.
 
         Handlers that do not finish in time are cancelled or abandoned, with a log line for each.
 
@@ -435,6 +436,7 @@ class JmsApplication:
         await self.wiring.schedules.stop()
         await self.registry.shutdown(seconds)
         await run_shutdown(self._hooks, max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
+        await self.wiring.resources.close(max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
         with _clock.timeout(_CLOSE_TIMEOUT) as closing:
             await self.wiring.close_factories()
         if closing.cancelled_caught:

@@ -4,7 +4,7 @@ Wired like Spring Boot: the template sends through a CachingConnectionFactory, t
 containers use the factory inside it and are transacted unless set otherwise; if the settings enable
 a pool, both use the pool. Messages that a handler sends through the template belong to the
 handler's transaction. Providers are synchronous; the application opens and closes the objects that
-require it (see `pyjms.app.lifecycle`).
+require it (see `pyjms.app.lifecycle`), and `Resource` providers (see `pyjms.app.resources`).
 (spring-jms 8.1; decisions D11)
 """
 
@@ -21,6 +21,7 @@ from dependency_injector import wiring as injection
 
 from pyjms.app.brokers import ByBroker, unknown_broker
 from pyjms.app.interceptors import TemplateInterceptors, named_interceptors
+from pyjms.app.resources import CLOSING
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.pool import JmsPoolConnectionFactory
@@ -503,7 +504,18 @@ class Injection:
         # a `def` handler cannot await: it gets the blocking version of the same template
         return (lambda: _blocking(provider())) if blocking else provider
 
+    def injected(self, marker: InjectionMarker) -> tuple[Any, bool]:
+        """Return the provider of a marker, and whether its resources are closed after the message.
+
+        Raises:
+            ConfigurationException: there is no such provider.
+        """
+        is_closed = isinstance(marker, CLOSING)
+        return self._provider(marker), is_closed
+
     def _provider(self, marker: InjectionMarker) -> Any:
+        if isinstance(marker, CLOSING):  # Closing[Provide["session"]]
+            marker = marker.provider
         # a provider of the container class stands for the instance's provider
         wanted = named_like(self._container, marker.provider)
         if isinstance(wanted, str) and wanted.startswith(_TEMPLATE_OF):

@@ -50,6 +50,7 @@ from pyjms.app.container import (
 )
 from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.app.lifecycle import Hook, hook_kind
+from pyjms.app.resources import ApplicationResources
 from pyjms.app.schedules import Schedules, resolved_schedule
 from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
@@ -451,6 +452,8 @@ class Wiring:
         self._held: Connection | None = None
         """Keeps the main broker of the application alive, if it is embedded."""
         self._injection = Injection(self.container, settings)
+        self.resources: ApplicationResources = ApplicationResources(self.container)
+        """The `Resource` providers of the container."""
         self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
         """The settings and endpoints of the configurers."""
         self._is_partial = False
@@ -778,12 +781,22 @@ class Wiring:
                 )
             from pyjms.listener.batches import BatchHandlerListener  # noqa: PLC0415 - few have them
 
-            return BatchHandlerListener(handler, **options)
+            return self._with_resources(BatchHandlerListener(handler, **options))
         if mark is not None:
             from pyjms.listener.idempotency import IdempotentHandlerListener  # noqa: PLC0415 - rare
 
-            return IdempotentHandlerListener(handler, mark=mark, **options)
-        return HandlerListener(handler, **options)
+            return self._with_resources(IdempotentHandlerListener(handler, mark=mark, **options))
+        return self._with_resources(HandlerListener(handler, **options))
+
+    def _with_resources(self, listener: HandlerListener) -> HandlerListener:
+        markers = [each.injection for each in listener.parameters if each.injection is not None]
+        if markers:
+            injected = [self._injection.injected(marker) for marker in markers]
+            in_thread = not listener.is_coroutine
+            scope = self.resources.scope_of(injected, in_thread=in_thread)
+            if scope is not None:
+                listener.surround(scope.around)
+        return listener
 
     def _converter(self) -> Any:
         # in a partial check, the application's converter may be what cannot be created

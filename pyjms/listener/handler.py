@@ -6,7 +6,8 @@ Theory of operation (spring-jms 6.1; decisions D16)
 When a listener is created, each parameter of its handler is assigned a *supplier*, a function of
 (message, session). The annotation or marker determines which one, in this order:
 
-    1. `Provide[...]`, `Provider[...]`, `Closing[...]`   an object of the application's container
+    1. `Provide[...]`, `Provider[...]`, `Closing[...]`   an object of the application's container,
+                                                         the last with resources for this message
     2. `Header(...)`, `PayloadField(...)`                one header, one field of the payload
     3. `Headers()`                                       all headers and properties, as a dict
     4. type `Message` or a body class                    the raw message
@@ -43,7 +44,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin
 
@@ -110,6 +111,9 @@ SessionTypes = Mapping[type, Callable[[Session], object]]
 
 Supplier = Callable[[Message, Session | None], object]
 
+Around = Callable[[Session, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
+"""Gets the session and the call of a handler, and returns the call's result."""
+
 
 class HandlerListener:
     """A listener, `async (message, session)`, that calls a handler and sends its result.
@@ -140,6 +144,7 @@ class HandlerListener:
         self._replies: ReplySender | None = None
         self._replies_to_none = False
         self._chain: InterceptorChain[HandlerInterceptor] | None = None
+        self._perform = self._call_and_reply
         self._converter = converter
         self._read_headers = read_headers
         self._injector = injector
@@ -178,6 +183,11 @@ class HandlerListener:
         self._replies_to_none = reply_none and not returns_nothing(self.handler)
         self._chain = chain_of(interceptors)
 
+    def surround(self, around: Around) -> None:
+        """Let `around` open and close what the handler needs for each message."""
+        perform = self._call_and_reply
+        self._perform = lambda message, session: around(session, lambda: perform(message, session))
+
     async def __call__(self, message: Message, session: Session) -> None:
         """Handle one message.
 
@@ -188,11 +198,11 @@ class HandlerListener:
         """
         try:
             if self._chain is None:
-                await self._call_and_reply(message, session)
+                await self._perform(message, session)
             else:
                 await self._chain.around_handler(
                     self._invocation(message, session),
-                    lambda: self._call_and_reply(message, session),
+                    lambda: self._perform(message, session),
                 )
         except Skip:
             raise

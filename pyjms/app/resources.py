@@ -1,0 +1,308 @@
+"""The `Resource` providers of an application's container, opened and closed by the application.
+
+    not injected with Closing[...]   opened when the application starts, closed when it has stopped
+    injected with Closing[...]       opened for each message, before the handler is called, and
+                                     closed when the message's transaction has ended
+
+Theory of operation
+-------------------
+
+dependency-injector itself opens an asynchronous resource with futures of asyncio, which a plain
+function cannot await and trio does not have, and keeps one value for all messages. So the
+application opens each resource by its function, and overrides the provider: with the value, or for
+a resource of messages with a function that returns the value of the message that is being handled
+(`_values`, a context variable, which threads of handlers inherit). Every provider that needs the
+resource, such as a `Factory(Repository, session)`, thus gets it without knowing any of this.
+
+A resource is closed as its kind requires: a generator is continued, a context manager is left, a
+`Resource` of dependency-injector is shut down. If the message is rolled back, the exception is
+raised at the generator's `yield`, and passed to `__exit__`. A transacted session says what became
+of the message; without a transaction the end of the handler decides, as the message is acknowledged
+then. A handler's exception closes at once: nothing else than a rollback can follow.
+
+For a `def` handler, its resources of messages are opened and closed in its thread, unless they are
+asynchronous.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any, Final
+
+import anyio
+from dependency_injector import providers
+from dependency_injector import wiring as injection
+
+from pyjms.errors import (
+    ConfigurationException,
+    Skip,
+    TransactionRolledBackException,
+    UnsupportedOperationException,
+)
+from pyjms.jms.api import Session, Synchronization
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.logging import get_logger
+from pyjms.template.workers import Worker, current_worker
+
+logger: Final = get_logger(__name__)
+
+CLOSING: Final[Any] = vars(injection)["Closing"]
+"""The marker of an object that is closed after the message."""
+
+_RESOURCE: Final[type] = vars(providers)["BaseResource"]
+
+_values: ContextVar[dict[Any, object] | None] = ContextVar("pyjms_message_resources", default=None)
+"""The values of the resources that are open for the message that is being handled."""
+
+_CLOSE_TIMEOUT: Final = 5.0
+"""Seconds that the resources of a failed message may take to close."""
+
+Run = Callable[..., Awaitable[Any]]
+"""Calls a function with arguments: on the loop, or in the handler's thread."""
+
+
+async def _on_loop(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
+
+
+class _OpenResources:
+    """Resources that were opened, and how they are closed: the last one first."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._exits: list[tuple[str, Run]] = []
+
+    async def open(self, resource: Any, name: str) -> object:
+        """Open a resource and return its value.
+
+        Raises:
+            Exception: its function raised it.
+        """
+        run = self._run
+        make = providers.Factory(resource.provides, *resource.args, **resource.kwargs)
+        made: Any = await run(make)
+        if inspect.isawaitable(made):
+            made = await made
+        # dependency-injector has made context managers of generators
+        if hasattr(made, "__enter__") and hasattr(made, "__exit__"):
+            value = await run(made.__enter__)
+            self._exits.append((name, lambda *how: self._run(made.__exit__, *how)))
+        elif hasattr(made, "__aenter__") and hasattr(made, "__aexit__"):
+            value = await made.__aenter__()
+            self._exits.append((name, made.__aexit__))
+        else:
+            value = made
+        return value
+
+    async def close(self, error: BaseException | None = None, run: Run | None = None) -> None:
+        """Close all; failures are logged. Resources are told of `error`, and may raise it again."""
+        self._run = run or self._run
+        how = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+        while self._exits:
+            name, leave = self._exits.pop()
+            try:
+                await leave(*how)
+            except Exception as failure:
+                if failure is not error:
+                    logger.exception("Resource %s could not be closed", name)
+
+
+class ApplicationResources:
+    """The resources of one application's container."""
+
+    def __init__(self, container: Any) -> None:
+        self._container = container
+        self._of_messages: dict[Any, None] = {}
+        self._open = _OpenResources(_on_loop)
+        self._overridden: list[Any] = []
+
+    def scope_of(
+        self, injected: Iterable[tuple[Any, bool]], *, in_thread: bool
+    ) -> MessageResources | None:
+        """Return what opens a handler's resources for each message; None: it needs none.
+
+        `injected` are the providers of its parameters, and whether the marker is `Closing[...]`.
+        """
+        pairs = list(injected)
+        closed = self._needed(provider for provider, is_closed in pairs if is_closed)
+        self._of_messages |= dict.fromkeys(closed)
+        needed = self._needed(provider for provider, _ in pairs)
+        return MessageResources(self, needed, in_thread=in_thread) if needed else None
+
+    def of_messages(self, needed: Iterable[Any]) -> list[tuple[Any, str]]:
+        """Return those of `needed` that are opened for each message, with their names."""
+        names = self._names()
+        return [(each, names[each]) for each in needed if each in self._of_messages]
+
+    async def open(self) -> None:
+        """Open the resources of the application, as it starts. A second call does nothing.
+
+        Raises:
+            Exception: the function of a resource raised it; those before are open.
+        """
+        if self._overridden:
+            return
+        names = self._names()
+        for resource, name in names.items():
+            if resource in self._of_messages:
+                self._override(resource, providers.Callable(_reader(resource, name)))
+        for resource, name in names.items():
+            if resource in self._of_messages or not isinstance(resource, providers.Resource):
+                continue  # a ContextLocalResource belongs to whoever asks for it
+            try:
+                if resource.initialized:  # by the program, which also shuts it down
+                    value = resource()
+                    value = await value if inspect.isawaitable(value) else value
+                else:
+                    value = await self._open.open(resource, name)
+            except Exception as error:
+                error.add_note(f"It was raised by the resource {name} of the container.")
+                raise
+            self._override(resource, providers.Object(value))
+
+    def _override(self, resource: Any, other: Any) -> None:
+        resource.override(other)
+        self._overridden.append(resource)
+
+    async def close(self, seconds: float) -> None:
+        """Close them, as the application has stopped, within `seconds`; failures are logged."""
+        with _clock.timeout(seconds) as deadline:
+            await self._open.close()
+        if deadline.cancelled_caught:
+            logger.warning("Resources did not close within %g s", seconds)
+        while self._overridden:
+            self._overridden.pop().reset_last_overriding()
+
+    def _names(self) -> dict[Any, str]:
+        """Return the container's resources with their names, each behind those that it needs."""
+        every = _providers_of(self._container)
+        named = dict(_named(every))
+        return {
+            each: named.get(each, getattr(each.provides, "__name__", ""))
+            for each in self._needed(every.values())
+        }
+
+    def _needed(self, needing: Iterable[Any]) -> list[Any]:
+        """Return the resources that providers need, each behind those that it needs itself.
+
+        What the program has overridden, as tests do, is not needed.
+        """
+        found: dict[Any, None] = {}
+        seen: set[int] = set()
+
+        def look(provider: Any) -> None:
+            if id(provider) in seen:
+                return
+            seen.add(id(provider))
+            if provider.overridden and provider not in self._overridden:
+                look(provider.last_overriding)
+                return
+            for each in provider.related:
+                look(each)
+            if isinstance(provider, _RESOURCE):
+                found[provider] = None
+
+        for each in needing:
+            look(each)
+        return list(found)
+
+
+def _named(found: dict[str, Any], prefix: str = "") -> Iterator[tuple[Any, str]]:
+    for name, provider in found.items():
+        yield provider, prefix + name
+        if isinstance(provider, providers.Container):
+            yield from _named(_providers_of(provider), f"{prefix}{name}.")
+
+
+def _providers_of(container: Any) -> dict[str, Any]:
+    return {name: each for name, each in container.providers.items() if name != "__self__"}
+
+
+def _reader(resource: Any, name: str) -> Callable[[], object]:
+    def read() -> object:
+        values = _values.get()
+        if values is None or resource not in values:
+            raise ConfigurationException(
+                f"The resource {name} is opened for each message, and no message is being handled "
+                "here by a handler that gets it",
+                hint=f"inject it into a handler with Closing[Provide[{name!r}]]",
+            )
+        return values[resource]
+
+    return read
+
+
+class MessageResources:
+    """Opens the resources of one handler for each message, around its call."""
+
+    def __init__(
+        self, application: ApplicationResources, needed: list[Any], *, in_thread: bool
+    ) -> None:
+        self._application = application
+        self._needed = needed
+        self._in_thread = in_thread
+        self._of_messages: list[tuple[Any, str]] | None = None
+
+    async def around(self, session: Session, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the result of `call()`, with the resources open.
+
+        Raises:
+            Exception: what a resource's function or `call` raised.
+        """
+        if self._of_messages is None:  # known when all handlers were looked at
+            self._of_messages = self._application.of_messages(self._needed)
+        if not self._of_messages:
+            return await call()
+        worker = current_worker.get() if self._in_thread else None
+        scope = _Scope(_on_loop if worker is None else worker.run, worker)
+        values: dict[Any, object] = {}
+        token = _values.set(values)
+        try:
+            for resource, name in self._of_messages:
+                values[resource] = await scope.open(resource, name)
+            result = await call()
+        except Skip:
+            await scope.end_with(session)
+            raise
+        except BaseException as error:
+            with anyio.CancelScope(shield=True), _clock.timeout(_CLOSE_TIMEOUT):
+                await scope.close(error)
+            raise
+        else:
+            await scope.end_with(session)
+        finally:
+            _values.reset(token)
+        return result
+
+
+class _Scope(_OpenResources, Synchronization):
+    """The resources of one message, which end with its transaction."""
+
+    def __init__(self, run: Run, worker: Worker | None) -> None:
+        super().__init__(run)
+        self._worker = worker
+
+    async def end_with(self, session: Session) -> None:
+        """Close at the end of the session's transaction; at once if it has none."""
+        if session.transacted:
+            try:
+                session.add_synchronization(self)
+            except UnsupportedOperationException as error:
+                logger.debug("Resources are closed before the commit: %s", error)
+            else:
+                return
+        await self.close()
+
+    async def after_commit(self) -> None:
+        await self.close(run=self._runner())
+
+    async def after_rollback(self) -> None:
+        error = TransactionRolledBackException("The message's transaction was rolled back")
+        await self.close(error, self._runner())
+
+    def _runner(self) -> Run:
+        # the rollback of a lost connection may come from a task other than the consumer's
+        worker = self._worker
+        return _on_loop if worker is None or worker.busy else worker.run
