@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="config",
-    help="Show the keys of broker.yaml, and convert ActiveMQ's configuration.",
+    help="Show the keys of broker.yaml, check it, and convert ActiveMQ's.",
     no_args_is_help=True,
 )
 Define = Annotated[
@@ -89,6 +89,36 @@ def convert(
     if lost:
         typer.echo(f"{plural(lost, 'setting')} could not be converted", err=True)
         raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def check(
+    file: Annotated[
+        Path, typer.Argument(help="broker.yaml, or ActiveMQ's activemq.xml.", metavar="FILE")
+    ],
+    define: Define = None,
+    properties: Properties = None,
+) -> None:
+    """Check the configuration of a broker without starting it.
+
+    Files that it names, such as certificates, are not read, and no port is opened. The exit code
+    is 2 if something is wrong; all problems are told, with file and line.
+    """
+    from pyjms_broker.cli.start import Source, make_service
+
+    with one_line_errors("broker config check"):
+        if file.suffix == ".xml":
+            source = Source(uri=f"xbean:{file}", define=define, properties=properties)
+        else:
+            if define or properties:
+                raise ConfigurationException(
+                    "-D and --properties are for activemq.xml",
+                    hint="placeholders of broker.yaml are environment variables",
+                )
+            source = Source(config=file)
+        service = make_service(source)
+    uris = ", ".join(str(each.uri) for each in service.connectors) or "no connector"
+    typer.echo(f"{file} is right: broker {service.broker_name} at {uris}")
 
 
 def given_properties(define: list[str] | None, files: list[Path] | None) -> dict[str, str]:

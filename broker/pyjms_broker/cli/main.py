@@ -14,15 +14,18 @@ import typer
 from pyjms_broker.cli import config as config_commands
 from pyjms_broker.cli import jobs, journal, transfer
 from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
-from pyjms_broker.cli.management import brokers
+from pyjms_broker.cli.management import brokers, clients
 from pyjms_broker.cli.management import queues as changes
 from pyjms_broker.cli.management.queues import retry
+from pyjms_broker.cli.management.status import status
 from pyjms_broker.cli.messages import browse, consumer, producer
 
 app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
 app.add_typer(journal.app)
 app.add_typer(jobs.app)
 app.add_typer(config_commands.app)
+for group in (changes.queue, clients.connections, clients.consumers, clients.subscriptions):
+    app.add_typer(group)
 app.command("export")(transfer.export_messages)
 app.command("import")(transfer.import_messages)
 app.command("passwd")(passwd)
@@ -32,7 +35,7 @@ app.command("decrypt")(decrypt)
 app.command("list")(brokers.list_)
 app.command(cls=brokers.QueryCommand)(brokers.query)
 for command in (
-    brokers.status,
+    status,
     brokers.why,
     brokers.trace,
     brokers.stop,

@@ -108,9 +108,7 @@ def run(
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
-        service = make_service(source, data, ephemeral, openwire, name)
-        if web is not None:
-            service.web = _web_at(web, service.web)
+        service = make_service(source, data, ephemeral, openwire, name, web)
     except ConfigurationException as error:
         return _report(error, REFUSED)
     _tune_garbage_collection()
@@ -131,10 +129,15 @@ def _tune_garbage_collection() -> None:
 
 
 def make_service(
-    source: Source, data: Path | None, ephemeral: bool, openwire: str | None, name: str | None
+    source: Source,
+    data: Path | None = None,
+    ephemeral: bool = False,
+    openwire: str | None = None,
+    name: str | None = None,
+    web: str | None = None,
 ) -> BrokerService:
     """Create the broker that the options and the configuration file describe."""
-    given = (data, ephemeral, openwire, name)
+    given = (data, ephemeral, openwire, name, web)
     if data is not None and ephemeral:
         raise ConfigurationException(
             "--data and --ephemeral contradict each other", hint="leave one of them out"
@@ -158,6 +161,8 @@ def make_service(
     if openwire is not None or not (service.connectors or _says_connectors(source, service)):
         service.connectors.clear()
         service.add_connector(f"tcp://{openwire or DEFAULT_OPENWIRE}", name="openwire")
+    if web is not None:
+        service.web = _web_at(web, service.web)
     service.read_again = partial(make_service, source, *given)
     return service
 

@@ -8,6 +8,7 @@ from pyjms_broker.service import BrokerService
 from pyjms_broker.web import WebConfiguration
 from tests.kit.brokers.comparison import name
 from tests.kit.brokers.managed import ManagedBroker, managed_broker
+from tests.kit.tls import files, make_files
 
 
 @pytest.fixture

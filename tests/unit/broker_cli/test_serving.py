@@ -76,7 +76,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def service_of(config: Path) -> BrokerService:
-    return make_service(Source(config=config), None, ephemeral=False, openwire=None, name=None)
+    return make_service(Source(config=config))
 
 
 @pytest.mark.fact("activemq-broker B17")

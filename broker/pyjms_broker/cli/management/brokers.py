@@ -1,10 +1,11 @@
-"""`pyjms broker status`, `list`, `stop`, `restart`, `query`, `dstat`, `bstat` and `top`."""
+"""`pyjms broker list`, `stop`, `restart`, `query`, `dstat`, `bstat` and `top`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from pyjms.cli.options import PasswordFile, duration_option, read_credentials
-from pyjms.cli.terminal import ExitCode, json_line, one_line_errors, plural, safe_text, table
+from pyjms.cli.terminal import ExitCode, json_line, one_line_errors, safe_text, table
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime.distribution import install_command
@@ -20,6 +21,7 @@ from pyjms_broker.cli.management.client import (
     DEFAULT_URL,
     DOMAIN,
     Attributes,
+    Ca,
     JolokiaClient,
     Json,
     ManagementUrl,
@@ -36,34 +38,6 @@ from pyjms_broker.management.object_name import ObjectName
 
 _POLL_INTERVAL: Final = 0.1
 """Seconds between two requests while a command waits."""
-
-_SHOWN: Final = (
-    *("BrokerName", "BrokerId", "BrokerVersion", "Uptime", "Slave", "CurrentConnectionsCount"),
-    *("TotalMessageCount", "MemoryPercentUsage", "StorePercentUsage", "TempPercentUsage"),
-)
-
-
-@management_command("status")
-def status(client: JolokiaClient, json: Json = False) -> None:
-    """Show whether a broker is running, with its version, uptime, message count and usage.
-
-    The exit code is 0 if it is running, and 1 if not.
-    """
-    found = brokers(client, *_SHOWN)
-    for values in found.values():
-        if json:
-            json_line(values)
-            continue
-        state = "waits for its store's lock (slave)" if values.get("Slave") else "is running"
-        typer.echo(
-            f"Broker {safe_text(values.get('BrokerName'))} {state}:"
-            f" version {safe_text(values.get('BrokerVersion'))},"
-            f" for {safe_text(values.get('Uptime'))},"
-            f" {plural(number(values, 'CurrentConnectionsCount'), 'connection')},"
-            f" {plural(number(values, 'TotalMessageCount'), 'message')};"
-            f" memory {values.get('MemoryPercentUsage')} %, store {values.get('StorePercentUsage')}"
-            f" %, temp {values.get('TempPercentUsage')} %"
-        )
 
 
 @management_command("list")
@@ -402,6 +376,28 @@ class Kind(StrEnum):
     ALL = "all"
 
 
+class SortBy(StrEnum):
+    """The orders of `dstat`."""
+
+    NAME = "name"
+    SIZE = "size"
+    PRODUCERS = "producers"
+    CONSUMERS = "consumers"
+    ENQUEUED = "enqueued"
+    DEQUEUED = "dequeued"
+    MEMORY = "memory"
+    IN_FLIGHT = "in-flight"
+
+
+_SORTED_BY: Final = {
+    SortBy.SIZE: "QueueSize",
+    SortBy.PRODUCERS: "ProducerCount",
+    SortBy.CONSUMERS: "ConsumerCount",
+    SortBy.ENQUEUED: "EnqueueCount",
+    SortBy.DEQUEUED: "DequeueCount",
+    SortBy.MEMORY: "MemoryPercentUsage",
+    SortBy.IN_FLIGHT: "InFlightCount",
+}
 _NAME_WIDTH: Final = 50
 _WIDTH: Final = 12
 _KINDS: Final = {
@@ -422,6 +418,15 @@ def dstat(
     kind: Annotated[
         Kind, typer.Argument(metavar="[queues|topics]", help="Only queues, or only topics.")
     ] = Kind.ALL,
+    sort: Annotated[
+        SortBy, typer.Option(help="The order of the rows; numbers are in descending order.")
+    ] = SortBy.NAME,
+    filter_: Annotated[
+        str | None,
+        typer.Option(
+            "--filter", metavar="NAME", help="A part of the name, or a pattern with * and ?."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Print a table of the destinations: sizes, consumers, counters, memory.
@@ -432,8 +437,13 @@ def dstat(
 
     columns = [name for name in DSTAT if name != "InFlightCount" or kind is Kind.QUEUES]
     rows = [
-        (type_, values) for type_ in _KINDS[kind] for values in _destinations(client, type_, *DSTAT)
+        (type_, values)
+        for type_ in _KINDS[kind]
+        for values in _destinations(client, type_, *DSTAT)
+        if filter_ is None or _is_selected(str(values.get("Name")), filter_)
     ]
+    if sort is not SortBy.NAME:
+        rows.sort(key=lambda row: -number(row[1], _SORTED_BY[sort]))
     if json:
         for type_, values in rows:
             json_line({"Type": type_, **values})
@@ -441,6 +451,12 @@ def dstat(
     typer.echo(_line("Name", [DSTAT[each] for each in columns]))
     for _, values in rows:
         typer.echo(_line(values.get("Name"), [values.get(each) for each in columns]))
+
+
+def _is_selected(name: str, wanted: str) -> bool:
+    if "*" in wanted or "?" in wanted:
+        return fnmatchcase(name, wanted)
+    return wanted.lower() in name.lower()
 
 
 def _destinations(client: JolokiaClient, type_: str, *attributes: str) -> list[Attributes]:
@@ -545,6 +561,7 @@ def top(
     user: ManagementUser = None,
     password_file: PasswordFile = None,
     password: Password = None,
+    ca: Ca = None,
 ) -> None:
     """Show the destinations of a running broker, live: sizes, rates, consumers. `q` quits.
 
@@ -569,6 +586,6 @@ def top(
                 "top needs the package textual", hint=install_command("tui")
             ) from error
         credentials = read_credentials(user, password_file, password)
-        sampler = Sampler(JolokiaClient(url, credentials, timeout=_PATIENCE))
+        sampler = Sampler(JolokiaClient(url, credentials, timeout=_PATIENCE, ca=ca))
         first = sampler.sample()  # report errors before the screen is taken over
         TopApp(sampler, first, interval).run()

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from inspect import Signature, signature
-from typing import Annotated, Any, Concatenate, Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import typer
@@ -32,6 +33,9 @@ from pyjms.errors import (
     JMSSecurityException,
 )
 from pyjms_broker.management.object_name import ObjectName, encoded_part
+
+if TYPE_CHECKING:
+    import ssl
 
 DEFAULT_URL: Final = "http://localhost:8161/api/jolokia"
 """Default URL of a broker's web server."""
@@ -58,10 +62,15 @@ class JolokiaClient:
         url: `http://host:port` or `https://`, with or without the path `/api/jolokia`.
         credentials: sent with HTTP Basic.
         timeout: seconds to connect, and to wait for the response.
+        ca: the certificates of the authorities to trust, PEM; None: the system's.
     """
 
     def __init__(
-        self, url: str, credentials: Credentials | None = None, timeout: float = _TIMEOUT
+        self,
+        url: str,
+        credentials: Credentials | None = None,
+        timeout: float = _TIMEOUT,
+        ca: Path | None = None,
     ) -> None:
         """Parse the URL; does not connect."""
         try:
@@ -79,7 +88,11 @@ class JolokiaClient:
                 hint="give --user, and the password in PYJMS_PASSWORD",
             )
         self._host = parts.hostname
-        self._is_encrypted = parts.scheme == "https"
+        self._tls = _tls_context(ca) if parts.scheme == "https" else None
+        if ca is not None and self._tls is None:
+            raise ConfigurationException(
+                f"--ca {ca} is for an encrypted connection", hint=f"write https:// in --url {url}"
+            )
         self._path = parts.path if parts.path not in ("", "/") else _PATH
         self._timeout = timeout
         self.url = f"{parts.scheme}://{parts.netloc}{self._path}"
@@ -160,8 +173,13 @@ class JolokiaClient:
     def _exchange(self, body: bytes) -> tuple[int, bytes]:
         import http.client
 
-        kind = http.client.HTTPSConnection if self._is_encrypted else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=self._timeout)
+        connection: http.client.HTTPConnection
+        if self._tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        else:
+            connection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout, context=self._tls
+            )
         try:
             connection.request("POST", self._path, body, self._headers)
             response = connection.getresponse()
@@ -178,6 +196,18 @@ class JolokiaClient:
             ) from error
         finally:
             connection.close()
+
+
+def _tls_context(ca: Path | None) -> ssl.SSLContext:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:  # also ssl.SSLError: it is no PEM
+        raise ConfigurationException(
+            f"--ca {ca} cannot be read: {error.strerror or error}",
+            hint="name a PEM file with the certificates of the authority",
+        ) from None
 
 
 def _read(name: str, attributes: tuple[str, ...]) -> dict[str, object]:
@@ -198,6 +228,15 @@ ManagementUrl: TypeAlias = Annotated[
 ]
 ManagementUser: TypeAlias = Annotated[str | None, user_option("--jmxuser")]
 Password: TypeAlias = Annotated[str | None, password_option("--jmxpassword")]
+Ca: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        envvar="PYJMS_MANAGEMENT_CA",
+        metavar="FILE",
+        help="PEM file of the authority that signed the web server's certificate.",
+    ),
+]
 JmxUrl: TypeAlias = Annotated[
     str | None, typer.Option("--jmxurl", hidden=True, metavar="URL", help="Of ActiveMQ.")
 ]
@@ -243,6 +282,7 @@ def _connect(
     user: ManagementUser = None,
     password_file: PasswordFile = None,
     password: Password = None,
+    ca: Ca = None,
     jmx_url: JmxUrl = None,
     jmx_local: JmxLocal = False,
     pid: Pid = None,
@@ -254,7 +294,7 @@ def _connect(
             f"{name}: JMX is available to Java programs only",
             hint=f"name the broker's web server (Jolokia): --url {_web_url(jmx_url or '')}",
         )
-    return JolokiaClient(url, read_credentials(user, password_file, password))
+    return JolokiaClient(url, read_credentials(user, password_file, password), ca=ca)
 
 
 DOMAIN: Final = "org.apache.activemq"

@@ -1,4 +1,4 @@
-"""`pyjms broker purge`, `move` and `retry`: remove or move messages of a running broker's queues.
+"""`pyjms broker queue`, `purge`, `move` and `retry`: change queues of a running broker.
 
 Selectors are those of ActiveMQ's `--msgsel`: with wildcards, separated by commas.
 """
@@ -23,12 +23,14 @@ from pyjms_broker.cli.management.client import (
     JolokiaClient,
     Json,
     Yes,
+    brokers,
     find_destinations,
     management_command,
     number,
     pattern,
 )
 from pyjms_broker.management.failure_reason import reason_of
+from pyjms_broker.management.object_name import ObjectName
 
 Selectors: TypeAlias = Annotated[
     list[str] | None,
@@ -161,14 +163,28 @@ def move(
         )
 
 
-def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
-    """Show queues with their sizes and ask for confirmation; exit if the answer is no."""
+def ask(question: str, *, yes: bool) -> None:
+    """Ask for confirmation; exit if the answer is no."""
     if yes:
         return
+    _check_terminal()
+    if not typer.confirm(question, err=True):
+        typer.echo("nothing was changed", err=True)
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _check_terminal() -> None:
     if not sys.stdin.isatty():
         raise ConfigurationException(
             "This needs a confirmation, but standard input is not a terminal", hint="add --yes"
         )
+
+
+def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
+    """Show queues with their sizes and ask for confirmation; exit if the answer is no."""
+    if yes:
+        return
+    _check_terminal()
     total = 0
     for values in queues.values():
         size, taken = number(values, "QueueSize"), number(values, "InFlightCount")
@@ -178,9 +194,61 @@ def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
             f"  {safe_text(values['Name'])}: {plural(size, 'message')}{at_consumers}", err=True
         )
     count = plural(len(queues), "queue")
-    if not typer.confirm(f"{what} {count} with {plural(total, 'message')}?", err=True):
-        typer.echo("nothing was changed", err=True)
-        raise typer.Exit(ExitCode.FAILED)
+    ask(f"{what} {count} with {plural(total, 'message')}?", yes=yes)
+
+
+queue = typer.Typer(
+    name="queue", help="Create, delete, pause and resume queues.", no_args_is_help=True
+)
+_Queues: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="QUEUE...", help="Queue names; * matches any characters.")
+]
+
+
+@queue.command("create")
+@management_command("queue create")
+def create_queues(
+    client: JolokiaClient,
+    names: Annotated[list[str], typer.Argument(metavar="QUEUE...", help="Names of new queues.")],
+) -> None:
+    """Create queues; those that exist stay as they are."""
+    for broker in brokers(client, "BrokerName"):
+        for name in names:
+            client.execute(broker, "addQueue", name)
+            typer.echo(f"Queue {safe_text(name)} exists")
+
+
+@queue.command("delete")
+@management_command("queue delete")
+def delete_queues(client: JolokiaClient, queues: _Queues, yes: Yes = False) -> None:
+    """Delete queues with their messages, after a confirmation.
+
+    The broker refuses to delete a queue that has consumers.
+    """
+    found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
+    confirm("Delete", found, yes=yes)
+    for name, values in found.items():
+        broker = pattern(brokerName=ObjectName(name).keys["brokerName"])
+        client.execute(broker, "removeQueue", values["Name"])
+        typer.echo(f"Queue {safe_text(values['Name'])} deleted")
+
+
+@queue.command("pause")
+@management_command("queue pause")
+def pause_queues(client: JolokiaClient, queues: _Queues) -> None:
+    """Stop the delivery of queues to consumers; they accept messages meanwhile."""
+    for name, values in find_destinations(client, queues, "Queue").items():
+        client.execute(name, "pause")
+        typer.echo(f"Queue {safe_text(values['Name'])} is paused")
+
+
+@queue.command("resume")
+@management_command("queue resume")
+def resume_queues(client: JolokiaClient, queues: _Queues) -> None:
+    """Continue the delivery of paused queues."""
+    for name, values in find_destinations(client, queues, "Queue").items():
+        client.execute(name, "resume")
+        typer.echo(f"Queue {safe_text(values['Name'])} delivers messages")
 
 
 @management_command("retry")
