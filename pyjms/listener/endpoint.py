@@ -24,6 +24,7 @@ from pyjms.listener.properties import (
     BatchFallback,
     DefaultOptions,
     Errors,
+    Listener,
     Prefetch,
     UnreadableMessages,
 )
@@ -116,7 +117,7 @@ class JmsListenerEndpoint(ABC):
         container.message_listener = self.create_listener(container)
 
     @abstractmethod
-    def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., object]:
+    def create_listener(self, container: AbstractMessageListenerContainer) -> Listener:
         """Return the listener, which the container calls with (message) or (message, session)."""
 
     @abstractmethod
@@ -131,9 +132,9 @@ class SimpleJmsListenerEndpoint(JmsListenerEndpoint):
     Spring: SimpleJmsListenerEndpoint.
     """
 
-    message_listener: Callable[..., object]
+    message_listener: Listener
 
-    def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., object]:
+    def create_listener(self, container: AbstractMessageListenerContainer) -> Listener:
         """Return the listener of this endpoint, the same for every container."""
         return self.message_listener
 

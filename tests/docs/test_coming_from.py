@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 import sys
 import textwrap
@@ -15,7 +14,7 @@ import pytest
 
 import pyjms
 from pyjms import ApplicationContainer, JmsApplication, PyjmsSettings, load_settings, outbox
-from pyjms.listener.annotation import listener_marks
+from pyjms.listener.annotation import ListenerOptions, listener_marks
 from pyjms.template.template import MessageOptions, SendOptions
 from tests.kit.processes.children import environment
 from tests.kit.processes.forked_python import run_python
@@ -112,7 +111,7 @@ def test_classes_and_decorators_in_the_tables_are_public_names() -> None:
 
 def test_keywords_in_the_tables_are_those_of_a_listener_or_a_send() -> None:
     known = {
-        *inspect.signature(pyjms.jms_listener).parameters,
+        *ListenerOptions.__annotations__,
         *MessageOptions.__annotations__,
         *SendOptions.__annotations__,
     }
