@@ -79,7 +79,7 @@ def service_of(config: Path) -> BrokerService:
     return make_service(Source(config=config))
 
 
-@pytest.mark.fact("activemq-broker B17")
+@pytest.mark.fact("activemq-broker B18")
 async def test_a_restart_reads_the_configuration_again(config: Path) -> None:
     service = service_of(config)
     with config.open("a", encoding="utf-8") as file:
@@ -95,7 +95,7 @@ async def test_a_restart_reads_the_configuration_again(config: Path) -> None:
         await restarted.stop()
 
 
-@pytest.mark.fact("activemq-broker B17")
+@pytest.mark.fact("activemq-broker B18")
 async def test_a_wrong_configuration_refuses_the_restart(config: Path) -> None:
     service = service_of(config)
     config.write_text("brokername: shop\n", encoding="utf-8")
