@@ -350,11 +350,13 @@ _MAX_SELECTOR_EXCESSES: Final = 10  # messages on which the selector may exceed 
 class DurableTopicSubscription(PrefetchSubscription):
     """A subscription that is active while a consumer uses it; see the module's docstring."""
 
-    def __init__(self, request: SubscriptionRequest, key: SubscriptionKey) -> None:
+    def __init__(
+        self, request: SubscriptionRequest, key: SubscriptionKey, owner: str | None
+    ) -> None:
         super().__init__(request)
         self.key = self.durable_key = key
-        self.owner: str | None = None
-        """The user who created it; None: unknown, as it was restored, or there are no users."""
+        self.owner = owner
+        """The user who created it; None: unknown, as its store has none, or there are no users."""
         self._matches_memory = None
         self.is_active = False
         self.backlog = SubscriptionBacklog(key, request.broker, request.policy)
@@ -376,7 +378,10 @@ class DurableTopicSubscription(PrefetchSubscription):
     @property
     def stored(self) -> StoredSubscription:
         """The subscription as the store keeps it."""
-        return StoredSubscription(self.key, self.requested, self.info.selector, self.info.no_local)
+        info = self.info
+        return StoredSubscription(
+            self.key, self.requested, info.selector, info.no_local, self.owner
+        )
 
     @property
     def is_slow(self) -> bool:

@@ -309,8 +309,7 @@ class SubscriptionRegistry:
             subscription = None
         if subscription is None:
             request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
-            subscription = self._create_durable(request, key)
-            subscription.owner = context.user
+            subscription = self._create_durable(request, key, context.user)
         elif not subscription.is_active:
             self._leave_unreadable(context, subscription)
         subscription.activate(context, info, prefetch)
@@ -327,9 +326,9 @@ class SubscriptionRegistry:
                     entry_point.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
 
     def _create_durable(
-        self, request: SubscriptionRequest, key: SubscriptionKey
+        self, request: SubscriptionRequest, key: SubscriptionKey, owner: str | None
     ) -> DurableTopicSubscription:
-        subscription = DurableTopicSubscription(request, key)
+        subscription = DurableTopicSubscription(request, key, owner)
         self._durables[key] = subscription
         self._of_clients.setdefault(key.client_id, {})[key] = subscription
         self._index(subscription)
@@ -368,7 +367,7 @@ class SubscriptionRegistry:
         context = self._broker.context
         request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
         try:
-            self._create_durable(request, stored.key)
+            self._create_durable(request, stored.key, stored.owner)
         except InvalidSelectorException as error:  # stored by a version that accepted it
             logger.error(
                 "Durable subscription %s selects nothing, because its selector is refused: %s; "
@@ -377,7 +376,7 @@ class SubscriptionRegistry:
                 error,
             )
             info.selector = SELECTS_NOTHING
-            self._create_durable(request, stored.key)
+            self._create_durable(request, stored.key, stored.owner)
 
     def _key(
         self, context: ConnectionContext, client_id: str | None, name: str | None

@@ -146,6 +146,8 @@ class StoredSubscription(NamedTuple):
     """The topic or pattern that it subscribes to."""
     selector: str | None = None
     no_local: bool = False
+    owner: str | None = None
+    """The user who made it; None: unknown, or not kept by this kind of store."""
 
 
 class RecoveredTransaction(NamedTuple):

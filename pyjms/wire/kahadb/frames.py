@@ -39,6 +39,7 @@ from pyjms.wire.openwire.writer import LooseWriter
 STORE_OPENWIRE_VERSION: Final = 11
 
 _SIZE: Final = struct.Struct(">i")
+_OWNER: Final = b"user:"
 # Messages have the same layout in all versions from this one on, so `raw` fits them all.
 _SAME_MESSAGES_FROM: Final = 11
 _CODES: Final[dict[int, int]] = {
@@ -68,7 +69,33 @@ def decode_subscription_info(
     frame: bytes, version: int = STORE_OPENWIRE_VERSION
 ) -> SubscriptionInfo:
     """Return the durable subscription of a subscription command."""
-    return _decode(frame, version, SubscriptionInfo)
+    return _decode(frame[: _owner_at(frame)], version, SubscriptionInfo)
+
+
+def subscription_owner(frame: bytes) -> str | None:
+    """Return the user who made the durable subscription; None: unknown, as with ActiveMQ's."""
+    at = _owner_at(frame)
+    return None if at is None else frame[at + len(_OWNER) :].decode(errors="replace")
+
+
+def encode_subscription(
+    info: SubscriptionInfo, owner: str | None, version: int = STORE_OPENWIRE_VERSION
+) -> bytes:
+    """Return a durable subscription as a frame, with its owner behind it if there is one.
+
+    ActiveMQ reads the frame from a stream and ignores what follows.
+    (activemq-persistence K33)
+    """
+    frame = encode_frame(info, version)
+    return frame if owner is None else frame + _OWNER + owner.encode(errors="replace")
+
+
+def _owner_at(frame: bytes) -> int | None:
+    """Return where the frame ends and its owner begins; None: it has none."""
+    if len(frame) < _SIZE.size:
+        return None
+    end = _SIZE.size + max(0, _SIZE.unpack_from(frame)[0])
+    return end if frame.startswith(_OWNER, end) else None
 
 
 def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSION) -> bytes:

@@ -17,6 +17,7 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms_broker.service import BrokerService
+from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.security import AuthorizationSettings
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.brokers.security import SecuredBroker, StartSecured, simple, user
@@ -109,16 +110,39 @@ async def test_nobody_subscribes_with_the_client_id_of_another(secured: StartSec
 
 
 @pytest.mark.fact("activemq-edges SE33")
-async def test_a_restored_durable_subscription_is_of_the_first_who_may_read_its_topic(
-    tmp_path: Path,
+@pytest.mark.fact("activemq-persistence K33")
+@pytest.mark.parametrize("subscriber", ["alice", "root"])
+async def test_a_restored_durable_subscription_is_its_user_s(
+    tmp_path: Path, subscriber: str
 ) -> None:
     def service() -> BrokerService:
         return BrokerService("restored", data_directory=tmp_path, plugins=[USERS, RIGHTS])
 
     async with EmbeddedTestBroker(service()) as embedded:
         await (await SecuredBroker(embedded).client("root")).destination(PAY)
-        await subscribed(SecuredBroker(embedded))
+        await subscribed(SecuredBroker(embedded), subscriber)
     async with EmbeddedTestBroker(service()) as embedded:
+        broker = SecuredBroker(embedded)
+        for other in ("mallory", "bob"):
+            await refused(broker.client(other, client_id="payroll"))
+        await (await broker.client(subscriber, client_id="payroll")).close()
+        await (await broker.client("root", client_id="payroll")).close()
+        for client in broker.clients:
+            await client.cut()
+
+
+@pytest.mark.fact("activemq-edges SE33")
+async def test_a_durable_subscription_without_a_user_is_of_the_first_who_may_read_its_topic(
+    tmp_path: Path,
+) -> None:
+    def service(*plugins: PluginSettings) -> BrokerService:
+        return BrokerService("restored", data_directory=tmp_path, plugins=plugins)
+
+    async with EmbeddedTestBroker(service()) as embedded:
+        client = await SecuredBroker(embedded).client(client_id="payroll")
+        await client.consumer(PAY, subscription_name="s")
+        await client.close()
+    async with EmbeddedTestBroker(service(USERS, RIGHTS)) as embedded:
         broker = SecuredBroker(embedded)
         await refused(broker.client("mallory", client_id="payroll"))
         await (await broker.client("bob", client_id="payroll")).close()

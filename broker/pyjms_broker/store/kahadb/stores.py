@@ -30,8 +30,9 @@ from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaRemoveDestinationCommand, KahaSubscriptionCommand
 from pyjms.wire.kahadb.frames import (
     decode_subscription_info,
-    encode_frame,
+    encode_subscription,
     subscription_key,
+    subscription_owner,
     to_kaha_destination,
 )
 from pyjms.wire.openwire.commands import MessageId, SubscriptionInfo
@@ -436,7 +437,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         db = self._db
         name = subscription.key
         self._check_owner(name)
-        info = encode_frame(
+        info = encode_subscription(
             SubscriptionInfo(
                 client_id=name.client_id,
                 destination=self.destination,
@@ -445,6 +446,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
                 subscribed_destination=subscription.destination,
                 no_local=subscription.no_local,
             ),
+            subscription.owner,
             db.format.version,
         )
         key = subscription_key(*name)
@@ -538,4 +540,5 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
             info.subscribed_destination or info.destination or self.destination,
             info.selector,
             info.no_local,
+            subscription_owner(frame),
         )

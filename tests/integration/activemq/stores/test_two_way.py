@@ -34,6 +34,10 @@ EACH = 400 if FACTOR > 1 else 160
 
 SEGMENT = EACH * 2560
 READY = "accepts connections at"
+USERS = """
+plugins: {simple_authentication: {anonymous_access_allowed: true, anonymous_user: owner}}
+"""
+"""Stored as the owner of durable subscriptions."""
 CONFIG = f"""
 persistence:
   type: kahadb
@@ -78,7 +82,7 @@ class Workshop:
     @contextmanager
     def ours(self) -> Iterator[str]:
         config = self.folder / "broker.yaml"
-        config.write_text(MULTI if self.multi else CONFIG)
+        config.write_text((MULTI if self.multi else CONFIG) + USERS)
         command = [sys.executable, "-m", "pyjms_broker", "--config", str(config)]
         with self._running([*command, "--data", str(self.data), "--openwire", "127.0.0.1:0"]) as (
             child,
@@ -143,9 +147,11 @@ ONE_WAY = pytest.mark.parametrize(
 
 @ONE_WAY
 @pytest.mark.fact("activemq-persistence K20")
+@pytest.mark.fact("activemq-persistence K33")
 def test_activemq_opens_what_we_wrote(workshop: Workshop) -> None:
     with workshop.ours() as url:
         expected = workshop.java("fill", url, "a")
+    assert any(b"user:owner" in path.read_bytes() for path in workshop.store.rglob("db-*.log"))
     with workshop.activemq() as url:
         same(expected, workshop.java("drain", url, "a"))
 
