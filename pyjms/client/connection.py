@@ -295,6 +295,9 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self.consumers: dict[
             commands.ConsumerId, ActiveMQMessageConsumer | TemporaryDestinations
         ] = {}
+        self._last_dispatch: tuple[
+            commands.ConsumerId | None, ActiveMQMessageConsumer | TemporaryDestinations | None
+        ] = (None, None)
         self.producers: dict[commands.ProducerId, ActiveMQMessageProducer] = {}
         self.temporaries: TemporaryDestinations = TemporaryDestinations(self)
         self.shared_subscriptions: dict[str, set[Queue]] = {}
@@ -529,6 +532,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
     def remove_consumer(self, consumer_id: commands.ConsumerId) -> None:
         """Stop routing dispatches to a consumer, and drop its duplicate audit."""
         self.consumers.pop(consumer_id, None)
+        self._last_dispatch = (None, None)
         if self.audit is not None:
             self.audit.remove(consumer_id)
 
@@ -604,7 +608,11 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
     def on_command(self, command: commands.Command) -> None:
         """Route a command of the broker to its recipient; commands of other kinds are ignored."""
         if type(command) is commands.MessageDispatch:
-            consumer = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
+            # successive dispatches usually have the same id, an object that the wire format reuses
+            consumer_id, consumer = self._last_dispatch
+            if consumer is None or command.consumer_id is not consumer_id:
+                consumer = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
+                self._last_dispatch = (command.consumer_id, consumer)
             if consumer is not None:
                 consumer.dispatch(command)
             return
@@ -699,6 +707,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self._sessions.clear()
         self._failed_sessions.clear()
         self.consumers.clear()
+        self._last_dispatch = (None, None)
         if self.stats is not None:
             self.stats.closed()
 

@@ -73,7 +73,6 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import anyio
-from anyio import get_current_task
 from anyio.lowlevel import current_token
 
 from pyjms.client.browser import ActiveMQQueueBrowser
@@ -103,7 +102,7 @@ from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Acknowledger, Message
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import BackgroundTask, Waiter, spawn
+from pyjms.runtime.event_loop import BackgroundTask, Waiter, current_task, name_of, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.wire.openwire.commands import (
@@ -451,7 +450,7 @@ class ActiveMQSession(api.Session):
 
         self.thread: int = get_ident()
         """The thread of the session's event loop."""
-        self.ending: str | None = None
+        self.ending: tuple[object, str] | None = None
         """The call in progress that ends the unit of work, with its task; or None."""
         self._token = current_token()
         self._thread_name = threading.current_thread().name
@@ -786,7 +785,7 @@ class ActiveMQSession(api.Session):
         self._check_receives(call)
         token = None
         if self.ending is None:  # otherwise called by a synchronization, thus within `commit`
-            self.ending = f"task {get_current_task().name!r} is in {call}"
+            self.ending = (current_task(), call)
             token = _ends.set((*_ends.get(), self))
         try:
             if self.outstanding_sends:
@@ -905,9 +904,13 @@ class ActiveMQSession(api.Session):
         if self.thread != get_ident():
             self._check_loop(call)
         # listeners may use the session at any time
-        is_part = self in _ends.get() or self.dispatcher.is_own_call
-        if self.ending is not None and not is_part:
-            raise self._double_use(f"task {get_current_task().name!r} called {call}", self.ending)
+        if self.ending is None or self in _ends.get() or self.dispatcher.is_own_call:
+            return
+        task, ending = self.ending
+        raise self._double_use(
+            f"task {name_of(current_task())!r} called {call}",
+            f"task {name_of(task)!r} is in {ending}",
+        )
 
     def _check_receives(self, call: str) -> None:
         """Refuse `call` while a task waits in `receive`.
@@ -918,7 +921,7 @@ class ActiveMQSession(api.Session):
         for consumer in self.consumers:
             if consumer.receivers:
                 raise self._double_use(
-                    f"task {get_current_task().name!r} called {call}",
+                    f"task {name_of(current_task())!r} called {call}",
                     f"another task waits in receive() of consumer {consumer.consumer_id}",
                 )
 

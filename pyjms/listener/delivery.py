@@ -366,6 +366,12 @@ class ListenerExecution:
         if session.transacted:
             if not delivery.is_local:
                 return
+            if properties.settlement_chain is None:
+                try:
+                    await session.commit()
+                except TransactionInProgressException as error:
+                    _log_in_progress(error)
+                return
             kind, finish = "commit", partial(_unless_in_progress, session.commit)
         elif (
             properties.acknowledge_after_listener
@@ -453,7 +459,11 @@ async def _unless_in_progress(finish: Callable[[], Awaitable[None]]) -> None:
     try:
         await finish()
     except TransactionInProgressException as error:
-        logger.debug("Left to the external transaction in progress: %s", error)
+        _log_in_progress(error)
+
+
+def _log_in_progress(error: TransactionInProgressException) -> None:
+    logger.debug("Left to the external transaction in progress: %s", error)
 
 
 class Retries:
@@ -531,6 +541,8 @@ class Retries:
     ) -> BaseException | None:
         """Return why a message is sent to the dead-letter destination; None: it is handled."""
         policy = self._properties.retry
+        if not self._given_up and policy is None:
+            return None
         reason = self._given_up.get(message.message_id or "")
         if reason is not None or policy is None or policy.dead_letter is None:
             return reason

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import codec, compiled, profile_layers, queue, scale, startup
+from benchmarks import codec, compiled, growth, profile_layers, queue, scale, startup
 from pyjms.wire.openwire.settings import WireFormatSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,3 +140,21 @@ def test_scale_measures_each_duty() -> None:
     assert {"start", "scan for expired messages", "as many connections die", "metrics"} <= set(rows)
     assert all(row.startswith("held") for row in rows.values())
     assert "p99" in rows["sends during a search"]
+
+
+def test_growth_sends_kills_and_drains(tmp_path: Path) -> None:
+    rows = growth.measure_messages(tmp_path, 1000, step=500)
+    assert list(rows) == [
+        "sent 500",
+        "sent 1,000",
+        "first message after SIGKILL",
+        "drained 500",
+        "drained 1,000",
+    ]
+
+
+@pytest.mark.nightly
+def test_growth_measures_queues_and_bodies(tmp_path: Path) -> None:
+    assert "one of 20 queues" in growth.measure_queues(tmp_path / "queues", 20, count=500)
+    bodies = growth.measure_bodies(tmp_path / "bodies", None, volume=1 << 20)
+    assert list(bodies) == [f"bodies of {size:,} bytes" for size in growth.BODIES]

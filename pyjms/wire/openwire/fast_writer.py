@@ -33,6 +33,7 @@ from pyjms.wire.limits import LARGE_FRAME, MAX_STRING_SIZE
 from pyjms.wire.openwire.commands import (
     ActiveMQBlobMessage,
     ActiveMQMessage,
+    ConsumerId,
     Identifier,
     LocalTransactionId,
     MessageAck,
@@ -41,6 +42,7 @@ from pyjms.wire.openwire.commands import (
     ProducerAck,
     ProducerId,
     Response,
+    TransactionId,
     TransactionInfo,
     XATransactionId,
 )
@@ -82,7 +84,15 @@ _Named = tuple[Name | None, Name | None, bytes]
 class FastWriter:
     """The fast writer of one connection, with its memo of encoded ids and destinations."""
 
-    __slots__ = ("_acked", "_dispatched", "_memo", "_producer", "_sent", "_shared")
+    __slots__ = (
+        "_acked",
+        "_dispatched",
+        "_memo",
+        "_producer",
+        "_sent",
+        "_shared",
+        "_transaction",
+    )
 
     def __init__(self, shared: list[tuple[int, bytes]] | None = None) -> None:
         """Create a writer that appends long values and their positions to `shared`.
@@ -93,7 +103,13 @@ class FastWriter:
         self._memo: dict[tuple[object, ...], bytes] = {}
         # the objects to which the latest command of each kind referred, and their bytes
         self._dispatched: _Named = (None, None, _NULL + _NULL)
-        self._acked: _Named = (None, None, _NULL + _NULL + _NULL)
+        self._acked: tuple[Destination | None, ConsumerId | None, bytes, bytes] = (
+            None,
+            None,
+            _NULL,
+            _NULL,
+        )
+        self._transaction: tuple[TransactionId | None, bytes] = (None, _NULL)
         self._sent: _Named = (None, None, _NULL + _NULL)
         self._producer: tuple[ProducerId | None, bytes] = (None, _NULL)
 
@@ -123,7 +139,7 @@ class FastWriter:
         if isinstance(command, TransactionInfo):
             out += _HEAD.pack(code, command.command_id, command.response_required)
             out += self.nullable(command.connection_id)
-            out += self.nullable(command.transaction_id)
+            out += self._transaction_of(command.transaction_id)
             out += I8.pack(command.type)
             return True
         if isinstance(command, ProducerAck):
@@ -168,17 +184,19 @@ class FastWriter:
         ):
             return False
         out += _HEAD.pack(ack.TYPE, ack.command_id, ack.response_required)
+        destination, consumer_id, first_bytes, second_bytes = self._acked
+        if ack.destination is not destination or ack.consumer_id is not consumer_id:
+            destination, consumer_id = ack.destination, ack.consumer_id
+            first_bytes, second_bytes = self.nullable(destination), self.nullable(consumer_id)
+            self._acked = (destination, consumer_id, first_bytes, second_bytes)
+        out += first_bytes
         if ack.transaction_id is None:
-            destination, consumer_id, named = self._acked
-            if ack.destination is not destination or ack.consumer_id is not consumer_id:
-                destination, consumer_id = ack.destination, ack.consumer_id
-                named = self.nullable(destination) + _NULL + self.nullable(consumer_id)
-                self._acked = (destination, consumer_id, named)
-            out += named
+            out += _NULL
+        elif ack.transaction_id is self._transaction[0]:
+            out += self._transaction[1]
         else:
-            out += self.nullable(ack.destination)
-            out += self.nullable(ack.transaction_id)
-            out += self.nullable(ack.consumer_id)
+            out += self._transaction_of(ack.transaction_id)
+        out += second_bytes
         out += I8.pack(ack.ack_type)
         first_bytes = self._message_id(first)
         out += first_bytes
@@ -271,6 +289,13 @@ class FastWriter:
             producer_id = value.producer_id
             data = self.nullable(producer_id)
             self._producer = (producer_id, data)
+        return data
+
+    def _transaction_of(self, value: TransactionId | None) -> bytes:
+        transaction_id, data = self._transaction
+        if value is not transaction_id:
+            data = self.nullable(value)
+            self._transaction = (value, data)
         return data
 
     def nullable(self, value: Name | None) -> bytes:
