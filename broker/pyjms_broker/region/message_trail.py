@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio.to_thread
 
@@ -24,6 +24,7 @@ from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.policy.wildcard import matches
@@ -45,6 +46,11 @@ MOST_FOUND: Final = 1000
 FIELDS: Final = ("time", "event", "destination", "id", "correlation", "details", "trace")
 _TRACE: Final = re.compile(rb"traceparent\x09\x007[0-9a-f]{2}-([0-9a-f]{32})-")
 """The property `traceparent` of W3C as OpenWire marshals it, with the trace id."""
+
+_Event: TypeAlias = tuple[
+    int, str, Destination, MessageId, str | None, tuple[object, ...], re.Match[bytes] | None
+]
+"""Time, event, destination, message, correlation id, details and the match of the trace id."""
 
 
 class MessageTrail:
@@ -71,7 +77,7 @@ class MessageTrail:
         self._patterns = tuple(patterns)
         self._retention = retention
         self._maximum_size = maximum_size
-        self._events: list[tuple[object, ...]] = []
+        self._events: list[_Event] = []
         self._lost = 0
         self._task: _wakeup.BackgroundTask | None = None
         self._file: Path | None = None
@@ -158,8 +164,9 @@ class MessageTrail:
         if events:
             await anyio.to_thread.run_sync(partial(self._write, events))
 
-    def _write(self, events: list[tuple[object, ...]]) -> None:
-        lines = "".join(_line_of(each) for each in events).encode("utf-8", "backslashreplace")
+    def _write(self, events: list[_Event]) -> None:
+        texts = _Texts()
+        lines = "".join(map(texts.line, events)).encode("utf-8", "backslashreplace")
         try:
             file = self._current_file()
             descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -235,15 +242,39 @@ def _lines_with(file: Path, needle: bytes) -> Iterator[str]:
         return
 
 
-def _line_of(event: tuple[object, ...]) -> str:
-    time, what, destination, message_id, correlation, details, trace = event
-    texts = details if isinstance(details, tuple) else ()
-    shown = " ".join(str(each) for each in texts if each is not None and each != "")
-    trace_id = trace[1].decode("ascii") if isinstance(trace, re.Match) else ""
-    assert isinstance(destination, Destination)
-    where, own = _clean(destination.qualified_name), _clean(str(message_id))
-    of = "" if correlation is None else _clean(str(correlation))
-    return f"{time}\t{what}\t{where}\t{own}\t{of}\t{_clean(shown)}\t{trace_id}\n"
+class _Texts:
+    """The texts of destinations, ids and clients, each made once a batch, by the object's `id`."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+
+    def of(self, value: object) -> str:
+        """Return the text of a value that lives as long as this object."""
+        key = id(value)
+        text = self._known.get(key)
+        if text is None:
+            shown = value.qualified_name if isinstance(value, Destination) else str(value)
+            text = self._known[key] = _clean(shown)
+        return text
+
+    def of_message(self, message_id: MessageId) -> str:
+        """Return the text of a message id, whose producer sends others, too."""
+        producer_id = message_id.producer_id
+        if message_id.text_view is not None or producer_id is None:
+            return _clean(str(message_id))
+        return f"{self.of(producer_id)}:{message_id.producer_sequence_id}"
+
+    def line(self, event: _Event) -> str:
+        """Return the line of an event."""
+        time, what, destination, message_id, correlation, details, trace = event
+        if len(details) == 2 and details[1] is not None:
+            shown = f"{details[0]} {self.of(details[1])}"
+        else:
+            shown = " ".join([self.of(each) for each in details if each is not None and each != ""])
+        of = "" if correlation is None else _clean(correlation)
+        trace_id = "" if trace is None else trace[1].decode("ascii")
+        own = self.of_message(message_id)
+        return f"{time}\t{what}\t{self.of(destination)}\t{own}\t{of}\t{shown}\t{trace_id}\n"
 
 
 def _clean(text: str) -> str:
