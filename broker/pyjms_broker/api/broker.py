@@ -77,6 +77,11 @@ class Broker(ABC):
     def authenticates_clients(self) -> bool:
         """Whether clients must be authenticated or admitted as guests."""
 
+    @property
+    def failed_login_count(self) -> int:
+        """The number of refused logins since the start."""
+        return 0
+
     @abstractmethod
     def authenticate(self, context: ConnectionContext, info: ConnectionInfo) -> Completion:
         """Authenticate a client and set `context.security`.
@@ -403,6 +408,10 @@ class BrokerFilter(Broker):
     @property
     def authenticates_clients(self) -> bool:
         return self.next.authenticates_clients
+
+    @property
+    def failed_login_count(self) -> int:
+        return self.next.failed_login_count
 
     # called for each message, so written out
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:

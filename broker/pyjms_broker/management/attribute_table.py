@@ -106,6 +106,7 @@ OLDEST: Final[Table] = {
         "Time since the oldest message arrived, in flight or waiting, in ms; 0: there is none.",
         label="Oldest message",
         unit="ms",
+        metric=Metric("oldest_message_age_seconds", "Time since its oldest message arrived."),
     ),
 }
 """What ActiveMQ does not have; the name is Artemis'."""

@@ -138,6 +138,10 @@ class ManagedBroker(BrokerHost, Protocol):
     def data_path(self) -> Path: ...
 
     @property
+    def store_path(self) -> Path | None:
+        """The directory of the message store; None in memory."""
+
+    @property
     def started(self) -> bool: ...
 
     @property

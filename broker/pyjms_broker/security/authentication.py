@@ -127,12 +127,17 @@ class AuthenticationBroker(BrokerFilter):
         self._failed_logins = failed_logins
         self._turns = LoginTurns(authenticator.concurrency)
         self._checks: set[BackgroundTask] = set()
+        self._failed_count = 0
         self._usual_seconds = 0.0
         """The duration of the last slow check; refused logins take as long, but no computing."""
 
     @property
     def authenticates_clients(self) -> bool:
         return True
+
+    @property
+    def failed_login_count(self) -> int:
+        return self._failed_count
 
     async def start(self) -> None:
         """Load the users."""
@@ -214,6 +219,7 @@ class AuthenticationBroker(BrokerFilter):
         name = "null" if info.user_name is None else info.user_name
         act = f"log in at connector {context.connector_name}"
         audit(name, info.client_ip, act, "refused", level=logging.WARNING)
+        self._failed_count += 1
         self._failed_logins.check(login.origin)
         self._failed_logins.count(login.origin, login.known_user)
         raise JMSSecurityException(f"User name [{name}] or password is invalid.")

@@ -352,6 +352,11 @@ class BrokerService(BrokerConfiguration):
         """Stop in the background."""
         self._own_stop = spawn(self.stop, name=f"broker {self.broker_name} stop")
 
+    @property
+    def store_path(self) -> Path | None:
+        """The directory of the message store; None in memory."""
+        return self.stores.directory
+
     async def restart_soon(self) -> None:
         """Stop in the background, for a restart by the program that started this broker.
 

@@ -169,6 +169,8 @@ class WebContext:
         self.stopping = anyio.Event()
         """Set when the broker stops, so that streams and long polls end."""
         self._paths: dict[str, tuple[Access, Access]] = {}
+        self.before_start: set[str] = set()
+        """Paths that answer without a login while the broker is starting, or a slave."""
         self._on_stop: list[Callable[[], Awaitable[None]]] = []
 
     @property

@@ -141,7 +141,7 @@ class Gate:
         method, path = request.scope["method"], request.scope["path"]
         required = context.access_for(path, method)
         if not context.service.started:
-            if required is Access.ANYBODY:
+            if required is Access.ANYBODY or path in context.before_start:
                 return
             state = "waits for another broker's lock" if context.service.slave else "starts"
             raise WebError(503, f"The broker {state}", "try again later", {"Retry-After": "5"})

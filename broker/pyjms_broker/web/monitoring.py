@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -24,12 +25,14 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
-from pyjms_broker.management.attribute_table import BROKER, DESTINATION, Metric, Table
+from pyjms_broker.management.attribute_table import BROKER, DESTINATION, OLDEST, Metric, Table
 from pyjms_broker.management.host import DOMAIN
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
+from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
+from pyjms_broker.web.process_usage import process_usage
 from pyjms_broker.web.user import Access
 
 logger = get_logger(__name__)
@@ -82,6 +85,13 @@ async def _destination_views(management: Management) -> list[View[Any]]:
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _MAXIMUM: Final = 5000
 """The maximum number of destinations with metrics."""
+_READY: Final = Metric("pyjms_broker_ready", "1 if clients should connect, as in /health/ready.")
+_FAILED_LOGINS: Final = Metric("pyjms_broker_failed_logins_total", "Logins that were refused.")
+_BRIDGES: Final = Metric("pyjms_broker_bridges", "Bridges to other brokers that are open.")
+_SLOW: Final = Metric("pyjms_broker_slow_consumers", "Consumers that cannot keep up.")
+_BACKLOG_METRIC: Final = Metric(
+    "pyjms_subscription_messages", "Messages of a durable subscription, in flight or not."
+)
 _SCALES: Final = {"ms": 1000, "%": 100}
 """By unit of an attribute: the number by which its metric, in seconds or of 1, is divided."""
 
@@ -94,33 +104,42 @@ def metrics_of(table: Table) -> dict[str, Metric]:
 def metrics_routes(context: WebContext) -> list[BaseRoute]:
     """Return the route of the metrics."""
     context.allow("/metrics", Access.READER)
+    context.before_start.add("/metrics")
 
     async def metrics(_: Request) -> Response:
-        """Return all metrics."""
+        """Return all metrics; of a slave, and before the start, only that it is not ready."""
         slices = Slices()
-        lines: list[str] = []
+        lines = list(_sample(_READY, int(reason_not_ready(context) is None)))
+        if not context.service.started:
+            return Response("\n".join(lines) + "\n", headers={"content-type": _CONTENT_TYPE})
         for line in _broker_lines(context):
             lines.append(line)
             await slices.after_item()
+        lines += await _subscription_lines(context, slices)
+        usage = await anyio.to_thread.run_sync(process_usage, context.service.store_path)
+        for metric, value in usage:
+            lines += _sample(metric, value)
         views = await _destination_views(context.management)
         shown = views[:_MAXIMUM]
-        wanted = metrics_of(DESTINATION)
+        wanted = metrics_of({**DESTINATION, **OLDEST})
         values: list[Sequence[str]] = []
         labels: list[str] = []
         for view in shown:
-            values.append([_value(view, attribute) for attribute in wanted])
+            known = view.kind.attributes  # topics have no oldest message
+            values.append([_value(view, each) if each in known else "" for each in wanted])
             labels.append(_labels(view))
             await slices.after_item()
         for index, metric in enumerate(wanted.values()):
             name = f"pyjms_destination_{metric.name}"
             lines += _head(name, metric)
             lines += [
-                f"{name}{each} {row[index]}" for each, row in zip(labels, values, strict=True)
+                f"{name}{each} {row[index]}"
+                for each, row in zip(labels, values, strict=True)
+                if row[index]
             ]
             await slices.after_item()
         omitted = Metric("pyjms_destinations_omitted", "Destinations without metrics of their own.")
-        lines += _head(omitted.name, omitted)
-        lines.append(f"{omitted.name} {len(views) - len(shown)}")
+        lines += _sample(omitted, len(views) - len(shown))
         return Response("\n".join(lines) + "\n", headers={"content-type": _CONTENT_TYPE})
 
     return [Route("/metrics", metrics)]
@@ -129,9 +148,6 @@ def metrics_routes(context: WebContext) -> list[BaseRoute]:
 def _broker_lines(context: WebContext) -> Iterator[str]:
     tree = context.management.context
     broker = context.management.view(tree.names.broker())
-    ready = Metric("pyjms_broker_ready", "1 if clients should connect, as in /health/ready.")
-    yield from _head(ready.name, ready)
-    yield f"{ready.name} {int(reason_not_ready(context) is None)}"
     info = Metric("pyjms_broker_info", "1, with name and version.")
     yield from _head(info.name, info)
     name, version = _escape(broker["BrokerName"]), _escape(broker["BrokerVersion"])
@@ -139,25 +155,47 @@ def _broker_lines(context: WebContext) -> Iterator[str]:
     unwritable = Metric(
         "pyjms_broker_unwritable_total", "Messages that a consumer could not be sent."
     )
-    yield from _head(unwritable.name, unwritable)
-    yield f"{unwritable.name} {context.service.region_broker.unwritable_count}"
+    yield from _sample(unwritable, context.service.region_broker.unwritable_count)
+    yield from _sample(_FAILED_LOGINS, context.service.broker.failed_login_count)
+    yield from _sample(_BRIDGES, len(context.service.networks.bridges))
     watchdog = context.service.watchdog
     if watchdog is not None:
         lag = Metric(
             "pyjms_broker_event_loop_lag_seconds",
             "The longest time of the last minute that work on the event loop had to wait.",
         )
-        yield from _head(lag.name, lag)
-        yield f"{lag.name} {watchdog.longest_lag:.6f}"
+        yield from _sample(lag, round(watchdog.longest_lag, 6))
         held = Metric(
             "pyjms_broker_event_loop_held_total",
             "How often one piece of work held the event loop for more than 0.5 s.",
         )
-        yield from _head(held.name, held)
-        yield f"{held.name} {watchdog.held_count}"
+        yield from _sample(held, watchdog.held_count)
     for attribute, metric in metrics_of(BROKER).items():
         yield from _head(f"pyjms_broker_{metric.name}", metric)
         yield f"pyjms_broker_{metric.name} {_value(broker, attribute)}"
+
+
+async def _subscription_lines(context: WebContext, slices: Slices) -> list[str]:
+    """Return the number of slow consumers, and the backlogs of durable subscriptions."""
+    slow = 0
+    backlogs: list[str] = []
+    for each in context.service.region_broker.subscriptions.all():
+        slow += each.is_slow
+        if isinstance(each, DurableTopicSubscription) and len(backlogs) < _MAXIMUM:
+            client, name = each.key
+            backlogs.append(
+                f'{_BACKLOG_METRIC.name}{{client="{_escape(client)}",subscription="{_escape(name)}"'
+                f',destination="{_escape(each.requested.physical_name)}"}}'
+                f" {each.pending_count + each.in_flight}"
+            )
+        await slices.after_item()
+    lines = list(_sample(_SLOW, slow))
+    return [*lines, *_head(_BACKLOG_METRIC.name, _BACKLOG_METRIC), *backlogs]
+
+
+def _sample(metric: Metric, value: float) -> Iterator[str]:
+    yield from _head(metric.name, metric)
+    yield f"{metric.name} {value!r}"
 
 
 def _head(name: str, metric: Metric) -> tuple[str, str]:

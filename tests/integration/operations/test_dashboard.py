@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pyjms.jms.destination import Queue
 from pyjms_broker.api.context import ConnectionContext
@@ -17,22 +19,33 @@ DASHBOARD: dict[str, Any] = json.loads(
     (ROOT / "config" / "grafana-dashboard.json").read_text(encoding="utf-8")
 )
 
+ALERTS: list[dict[str, Any]] = yaml.safe_load(
+    (ROOT / "config" / "prometheus-alerts.yaml").read_text(encoding="utf-8")
+)["groups"][0]["rules"]
+METRIC = r"(?:pyjms|process)_\w+"
+
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"  # uvicorn has no other
 
 
-async def test_every_metric_of_the_dashboard_exists() -> None:
-    async with web_broker() as broker, broker.client() as client:
+async def test_every_metric_of_the_dashboard_and_the_alerts_exists(tmp_path: Path) -> None:
+    async with (
+        web_broker(persistent=True, data_directory=tmp_path) as broker,
+        broker.client() as client,
+    ):
         context = ConnectionContext()
         context.is_broker = True
         broker.service.broker.add_destination(context, Queue("orders"))
         answer = await client.get("/metrics")
     assert answer.status_code == 200
     existing = dict(re.findall(r"^# TYPE (\w+) (\w+)$", answer.text, re.MULTILINE))
-    used = set(re.findall(r"pyjms_\w+", json.dumps(DASHBOARD)))
+    used = set(re.findall(METRIC, json.dumps(DASHBOARD)))
     assert len(used) > 15
+    alerts = set(re.findall(METRIC, " ".join(rule["expr"] for rule in ALERTS)))
+    assert len(alerts) > 10
+    assert alerts - existing.keys() == set()
     assert used - existing.keys() == set()
     rates = set(re.findall(r"rate\((\w+)", json.dumps(DASHBOARD)))
     assert {existing[name] for name in rates} == {"counter"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -67,6 +68,44 @@ async def test_metrics_of_broker_and_destinations() -> None:
     assert not any("ActiveMQ.Advisory" in name for name in found)
 
 
+async def test_metrics_of_durable_subscriptions() -> None:
+    async with web_broker() as broker, broker.client() as client:
+        broker_view = broker.service.management.context.names.broker().text
+        create = broker.service.management.invoke
+        await create(broker_view, "addTopic", "prices")
+        await create(broker_view, "createDurableSubscriber", "shop", "all", "prices", None)
+        await client.post("/api/message/prices?type=topic", data={"body": "x"})
+        found = samples((await client.get("/metrics")).text)
+    labels = '{client="shop",subscription="all",destination="prices"}'
+    assert found[f"pyjms_subscription_messages{labels}"] == 1
+    assert found["pyjms_broker_slow_consumers"] == 0
+    assert found["pyjms_broker_bridges"] == 0
+
+
+async def test_metrics_of_the_process_and_its_disk(tmp_path: Path) -> None:
+    async with (
+        web_broker(persistent=True, data_directory=tmp_path) as broker,
+        broker.client() as client,
+    ):
+        await client.post("/api/message/orders?type=queue", data={"body": "x"})
+        found = samples((await client.get("/metrics")).text)
+    assert found["process_cpu_seconds_total"] > 0
+    assert found["process_resident_memory_bytes"] > 1 << 20
+    assert 3 < found["process_open_fds"] < found["process_max_fds"]
+    assert found["pyjms_broker_store_disk_free_bytes"] > 0
+    assert found["pyjms_broker_journal_files"] == 1
+    age = found['pyjms_destination_oldest_message_age_seconds{destination="orders",type="queue"}']
+    assert 0 <= age < 3600
+
+
+async def test_failed_logins_are_counted() -> None:
+    async with web_broker(simple(user("root", "admins"))) as broker:
+        for password in ("wrong", "secret"):
+            async with broker.client("root", password) as client:
+                answer = await client.get("/metrics")
+        assert samples(answer.text)["pyjms_broker_failed_logins_total"] == 1
+
+
 async def test_labels_are_escaped() -> None:
     async with web_broker() as broker, broker.client() as client:
         await client.post('/api/message?type=queue&destination=a"b%5Cc%0Ad', data={"body": "x"})
@@ -101,7 +140,7 @@ async def test_a_broker_is_ready_while_it_has_started() -> None:
     service = BrokerService(
         "starting",
         persistence_adapter=store,
-        web=WebConfiguration(port=0, parts=("health", "metrics")),
+        web=WebConfiguration(port=0, parts=("health", "metrics", "events")),
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(service.start)
@@ -112,8 +151,9 @@ async def test_a_broker_is_ready_while_it_has_started() -> None:
             assert (await client.get("/health/live")).status_code == 200
             ready = await client.get("/health/ready")
             assert (ready.status_code, ready.json()) == (503, {"status": "starting"})
-            other = await client.get("/metrics")
-            assert (other.status_code, other.json()["error"]) == (503, "The broker starts")
+            assert samples((await client.get("/metrics")).text) == {"pyjms_broker_ready": 0}
+            other = await client.get("/api/events")
+            assert other.status_code == 503
             store.may_open.set()
             await until(lambda: service.started)
             assert (await client.get("/health/ready")).json() == {"status": "ready"}
