@@ -28,6 +28,7 @@ from pyjms_broker.console.chart import Rates, rate_text
 from pyjms_broker.console.model.messages import time_text
 from pyjms_broker.console.model.overview import Problem, problems
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management.diagnosis import is_slow
 from pyjms_broker.management.diagnosis import time_text as age_text
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
@@ -152,7 +153,7 @@ def _environment() -> Environment:
         "age": age_text,
     }
     environment.globals |= {"link": link, "base": BASE, "asset_version": _VERSION}
-    environment.globals |= {"titles": _titles, "attributes": attributes}
+    environment.globals |= {"titles": _titles, "attributes": attributes, "is_slow": is_slow}
     environment.globals["ui"] = environment.get_template("macros.html").module
     return environment
 

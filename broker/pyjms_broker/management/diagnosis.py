@@ -12,7 +12,7 @@ receives: OpenWire tells neither. A consumer that has acknowledged nothing yet m
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Iterator
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -239,6 +239,13 @@ def is_stalled(subscription: Subscription) -> bool:
     """Return whether a consumer has messages and has acknowledged none for `STALLED` seconds."""
     since = unacknowledged_for(subscription)
     return since is not None and since >= STALLED
+
+
+def is_slow(subscription: Subscription) -> bool:
+    """Return whether messages wait for a consumer that takes none; one that works is not slow."""
+    if isinstance(subscription, PrefetchSubscription) and not is_stalled(subscription):
+        return False
+    return subscription.is_slow
 
 
 # the causes
@@ -634,8 +641,10 @@ CAUSES: Final[tuple[Cause, ...]] = (
 """All causes, in the order in which they are told: what stops everything comes first."""
 
 
-def findings_of(situation: Situation) -> tuple[Finding, ...]:
-    """Return what the table finds."""
+def findings_of(
+    situation: Situation, left_out: Container[str] = frozenset()
+) -> tuple[Finding, ...]:
+    """Return what the table finds, without the causes that are left out."""
     return tuple(
         Finding(
             cause.name,
@@ -646,6 +655,7 @@ def findings_of(situation: Situation) -> tuple[Finding, ...]:
             cause.is_serious,
         )
         for cause in CAUSES
+        if cause.name not in left_out
         for text, consumer in cause.find(situation)
     )
 
@@ -810,11 +820,9 @@ async def warnings(tree: ManagementContext) -> tuple[list[tuple[Destination, Fin
                 left += 1
                 continue
             looked += 1
-            diagnosis = await diagnose_destination(tree, queue, _FEW)
-            found += [
-                (destination, each)
-                for each in diagnosis.findings
-                if each.is_serious and each.cause not in _SEPARATE
-            ]
+            situation = Situation(tree, queue)
+            await situation.look(_FEW)
+            findings = findings_of(situation, _SEPARATE)
+            found += [(destination, each) for each in findings if each.is_serious]
         await slices.after_item()
     return found, left

@@ -13,7 +13,7 @@ from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSSecurityException
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message, TextMessage
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.network import NetworkConnectorAttributes
@@ -287,8 +287,32 @@ async def test_a_consumer_that_works_is_not_slow_and_one_that_stops_is_a_warning
             await message.acknowledge()
         await clock.settle()
         assert "does not acknowledge" not in await console.text("warnings")
+        slow = '<span class="tag serious">slow</span>'
+        assert slow not in await console.text("queue", name="orders")
         assert "it is a matter of speed" in await console.text("queue", name="orders")
         await clock.advance(31)
+        assert slow in await console.text("queue", name="orders")
         text = await console.text("warnings")
         assert "A consumer does not acknowledge" in text
         assert "the last was dispatched 51 s ago, and it has made room for no other" in text
+
+
+async def test_an_offline_subscription_tells_the_age_of_its_oldest_message() -> None:
+    async with (
+        VirtualClock() as clock,
+        BrokerService("why", persistent=False) as service,
+        console_of(service) as console,
+        AsyncExitStack() as stack,
+    ):
+        site = Site(service, stack)
+        connection = await site.connection("archive")
+        session = await connection.create_session()
+        await (await session.create_durable_subscriber(Topic("news"), "nightly")).close()
+        producer = await session.create_producer(Topic("news"))
+        await producer.send(TextMessage("x"))
+        await clock.advance(65)
+        assert ">1 min 5 s</a>" in await console.text("subscribers")
+        text = await console.text("why", name="archive:nightly")
+        assert "Durable subscription nightly of client archive" in text
+        assert "Nobody listens" in text
+        assert "it has 1 message and no consumer" in text

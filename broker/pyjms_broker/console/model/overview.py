@@ -11,7 +11,6 @@ from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.console.model.destinations import (
     DestinationView,
     is_dead_letter_queue,
@@ -19,7 +18,7 @@ from pyjms_broker.console.model.destinations import (
     view_of,
 )
 from pyjms_broker.console.model.messages import MessageRow, Scan
-from pyjms_broker.management.diagnosis import is_stalled, warnings
+from pyjms_broker.management.diagnosis import is_slow, warnings
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.views.clients import clients
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
@@ -157,7 +156,7 @@ def _subscriptions(context: ManagementContext) -> Iterator[Problem]:
                     "start its consumer, or delete the subscription",
                     "subscribers",
                 )
-        elif each.requested.is_topic and each.is_slow and _is_late(each):
+        elif each.requested.is_topic and is_slow(each):
             name = each.requested.physical_name
             yield Problem(
                 True,
@@ -168,11 +167,6 @@ def _subscriptions(context: ManagementContext) -> Iterator[Problem]:
                 "check whether it is stuck, add consumers, or lower its prefetch",
                 f"topic?{urlencode({'name': name})}",
             )
-
-
-def _is_late(subscription: Subscription) -> bool:
-    """Return whether a consumer with a full window is slow: one that acknowledges works."""
-    return not isinstance(subscription, DurableTopicSubscription) or is_stalled(subscription)
 
 
 def _destinations(context: ManagementContext) -> Iterator[Problem]:
