@@ -103,7 +103,9 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         return self._kept.session
 
     def create_text_message(self, text: str | None = None) -> TextMessage:
-        return self._target().create_text_message(text)
+        if self._kept is None:  # written out, since it is called for each message
+            raise IllegalStateException("The session is closed")
+        return self._kept.session.create_text_message(text)
 
     def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
         return self._target().create_bytes_message(data)

@@ -492,7 +492,11 @@ class OperationSession:
     __slots__ = ("_is_separate", "_opened", "_start", "_template")
 
     def __init__(
-        self, template: TemplateSettings, *, start_connection: bool, is_separate: bool = False
+        self,
+        template: TemplateSettings,
+        *,
+        start_connection: bool = False,
+        is_separate: bool = False,
     ) -> None:
         self._template = template
         self._start = start_connection
@@ -598,7 +602,8 @@ class JmsTemplate(TemplateSettings):
             TypeError: an option is unknown.
             JMSException: the message could not be sent.
         """
-        await self._create_and_send(destination, self._converts(payload), post_processor, options)
+        creator = partial(self.message_converter.to_message, payload)
+        await self._create_and_send(destination, creator, post_processor, options)
 
     async def send_and_receive(
         self,
@@ -696,7 +701,12 @@ class JmsTemplate(TemplateSettings):
             JMSException: the request could not be sent, or the connection has failed.
         """
         reply = await self._request(
-            destination, self._converts(payload), post_processor, response_queue, timeout, options
+            destination,
+            partial(self.message_converter.to_message, payload),
+            post_processor,
+            response_queue,
+            timeout,
+            options,
         )
         return self._payload(checked_reply(reply), type)
 
@@ -729,7 +739,7 @@ class JmsTemplate(TemplateSettings):
         """
         seconds = self.seconds_to_wait(timeout)
         resource = resources.bound_resource(self.connection_factory)
-        async with self._session(start_connection=True) as session:
+        async with OperationSession(self, start_connection=True) as session:
             target, limit = self.resolve(session, destination), _until_deadline(seconds, resource)
             receive = partial(
                 self._receive_now, session, target, selector, limit, commit=resource is None
@@ -818,7 +828,7 @@ class JmsTemplate(TemplateSettings):
         Raises:
             JMSException: a connection or session could not be opened.
         """
-        async with self._session(start_connection=start_connection) as session:
+        async with OperationSession(self, start_connection=start_connection) as session:
             return await call(action, session)
 
     async def execute_producer(
@@ -828,7 +838,7 @@ class JmsTemplate(TemplateSettings):
 
         Without a destination and a default destination, the producer has no destination.
         """
-        async with self._session() as session:
+        async with OperationSession(self) as session:
             target = self.resolve_or_none(session, destination)
             async with using(await self._create_producer(session, target)) as producer:
                 return await call(action, session, producer)
@@ -849,15 +859,12 @@ class JmsTemplate(TemplateSettings):
             DestinationResolutionException: the given destination is not a queue.
             InvalidSelectorException: the selector is malformed.
         """
-        async with self._session(start_connection=True) as session:
+        async with OperationSession(self, start_connection=True) as session:
             queue = self.resolve(session, destination)
             if not isinstance(queue, Queue):
                 raise _not_a_queue(destination)
             async with using(await session.create_browser(queue, selector)) as browser:
                 return await call(action, session, browser)
-
-    def _converts(self, payload: object) -> MessageCreator:
-        return lambda session: self.message_converter.to_message(payload, session)
 
     async def _create_and_send(
         self,
@@ -866,7 +873,7 @@ class JmsTemplate(TemplateSettings):
         post_processor: MessagePostProcessor | None,
         options: MessageOptions,
     ) -> None:
-        async with self._session() as session:
+        async with OperationSession(self) as session:
             target = self.resolve(session, destination)
             message = await self._create(session, creator, post_processor, options)
             await self._send(session, target, message, options)
@@ -974,9 +981,6 @@ class JmsTemplate(TemplateSettings):
 
     def _payload(self, message: Message | None, kind: Any) -> Any:
         return None if message is None else self.message_converter.from_message(message, kind)
-
-    def _session(self, *, start_connection: bool = False) -> OperationSession:
-        return OperationSession(self, start_connection=start_connection)
 
     async def _create_producer(
         self, session: Session, destination: Destination | None
