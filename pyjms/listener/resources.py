@@ -6,8 +6,7 @@ destination's name, and as an attribute of the client's consumer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from pyjms.client.options import MAX_PREFETCH_SIZE, PrefetchPolicy
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
+    JMSException,
     UnsupportedOperationException,
 )
 from pyjms.jms.api import Connection, MessageConsumer, Session
@@ -101,15 +101,19 @@ class ContainerResources:
         """Start the delivery of messages, on the shared connection and its replacements."""
         self._started = True
         if self.connection is not None:
-            with _unless_closed("start"):
+            try:
                 await self.connection.start()
+            except IllegalStateException as error:
+                logger.debug("Ignoring connection start: already closed: %s", error)
 
     async def stop(self) -> None:
         """Stop the delivery of messages."""
         self._started = False
         if self.connection is not None:
-            with _unless_closed("stop"):
+            try:
                 await self.connection.stop()
+            except JMSException as error:  # it is closed, or the broker is lost: nothing arrives
+                logger.debug("Ignoring connection stop: %s", error)
 
     async def release(self) -> None:
         """Close the shared connection, if there is one."""
@@ -200,15 +204,6 @@ def is_pushed(consumer: MessageConsumer) -> bool:
     """Return whether a consumer of pyjms's client gets messages without asking for each."""
     info = getattr(consumer, "info", None)
     return getattr(info, "prefetch_size", 0) > 0
-
-
-@contextmanager
-def _unless_closed(call: str) -> Iterator[None]:
-    """Ignore that a connection is closed, and so can be neither started nor stopped."""
-    try:
-        yield
-    except IllegalStateException as error:
-        logger.debug("Ignoring connection %s: already closed: %s", call, error)
 
 
 def _with_prefetch(destination: Destination, properties: ContainerProperties) -> Destination:
