@@ -26,6 +26,8 @@ from tests.kit.web.jolokia import (
 )
 from tests.kit.web.sites import web_broker
 
+ADDITIONS = {"FirstMessageAge"}
+"""Attributes that ActiveMQ's queues do not have."""
 RECORDED = Path(__file__).parents[2] / "data" / "jolokia.jsonl"
 PROGRAM = Path(__file__).with_name("jolokia_program")
 
@@ -77,6 +79,9 @@ def test_the_answer_is_the_real_ones(name: str, ours: dict[str, Any]) -> None:
     expected, answer = real["answer"], own["answer"]
     if isinstance(expected, dict) and isinstance(answer, dict):  # the error's wording differs
         expected, answer = {**expected, "error": None}, {**answer, "error": None}
+        value = answer.get("value")
+        if isinstance(value, dict):
+            answer["value"] = {key: value[key] for key in value if key not in ADDITIONS}
     if name in COMPARED_BY_STRUCTURE:
         expected, answer = structure(expected), structure(answer)
     assert answer == expected
