@@ -17,7 +17,10 @@ from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.plugins.message_trail import MessageTrailPlugin
 from pyjms_broker.region.message_trail import MessageTrail
 from pyjms_broker.service import BrokerService
+from tests.kit.brokers.networks import Network, network
 from tests.kit.clients.raw import RawClient
+
+__all__ = ["network"]
 
 ORDERS = Queue("orders.eu")
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -168,3 +171,18 @@ async def test_without_the_plugin_destinations_report_nothing() -> None:
         found = service.region_broker.destinations()[ORDERS].base
         assert (found.is_trailed, found.reports_dispatched) == (False, False)
         await client.close()
+
+
+@pytest.mark.fact("activemq-edges JX5")
+async def test_a_message_that_a_bridge_forwards_says_so(network: Network, tmp_path: Path) -> None:
+    plugin = MessageTrailPlugin(destinations=("orders.>",), directory=tmp_path)
+    source, target = network.broker("source", plugins=[plugin]), network.broker("target")
+    network.link(source, target)
+    await network.start(target, source)
+    receiver = await network.client(target)
+    await receiver.consumer(ORDERS)
+    sender = await network.client(source)
+    await sender.send(ORDERS, "x")
+    message = await receiver.message()
+    found = await events(trail_of(source), str(message.message_id))
+    assert [each[0] for each in found][:2] == ["sent", "forwarded"]
