@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 import anyio
@@ -122,21 +122,18 @@ def metrics_routes(context: WebContext) -> list[BaseRoute]:
         views = await _destination_views(context.management)
         shown = views[:_MAXIMUM]
         wanted = metrics_of({**DESTINATION, **OLDEST})
-        values: list[Sequence[str]] = []
-        labels: list[str] = []
+        columns: list[list[str]] = [[] for _ in wanted]
         for view in shown:
-            known = view.kind.attributes  # topics have no oldest message
-            values.append([_value(view, each) if each in known else "" for each in wanted])
-            labels.append(_labels(view))
+            labels, known = _labels(view), view.kind.attributes  # topics have no oldest message
+            for column, (attribute, metric) in zip(columns, wanted.items(), strict=True):
+                if attribute in known:
+                    value = _value(view, attribute)
+                    column.append(f"pyjms_destination_{metric.name}{labels} {value}")
             await slices.after_item()
-        for index, metric in enumerate(wanted.values()):
-            name = f"pyjms_destination_{metric.name}"
-            lines += _head(name, metric)
-            lines += [
-                f"{name}{each} {row[index]}"
-                for each, row in zip(labels, values, strict=True)
-                if row[index]
-            ]
+        for column, metric in zip(columns, wanted.values(), strict=True):
+            lines += _head(f"pyjms_destination_{metric.name}", metric)
+            if column:
+                lines.append("\n".join(column))
             await slices.after_item()
         omitted = Metric("pyjms_destinations_omitted", "Destinations without metrics of their own.")
         lines += _sample(omitted, len(views) - len(shown))

@@ -109,7 +109,7 @@ _MAXIMUM_UNREAD_RESPONSES: Final = 64 * 1024
 have 20 to 60."""
 _STEPS_AT_ONCE: Final = 100
 _END: Final = object()
-_WORK_AT_ONCE: Final = 0.05
+_WORK_AT_ONCE: Final = 0.02
 """Seconds of work per turn: a chunk may have hundreds of messages, each for many consumers."""
 
 
