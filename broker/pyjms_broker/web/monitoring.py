@@ -127,8 +127,8 @@ def metrics_routes(context: WebContext) -> list[BaseRoute]:
             labels, known = _labels(view), view.kind.attributes  # topics have no oldest message
             for column, (attribute, metric) in zip(columns, wanted.items(), strict=True):
                 if attribute in known:
-                    value = _value(view, attribute)
-                    column.append(f"pyjms_destination_{metric.name}{labels} {value}")
+                    text = _value(view, attribute)
+                    column.append(f"pyjms_destination_{metric.name}{labels} {text}")
             await slices.after_item()
         for column, metric in zip(columns, wanted.values(), strict=True):
             lines += _head(f"pyjms_destination_{metric.name}", metric)
