@@ -25,6 +25,7 @@
         ├── XAException                       xa_error_code
         ├── ConnectionFailedException         also ConnectionError
         ├── RequestTimeoutException           also TimeoutError
+        ├── NoConsumerException               destination
         ├── PoisonMessageException            dead-letters the message at once
         │   └── Reject
         ├── ListenerExecutionFailedException  message, listener_id
@@ -67,6 +68,7 @@ __all__ = [
     "MessageFormatException",
     "MessageNotReadableException",
     "MessageNotWriteableException",
+    "NoConsumerException",
     "PoisonMessageException",
     "ProtocolViolation",
     "Reject",
@@ -266,6 +268,19 @@ class RequestTimeoutException(JMSException, TimeoutError):
     """The broker did not respond in time."""
 
     retryable = True
+
+
+class NoConsumerException(JMSException):
+    """The destination of a request has no consumer, so that no reply could come; nothing was sent.
+
+    `destination` is its name, as text.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str = "", *, destination: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.destination = destination
 
 
 class PoisonMessageException(JMSException):

@@ -203,6 +203,7 @@ def make_template(
         destination_resolver=resolver,
         shared_reply_queue=section.shared_reply_queue,
         raise_on_timeout=section.raise_on_timeout,
+        require_consumer=section.require_consumer,
         send_interceptors=named_interceptors(section.interceptors),
         **{name: value for name, value in options.items() if value is not None},
     )

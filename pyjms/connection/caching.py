@@ -41,7 +41,7 @@ from pyjms.errors import (
 from pyjms.jms import api
 from pyjms.jms.api import LocalTransactionEventListener, PullOptions, check_least, destination_first
 from pyjms.jms.delegating import DelegatingConsumer, DelegatingSession
-from pyjms.jms.destination import Destination, Topic
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
 from pyjms.jms.domain import (
     Domain,
     QueueConnection,
@@ -986,7 +986,9 @@ class CachedSession(SessionHandle[SessionEntry]):
         self, key: _ConsumerKey, create: Callable[[], Awaitable[api.MessageConsumer]]
     ) -> api.MessageConsumer:
         """Return a handle on the consumer cached under `key`; create one if there is none."""
-        if not self._cache_consumers or key.destination.is_temporary:
+        # a new consumer of advisories is told what is there, a cached one is not
+        is_advisory = key.destination.physical_name.startswith(ADVISORY_PREFIX)
+        if not self._cache_consumers or key.destination.is_temporary or is_advisory:
             return await create()
         entry = self._use()
         target = entry.consumers.get(key)

@@ -210,3 +210,36 @@ def _options(name: str, query: str) -> dict[str, str]:
             )
         options[key] = value
     return options
+
+
+ADVISORY_KINDS: Final[dict[str, type[Destination]]] = {
+    "Queue": Queue,
+    "Topic": Topic,
+    "TempQueue": TemporaryQueue,
+    "TempTopic": TemporaryTopic,
+}
+"""The words for kinds of destinations in the names of advisory topics."""
+ADVISORY_WORDS: Final = {kind.TYPE: word for word, kind in ADVISORY_KINDS.items()}
+_LASTING: Final = ("Consumer", "Producer", "Expired", "NoConsumer", "VirtualDestination.Consumer")
+"""Events whose topics have Queue and Topic in their names for temporary destinations, too."""
+ADVISORY_COMMA: Final = "&sbquo;"
+"""A comma of a destination in the name of an advisory topic, where it would make a composite."""
+
+
+def advisory_topic(event: str, destination: Destination | None = None) -> Topic:
+    """Return the topic of the advisories about an event.
+
+    Args:
+        event: "Consumer", "Producer", "Expired", "MessageDLQd", "MessageDiscarded", "SlowConsumer",
+            "FastProducer", "FULL" and others with a destination; without one "Connection",
+            "MasterBroker", "NetworkBridge", and "Queue", "Topic", "TempQueue" and "TempTopic" for
+            the creation and removal of destinations of that kind.
+        destination: the destination; its name may be a pattern, `Queue("orders.>")`.
+    """
+    if destination is None:
+        return Topic(ADVISORY_PREFIX + event)
+    kind = type(destination)
+    if event in _LASTING:
+        kind = Queue if destination.is_queue else Topic
+    name = destination.physical_name.replace(",", ADVISORY_COMMA)
+    return Topic(f"{ADVISORY_PREFIX}{event}.{ADVISORY_WORDS[kind.TYPE]}.{name}")

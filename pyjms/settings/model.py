@@ -125,6 +125,9 @@ class TemplateSettings(Section):
     raise_on_timeout: bool = False
     """Whether a request without a reply in time raises RequestTimeoutException; false: it returns
     None, as in Spring."""
+    require_consumer: bool = False
+    """Whether a request to a destination without a consumer raises NoConsumerException at once; the
+    broker is asked before each request, by its consumer advisories."""
     interceptors: list[Text] = Field(default_factory=list)
     """Send interceptors of the templates and of replies, outermost first: module:name, or the name
     of an installed one."""

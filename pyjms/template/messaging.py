@@ -165,6 +165,7 @@ class JmsMessagingTemplate:
             MessageConversionException: the request or the reply cannot be converted.
             RemoteError: the handler raised, and its listener has `errors="reply"`.
             RequestTimeoutException: no reply arrived in time, and the template raises for that.
+            NoConsumerException: nobody would reply, and `require_consumer` is set.
             JMSException: the request could not be sent, or the connection has failed.
         """
         return self._read(await self._request(destination, message, timeout), None)
@@ -390,6 +391,7 @@ class JmsClientOperations(Variants):
             MessageConversionException: the request or the reply cannot be converted.
             RemoteError: the handler raised, and its listener has `errors="reply"`.
             RequestTimeoutException: no reply arrived in time, and the template raises for that.
+            NoConsumerException: nobody would reply, and `require_consumer` is set.
             JMSException: the request could not be sent, or the connection has failed.
         """
         request = await self._message(payload, headers)

@@ -93,6 +93,7 @@ class TemplateOptions(TypedDict, total=False):
     pub_sub_no_local: bool
     shared_reply_queue: bool
     raise_on_timeout: bool
+    require_consumer: bool
     send_interceptors: Iterable[SendInterceptor]
     receive_interceptors: Iterable[ReceiveInterceptor]
 
@@ -169,6 +170,10 @@ class TemplateSettings(Variants):
             queue, as in Spring.
         raise_on_timeout: whether a request without a reply in time raises
             RequestTimeoutException instead of returning None.
+        require_consumer: whether a request to a destination without a consumer raises
+            NoConsumerException at once instead of being sent. The broker is asked before each
+            request, by its consumer advisories: that takes some more round trips, and the right to
+            read them. Not for destinations that the broker forwards to others.
         send_interceptors: functions `(invocation, proceed)` around each send and request, the
             first is the outermost (see `pyjms.template.interceptors`).
         receive_interceptors: such functions around each receive, except receives of replies.
@@ -201,6 +206,7 @@ class TemplateSettings(Variants):
         pub_sub_no_local: bool = False,
         shared_reply_queue: bool = True,
         raise_on_timeout: bool = False,
+        require_consumer: bool = False,
         send_interceptors: Iterable[SendInterceptor] = (),
         receive_interceptors: Iterable[ReceiveInterceptor] = (),
     ) -> None:
@@ -229,6 +235,7 @@ class TemplateSettings(Variants):
         self.pub_sub_no_local = pub_sub_no_local
         self.shared_reply_queue = shared_reply_queue
         self.raise_on_timeout = raise_on_timeout
+        self.require_consumer = require_consumer
         self._send_chain = chain_of(send_interceptors)
         self._receive_chain = chain_of(receive_interceptors)
         self.seconds_to_wait(UNSET)
@@ -635,6 +642,7 @@ class JmsTemplate(TemplateSettings):
             IllegalStateException: there is neither a destination nor a default.
             TypeError: an option is unknown.
             RequestTimeoutException: no reply arrived in time, and `raise_on_timeout` is set.
+            NoConsumerException: nobody would reply, and `require_consumer` is set.
             JMSException: the request could not be sent, or the connection has failed.
         """
         return await self._request(
@@ -698,6 +706,7 @@ class JmsTemplate(TemplateSettings):
             TypeError: an option is unknown.
             RemoteError: the handler raised, and its listener has `errors="reply"`.
             RequestTimeoutException: no reply arrived in time, and `raise_on_timeout` is set.
+            NoConsumerException: nobody would reply, and `require_consumer` is set.
             JMSException: the request could not be sent, or the connection has failed.
         """
         reply = await self._request(
@@ -933,6 +942,10 @@ class JmsTemplate(TemplateSettings):
         factory = self.connection_factory
         async with OperationSession(self, start_connection=True, is_separate=True) as session:
             target = self.resolve(session, destination)
+            if self.require_consumer:
+                from pyjms.template.consumers import check_consumer  # noqa: PLC0415 - rarely used
+
+                await check_consumer(session, target)
             request = await self._create(session, creator, post_processor, options)
 
             async def send(reply_to: Destination) -> Message:

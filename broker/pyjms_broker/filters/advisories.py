@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import (
+    ADVISORY_KINDS,
     ADVISORY_PREFIX,
+    ADVISORY_WORDS,
     Destination,
     Queue,
     TemporaryQueue,
     TemporaryTopic,
     Topic,
+    advisory_topic,
 )
 from pyjms.jms.types import Long
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
@@ -80,20 +83,15 @@ PRODUCER_PREFIX = ADVISORY_PREFIX + "Producer."
 VIRTUAL_CONSUMER_PREFIX = ADVISORY_PREFIX + "VirtualDestination.Consumer."
 ANONYMOUS_PRODUCER = PRODUCER_PREFIX + "Anonymous"
 
-_KIND: dict[int, str] = {
-    Queue.TYPE: "Queue",
-    Topic.TYPE: "Topic",
-    TemporaryQueue.TYPE: "TempQueue",
-    TemporaryTopic.TYPE: "TempTopic",
+DESTINATION_KINDS: dict[str, int] = {
+    ADVISORY_PREFIX + word: kind.TYPE for word, kind in ADVISORY_KINDS.items()
 }
-DESTINATION_KINDS: dict[str, int] = {ADVISORY_PREFIX + word: code for code, word in _KIND.items()}
 """The destination types of destination advisories, by topic name."""
 
 _ABOUT_A_DESTINATION = (
     "Consumer", "Producer", "Expired", "NoConsumer", "SlowConsumer", "FastProducer",
     "MessageDiscarded", "MessageDelivered", "MessageConsumed", "MessageDLQd", "FULL",
 )  # fmt: skip
-_LASTING = ("Expired", "NoConsumer")
 
 
 def is_advisory_topic(destination: Destination | None) -> bool:
@@ -105,56 +103,37 @@ def is_advisory_topic(destination: Destination | None) -> bool:
     return destination.physical_name.startswith(ADVISORY_PREFIX)
 
 
-def _lasting_kind(destination: Destination) -> str:
-    return "Queue" if destination.is_queue else "Topic"
-
-
-def _name(destination: Destination) -> str:
-    return destination.physical_name.replace(",", "&sbquo;")
-
-
 def destination_topic(destination: Destination) -> Topic:
     """Return the topic of advisories about the creation and removal of `destination`."""
-    return Topic(ADVISORY_PREFIX + _KIND[destination.TYPE])
+    return Topic(ADVISORY_PREFIX + ADVISORY_WORDS[destination.TYPE])
 
 
 def consumer_topic(destination: Destination) -> Topic:
     """Return the topic of consumer advisories; temporary ones also use Queue and Topic."""
-    return Topic(f"{CONSUMER_PREFIX}{_lasting_kind(destination)}.{_name(destination)}")
+    return advisory_topic("Consumer", destination)
 
 
 def producer_topic(destination: Destination | None) -> Topic:
     """Return the topic of producer advisories; None: for producers without a destination."""
     if destination is None:
         return Topic(ANONYMOUS_PRODUCER)
-    return Topic(f"{PRODUCER_PREFIX}{_lasting_kind(destination)}.{_name(destination)}")
+    return advisory_topic("Producer", destination)
 
 
 def virtual_consumer_topic(destination: Destination) -> Topic:
     """Return the topic of advisories about consumers fed by a virtual destination."""
-    kind = _lasting_kind(destination)
-    return Topic(f"{VIRTUAL_CONSUMER_PREFIX}{kind}.{_name(destination)}")
-
-
-def topic_about(event: str, destination: Destination) -> Topic:
-    """Return the topic of `event` on `destination` (activemq-broker V-A1).
-
-    Events are for example "SlowConsumer" and "MessageDLQd". Those of temporary destinations use
-    TempQueue and TempTopic, except for the two in `_LASTING`.
-    """
-    kind = _lasting_kind(destination) if event in _LASTING else _KIND[destination.TYPE]
-    return Topic(f"{ADVISORY_PREFIX}{event}.{kind}.{_name(destination)}")
+    return advisory_topic("VirtualDestination.Consumer", destination)
 
 
 def topics_about(destination: Destination) -> list[Topic]:
     """Return all advisory topics that concern only `destination` (activemq-broker D10)."""
-    kinds = dict.fromkeys((_lasting_kind(destination), _KIND[destination.TYPE]))
-    name = _name(destination)
-    return [
-        Topic(f"{ADVISORY_PREFIX}{event}.{kind}.{name}")
+    lasting = (Queue if destination.is_queue else Topic)(destination.physical_name)
+    found = (
+        advisory_topic(event, each)
         for event in _ABOUT_A_DESTINATION
-        for kind in kinds
-    ]
+        for each in (lasting, destination)
+    )
+    return list(dict.fromkeys(found))
 
 
 _MAXIMUM_INCLUDED: Final = 1000
@@ -587,7 +566,7 @@ class AdvisoryBroker(BrokerFilter):
     ) -> None:
         """Send the message itself to the advisory topic, not an advisory about it."""
         self.next.message_without_consumers(context, reference)
-        topic = topic_about("NoConsumer", reference.destination.destination)
+        topic = advisory_topic("NoConsumer", reference.destination.destination)
         if not self._advisory_consumers.includes(topic):
             return
         message = reference.message
@@ -673,7 +652,7 @@ class AdvisoryBroker(BrokerFilter):
         properties: Mapping[str, object],
     ) -> None:
         if not is_advisory_topic(destination.destination):
-            self._advise(topic_about(event, destination.destination), about, None, properties)
+            self._advise(advisory_topic(event, destination.destination), about, None, properties)
 
     def _advise_of_message(
         self, event: str, reference: MessageReference, properties: Mapping[str, object]
@@ -682,7 +661,7 @@ class AdvisoryBroker(BrokerFilter):
         sent_to = message.destination
         if sent_to is None or is_advisory_topic(base.destination):
             return
-        topic = topic_about(event, base.destination)
+        topic = advisory_topic(event, base.destination)
         if self._advisory_consumers.includes(topic):
             copy = copy_for_destination(message, sent_to, message.original_destination)
             if not base.advisories_include_body:

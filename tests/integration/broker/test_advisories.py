@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import JMSException
-from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.jms.destination import (
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+    advisory_topic,
+)
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,
@@ -266,12 +272,10 @@ async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect
     await owner.remove(producer)
     await owner.remove(consumer)
     await watcher.nothing_dispatched()
-    from pyjms_broker.filters import advisories as topics
-
-    assert topics.topic_about("SlowConsumer", queue).physical_name.startswith(
+    assert advisory_topic("SlowConsumer", queue).physical_name.startswith(
         f"{A}SlowConsumer.TempQueue."
     )
-    assert topics.topic_about("FastProducer", TemporaryTopic("t")) == Topic(
+    assert advisory_topic("FastProducer", TemporaryTopic("t")) == Topic(
         f"{A}FastProducer.TempTopic.t"
     )
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.jms.destination import (
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+    advisory_topic,
+)
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 from pyjms_broker.filters import advisories as topics
 from pyjms_broker.filters.advisories import AdvisoryConsumers
@@ -25,11 +32,11 @@ def test_the_names_of_advisory_topics(destination: Destination, kind: str, lasti
     assert topics.destination_topic(destination) == Topic(a + kind)
     assert topics.consumer_topic(destination) == Topic(f"{a}Consumer.{lasting}.a.b")
     assert topics.producer_topic(destination) == Topic(f"{a}Producer.{lasting}.a.b")
-    assert topics.topic_about("Expired", destination) == Topic(f"{a}Expired.{lasting}.a.b")
-    assert topics.topic_about("SlowConsumer", destination) == Topic(f"{a}SlowConsumer.{kind}.a.b")
+    assert advisory_topic("Expired", destination) == Topic(f"{a}Expired.{lasting}.a.b")
+    assert advisory_topic("SlowConsumer", destination) == Topic(f"{a}SlowConsumer.{kind}.a.b")
     everything = topics.topics_about(destination)
     assert topics.consumer_topic(destination) in everything
-    assert topics.topic_about("MessageDLQd", destination) in everything
+    assert advisory_topic("MessageDLQd", destination) in everything
     assert len(everything) == len(set(everything))
 
 

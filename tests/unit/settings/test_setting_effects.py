@@ -394,6 +394,7 @@ EFFECTS: dict[str, tuple[object, Probe]] = {
     "jms.template.receive_timeout": ("3s", template("receive_timeout")),
     "jms.template.shared_reply_queue": (False, template("shared_reply_queue")),
     "jms.template.raise_on_timeout": (True, template("raise_on_timeout")),
+    "jms.template.require_consumer": (True, template("require_consumer")),
     "jms.template.interceptors": ([INTERCEPTOR], template("send_interceptors")),
     "jms.template.session.acknowledge_mode": ("client", template("session_acknowledge_mode")),
     "jms.template.session.transacted": (True, template("session_transacted")),
