@@ -292,7 +292,13 @@ class PoisonMessageException(JMSException):
 
 
 class Reject(PoisonMessageException):
-    """Raised by a handler: its message becomes a dead letter at once, with this reason."""
+    """Raised by a handler: its message becomes a dead letter at once, with this reason.
+
+    Example:
+        def on_order(order: dict[str, int]) -> None:
+            if "id" not in order:
+                raise Reject("an order without an id")
+    """
 
 
 class Retry(Exception):
@@ -304,6 +310,10 @@ class Retry(Exception):
     Raises:
         TypeError: the delay is not a number.
         ValueError: the delay is not finite, or negative.
+
+    Example:
+        def on_order(order: str) -> None:
+            raise Retry(delay=30.0)  # the shop is closed
     """
 
     def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
@@ -317,6 +327,11 @@ class Skip(Exception):
     """Raised by a handler: its message needs no handling, and is consumed as if it had returned.
 
     Messages that the handler has sent in the session's transaction are committed.
+
+    Example:
+        def on_order(order: dict[str, int]) -> None:
+            if order["id"] < 0:
+                raise Skip("a test order")
     """
 
 

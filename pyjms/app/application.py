@@ -192,6 +192,15 @@ class JmsApplication:
 
     Raises:
         ConfigurationException: settings, handlers or injections are invalid; it names each problem.
+
+    Example:
+        @jms_listener("orders.new")
+        def on_order(order: str) -> None:
+            print(order)
+
+
+        app = JmsApplication(on_order, settings=PyjmsSettings())
+        # async with app: ... in a program of your own; app.run() runs it until a signal
     """
 
     def __init__(

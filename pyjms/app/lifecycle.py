@@ -37,6 +37,11 @@ def on_startup(function: F | None = None) -> F | Callable[[F], F]:
 
     Raises:
         TypeError: the argument is not a function.
+
+    Example:
+        @on_startup
+        async def announce() -> None:
+            print("listening")
     """
     return _mark(function, "startup")
 

@@ -50,7 +50,7 @@ from pyjms.management import JMSProducerStats
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import FOR_EVER, Waiters, check_seconds
 from pyjms.runtime.event_loop import BackgroundTask, spawn
-from pyjms.runtime.logging import get_logger
+from pyjms.runtime.logging import WarnedOnce, get_logger
 from pyjms.transport.options import camel_case
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -66,6 +66,23 @@ if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
 
 logger: Final = get_logger(__name__)
+
+_warned: Final = WarnedOnce()
+
+
+def _within_limits(priority: int, target: Destination) -> int:
+    """Return the nearest priority, and warn once for each destination."""
+    nearest = min(max(priority, 0), 9)
+    if _warned.is_due(str(target)):
+        logger.warning(
+            "Messages to %s are sent with priority %d: there is no priority %d, they are from 0 "
+            "(lowest) to 9",
+            target,
+            nearest,
+            priority,
+        )
+    return nearest
+
 
 _YIELD_MASK = 0x3F  # every 64th send lets other tasks run
 
@@ -597,7 +614,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
     ) -> None:
         message.destination = target
         message.delivery_mode = mode
-        message.priority = priority if 0 <= priority <= 9 else min(max(priority, 0), 9)
+        message.priority = priority if 0 <= priority <= 9 else _within_limits(priority, target)
         message.redelivered = False
         message.delivery_count = 1
         message.expiration = 0

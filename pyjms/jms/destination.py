@@ -105,7 +105,11 @@ class Destination:
 
 
 class Queue(Destination):
-    """A queue: each message goes to one consumer."""
+    """A queue: each message goes to one consumer.
+
+    Example:
+        assert str(Queue("orders.new")) == "queue://orders.new"
+    """
 
     __slots__ = ()
     TYPE: ClassVar[int] = 100
@@ -114,7 +118,11 @@ class Queue(Destination):
 
 
 class Topic(Destination):
-    """A topic: each message goes to every subscriber."""
+    """A topic: each message goes to every subscriber.
+
+    Example:
+        assert str(Topic("prices")) == "topic://prices"
+    """
 
     __slots__ = ()
     TYPE: ClassVar[int] = 101

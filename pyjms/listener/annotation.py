@@ -210,6 +210,11 @@ def jms_listener(
     Raises:
         TypeError: there is no destination, or no option of that name.
         ValueError: options of several destinations do not follow the last one.
+
+    Example:
+        @jms_listener("orders.new", id="orders", concurrency="2-8")
+        def on_order(order: dict[str, int]) -> None:
+            print(order["id"])
     """
     for name in options.keys() - ListenerOptions.__annotations__.keys():
         near = nearest_name(name, ListenerOptions.__annotations__)
@@ -253,6 +258,11 @@ class Header:
     `jms_redelivered` ..., or the name of a property; None is the parameter's name. A missing header
     is an error unless `default` is given, the parameter has a default or its type allows None.
     The default also replaces an empty string. Spring: @Header.
+
+    Example:
+        @jms_listener("orders.new")
+        def on_order(order: str, region: Annotated[str, Header("region")]) -> None:
+            print(region, order)
     """
 
     name: str | None = None
@@ -344,6 +354,11 @@ def jms_scheduled(
     Raises:
         TypeError: neither or both of `cron` and `fixed_rate` are given.
         ValueError: a number of seconds is not valid.
+
+    Example:
+        @jms_scheduled(cron="0 6 * * MON-FRI", id="reports")
+        def report() -> None:
+            print("good morning")
     """
     if (cron is None) == (fixed_rate is None):
         raise TypeError('@jms_scheduled needs either cron="0 6 * * *" or fixed_rate=seconds')
@@ -382,6 +397,12 @@ def send_to(destination: str | Destination) -> Callable[[T], T]:
 
     Raises:
         TypeError: there is no destination.
+
+    Example:
+        @jms_listener("orders.new")
+        @send_to("orders.checked")
+        def check(order: dict[str, int]) -> dict[str, int]:
+            return {"id": order["id"]}
     """
     return marking(_SEND_TO, destination_text(destination, "send_to"))
 
@@ -423,6 +444,12 @@ def idempotent(
         store: remembers the keys: an object with the methods of `IdempotencyStore`, or the
             name of an entry point in the group `pyjms.idempotency_stores`. None: a
             separate `MemoryIdempotencyStore` for this handler.
+
+    Example:
+        @jms_listener("payments", id="payments")
+        @idempotent(key="payment")
+        def pay(amount: float, payment: Annotated[str, Header("payment")]) -> None:
+            print(payment, amount)
     """
     return marking(_IDEMPOTENT, IdempotentMark(key, store))
 

@@ -68,6 +68,13 @@ class Batch(Sequence[T]):
     `list[Order]`. A message listener (a container's `message_listener`) gets it with the messages
     themselves as items. Use it only in the task or thread that handles the batch, until the handler
     has returned; nothing here blocks.
+
+    Example:
+        @jms_listener("items", batch_size=100)
+        def store(items: Batch[str]) -> None:
+            for number, item in enumerate(items):
+                if not item:
+                    items.reject_at(number, ValueError("empty"))
     """
 
     def __init__(

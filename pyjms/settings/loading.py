@@ -62,6 +62,10 @@ def load_settings(
             wrong value, a placeholder cannot be resolved; with file and line. Or a variable
             begins with PYJMS_, has no `__`, and is not one of RESERVED_VARIABLES. All problems
             are reported at once.
+
+    Example:
+        settings = load_settings(environ={"PYJMS_ACTIVEMQ__USER": "shop"})
+        assert settings.activemq.user == "shop"
     """
     collection = _collection.get()
     problems = Problems()

@@ -187,6 +187,10 @@ class PyjmsSettings(DescribedModel, BaseSettings):
     """All settings of an application; `PyjmsSettings()` has the defaults, without any file.
 
     `load_settings` reads them from files and environment.
+
+    Example:
+        settings = PyjmsSettings.model_validate({"activemq": {"user": "shop"}})
+        assert settings.activemq.user == "shop"
     """
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(extra="forbid", frozen=True)

@@ -57,6 +57,14 @@ class RetryPolicy:
     Raises:
         TypeError: a number or an exception type is something else.
         ValueError: a number is out of its range, or `max_delay` less than `initial_delay`.
+
+    Example:
+        patient = RetryPolicy(maximum=3, initial_delay=1.0, multiplier=2.0)
+
+
+        @jms_listener("orders.new", retry=patient)
+        def on_order(order: dict[str, int]) -> None:
+            print(order["id"])
     """
 
     maximum: int | None = None

@@ -346,6 +346,12 @@ class ConnectionFactory(CreatingFactory[CoreConnectionFactory]):
     Raises:
         ConfigurationException: the URL is malformed, or has an unknown option.
         TypeError: a keyword is not an option.
+
+    Example:
+        factory = ConnectionFactory("vm://shop?broker.persistent=false")
+        with factory.create_connection() as connection, connection.create_session() as session:
+            producer = session.create_producer(Queue("orders.new"))
+            producer.send(session.create_text_message("order 1"))
     """
 
     __slots__ = ()

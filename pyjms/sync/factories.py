@@ -73,6 +73,14 @@ class CachingConnectionFactory(_SharingFactory[CoreCaching]):
 
     Threads may share it. Takes the options of `pyjms.aio.CachingConnectionFactory`. Spring:
     CachingConnectionFactory.
+
+    Example:
+        native = ConnectionFactory("vm://shop?broker.persistent=false")
+        factory = CachingConnectionFactory(native)
+        template = JmsTemplate(factory, receive_timeout=5.0)
+        template.convert_and_send("orders.new", "order 1")
+        assert template.receive_and_convert("orders.new") == "order 1"
+        factory.destroy()
     """
 
     __slots__ = ()

@@ -75,6 +75,14 @@ class JmsClient(ReusableFacade[CoreClient], ClientMembers):
 
     Threads may share it. Takes a blocking JmsTemplate or connection factory, and the options of
     `pyjms.aio.JmsClient`.
+
+    Example:
+        native = ConnectionFactory("vm://shop?broker.persistent=false")
+        factory = CachingConnectionFactory(native)
+        orders = JmsClient(factory).destination("orders.new").with_receive_timeout(5.0)
+        orders.with_priority(7).send("order 1")
+        assert orders.receive(str) == "order 1"
+        factory.destroy()
     """
 
     __slots__ = ()

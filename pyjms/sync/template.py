@@ -54,6 +54,10 @@ class JmsTemplate(Variants[CoreTemplate], TemplateMembers, _Settings):
     Every call blocks. Threads may share it once it is configured. In a handler's thread it uses
     the application's loop, and takes part in the handler's transaction. Takes the options of
     `pyjms.aio.JmsTemplate`; durations are seconds.
+
+    Example:
+        template = JmsTemplate(ConnectionFactory("vm://shop?broker.persistent=false"))
+        template.convert_and_send("orders.new", {"id": 1}, priority=7)
     """
 
     __slots__ = ()

@@ -135,6 +135,17 @@ async def test_setters_refuse_what_a_send_cuts(client: Client) -> None:
     assert client.oracle("jms-client-rules")["send with priority 15 arrives with priority"] == 9
 
 
+async def test_a_priority_out_of_range_is_told_once(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("urgent.told"))
+    for _ in range(3):
+        await producer.send(session.create_text_message("x"), priority=12)
+    told = [line for line in caplog.messages if "urgent.told are sent with priority 9" in line]
+    assert len(told) == 1
+
+
 @pytest.mark.fact("jms-api 3.4")
 async def test_send_sets_the_headers_of_the_senders_object(client: Client, clock: Any) -> None:
     session = await client.session()
