@@ -69,7 +69,7 @@ from pyjms.errors import (
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.listener.annotation import MISSING, Header, Headers, Payload, PayloadField
-from pyjms.listener.call_limits import current_timeout
+from pyjms.listener.call_limits import CallTimeout
 from pyjms.listener.reply import ReplySender
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import MESSAGE_ATTRIBUTES, GenericMessage
@@ -143,6 +143,7 @@ class HandlerListener:
         self.listener_id: str = ""
         self._replies: ReplySender | None = None
         self._replies_to_none = False
+        self._timeout: CallTimeout | None = None
         self._chain: InterceptorChain[HandlerInterceptor] | None = None
         self._perform = self._call_and_reply
         self._converter = converter
@@ -173,13 +174,16 @@ class HandlerListener:
         interceptors: Iterable[HandlerInterceptor],
         *,
         reply_none: bool = False,
+        timeout: CallTimeout | None = None,
     ) -> None:
         """Set the id of the container's listener, what sends its replies, and its interceptors.
 
         With `reply_none`, a None is a reply, unless the handler is annotated to return nothing.
+        `timeout` is the container's.
         """
         self.listener_id = listener_id
         self._replies = replies
+        self._timeout = timeout
         self._replies_to_none = reply_none and not returns_nothing(self.handler)
         self._chain = chain_of(interceptors)
 
@@ -220,8 +224,8 @@ class HandlerListener:
         return HandlerInvocation(self.handler, self.listener_id, message, session)
 
     async def _call_and_reply(self, message: Message, session: Session) -> Any:
-        timeout = current_timeout.get()
-        if timeout is not None:
+        timeout = self._timeout
+        if timeout is not None and timeout.seconds is not None:
             call = self.call
             result = await timeout.call(call, message, session, is_coroutine=self.is_coroutine)
         elif self.is_coroutine:
