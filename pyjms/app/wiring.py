@@ -750,7 +750,13 @@ class Wiring:
         handler = bound_to_instance(endpoint.handler)
         listener = self._handler_listener(handler, converter, size, fields=endpoint.fields)
         chain = self.interceptors.chain_of(container)
-        listener.attach(endpoint.id, replies, chain, reply_none=container.reply_none)
+        listener.attach(
+            endpoint.id,
+            replies,
+            chain,
+            reply_none=container.reply_none,
+            timeout=container.call_timeout,
+        )
         container.interceptors = ()  # the listener calls them, around the handler
         return listener
 

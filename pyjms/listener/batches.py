@@ -49,6 +49,7 @@ from pyjms.support.retry import send_dead_letter
 from pyjms.template.interceptors import HandlerInterceptor, HandlerInvocation
 
 if TYPE_CHECKING:
+    from pyjms.listener.call_limits import CallTimeout
     from pyjms.listener.delivery import Delivery, Retries
     from pyjms.listener.invoker_pool import AsyncMessageListenerInvoker
     from pyjms.listener.reply import ReplySender
@@ -270,9 +271,10 @@ class BatchHandlerListener(HandlerListener):
         interceptors: Iterable[HandlerInterceptor],
         *,
         reply_none: bool = False,
+        timeout: CallTimeout | None = None,
     ) -> None:
         """Set the id of the container's listener and its interceptors; there are no replies."""
-        super().attach(listener_id, replies, interceptors, reply_none=reply_none)
+        super().attach(listener_id, replies, interceptors, reply_none=reply_none, timeout=timeout)
         self._replies = None
 
     def _invocation(self, message: Any, session: Session) -> HandlerInvocation:
