@@ -5,8 +5,8 @@ thread cannot be interrupted: a call in the consumer's thread goes on, which is 
 listener counts as stuck until the call has ended. The arguments of a `def` handler are part of its
 call; interceptors, the reply and the commit are not.
 
-What calls the user's function applies the timeout: `ListenerCall`, a handler's listener, which knows
-its container's, or a MessageListenerAdapter, which finds it in `current_timeout`.
+What calls the user's function applies the timeout: `ListenerCall`, a handler's listener, which has
+that of its container, or a MessageListenerAdapter, which finds it in `current_timeout`.
 
 A rate limit delays messages that have been received: a consumer that waited before it receives
 would lose its turn where no message comes. The first call is not delayed; after it, the calls are
