@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyjms.app.interceptors import ApplicationInterceptors
     from pyjms.app.wiring import Wiring
     from pyjms.settings.model import HealthSettings, PyjmsSettings
+    from pyjms.sync.template import JmsTemplate as BlockingTemplate
     from pyjms.template.scheduler import JmsScheduler
 
 __all__ = ["JmsApplication", "Observation"]
@@ -264,6 +265,16 @@ class JmsApplication:
         return template
 
     @property
+    def blocking_template(self) -> BlockingTemplate:
+        """The same template for threads; its calls block, while the application runs.
+
+        In a service it is the provider `blocking_jms_template` of the container. In a transaction
+        of the calling thread, or a handler's, it takes part.
+        """
+        template: BlockingTemplate = self.container.blocking_jms_template()
+        return template
+
+    @property
     def templates(self) -> Mapping[str, JmsTemplate]:
         """The templates of the additional brokers, by their names in `brokers`."""
         templates: Mapping[str, JmsTemplate] = self.container.jms_templates()
@@ -375,6 +386,7 @@ class JmsApplication:
             return
         endpoints, self._hooks = self.wiring.check()
         self._running = True
+        self.container.application_loop().bind()
         try:
             await self.observation.start()
             await self.wiring.start_pools()
@@ -450,6 +462,7 @@ class JmsApplication:
             await self.wiring.close_factories()
         if closing.cancelled_caught:
             logger.warning("Connections did not close within %g s", _CLOSE_TIMEOUT)
+        self.container.application_loop().release()
         await self.observation.stop()
         logger.info("Application stopped")
 

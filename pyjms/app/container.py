@@ -11,14 +11,16 @@ require it (see `pyjms.app.lifecycle`), and `Resource` providers (see `pyjms.app
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dependency_injector import containers, providers
 from dependency_injector import wiring as injection
 
+from pyjms.app.blocking import ApplicationLoop, make_blocking_template
 from pyjms.app.brokers import ByBroker, unknown_broker
 from pyjms.app.interceptors import TemplateInterceptors, named_interceptors
 from pyjms.app.resources import CLOSING
@@ -36,7 +38,7 @@ from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.observability.instrumentation import Instrumentation
 from pyjms.runtime.backoff import FixedBackOff
 from pyjms.runtime.distribution import optional
-from pyjms.settings import ActiveMQSettings, PyjmsSettings
+from pyjms.settings import ActiveMQSettings, PyjmsSettings, load_settings
 from pyjms.settings.listeners import (
     ListenerOverride,
     ListenerSessionOverride,
@@ -50,6 +52,7 @@ from pyjms.template.template import JmsTemplate
 
 if TYPE_CHECKING:
     from pyjms.sync.facade import Facade
+    from pyjms.sync.template import JmsTemplate as BlockingTemplate
 
 # --- The functions behind the providers of the ApplicationContainer: settings to objects.
 
@@ -360,6 +363,10 @@ class ApplicationContainer(containers.DeclarativeContainer):
         destination_resolver,
         template_interceptors,
     )
+    application_loop: providers.Singleton[ApplicationLoop] = providers.Singleton(ApplicationLoop)
+    blocking_jms_template: providers.Singleton[BlockingTemplate] = providers.Singleton(
+        make_blocking_template, jms_template, application_loop
+    )
     jms_messaging_template: providers.Singleton[JmsMessagingTemplate] = providers.Singleton(
         JmsMessagingTemplate,
         jms_template,
@@ -453,6 +460,32 @@ def make_container(
     if not container.settings.is_defined:
         container.settings.override(providers.Object(settings))
     return container
+
+
+def template_from_settings(
+    config: Path | str | None, profiles: Iterable[str] | None, broker: str | None
+) -> JmsTemplate:
+    """Return the template that an application with these settings would have.
+
+    Raises:
+        ConfigurationException: the settings are invalid, or name no such broker.
+    """
+    settings = load_settings(config, profiles)
+    container = ApplicationContainer(settings=settings)
+    if broker is not None and broker not in settings.brokers:
+        raise ConfigurationException(unknown_broker(broker, settings.brokers))
+    section = settings.activemq if broker is None else settings.brokers[broker]
+    if section.is_embedded:  # what is sent to a broker of this process would be lost with it
+        key = "activemq" if broker is None else f"brokers.{broker}"
+        variable = key.upper().replace(".", "__")
+        raise ConfigurationException(
+            f"The settings name no broker: {key}.broker_url is missing",
+            hint=f"set it in application.yaml, or in PYJMS_{variable}__BROKER_URL",
+        )
+    template: JmsTemplate = (
+        container.jms_template() if broker is None else container.jms_templates()[broker]
+    )
+    return template
 
 
 def named_like(container: Any, wanted: Any) -> Any:

@@ -409,9 +409,11 @@ def listeners(
 
 def main() -> None:
     """Run the command line. Entry point of the script `pyjms`."""
-    mount_commands(app)
     try:
+        mount_commands(app)
         only_named(app, sys.argv[1:])(prog_name="pyjms")
+    except KeyboardInterrupt:  # while the commands load; later it is typer's
+        sys.exit(130)
     except UserCodeFailed as failed:
         typer.echo(failed.report, err=True, nl=False)
         sys.exit(1)

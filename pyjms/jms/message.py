@@ -323,6 +323,10 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
     def __repr__(self) -> str:
         return f"MessageProperties({sorted(self)})"
 
+    def __str__(self) -> str:
+        """Return the values, for `print`; `repr`, which logs use, has only the names."""
+        return str(dict(sorted(self.items())))
+
     def clear(self) -> None:
         """Remove the application's properties; names that refer to headers are kept.
 

@@ -118,6 +118,15 @@ def cause_of(error: BaseException) -> BaseException:
     return error
 
 
+def called_exit(error: SystemExit, message: object) -> ListenerExecutionFailedException:
+    """Return the failure of a listener that calls sys.exit(), which must not end the process."""
+    return ListenerExecutionFailedException(
+        f"The listener called sys.exit({'' if error.code is None else repr(error.code)})",
+        message=message,
+        hint="raise Reject for a dead letter; the application's stop() ends the program",
+    )
+
+
 def describe(error: BaseException) -> str:
     """Return the text of an error for a log line, followed by its cause unless that repeats it."""
     text = str(error) or type(error).__name__

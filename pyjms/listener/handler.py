@@ -70,6 +70,7 @@ from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.listener.annotation import MISSING, Header, Headers, Payload, PayloadField
 from pyjms.listener.call_limits import CallTimeout
+from pyjms.listener.error_handling import called_exit
 from pyjms.listener.reply import ReplySender
 from pyjms.support.converter import MessageConverter
 from pyjms.support.messaging import MESSAGE_ATTRIBUTES, GenericMessage
@@ -225,15 +226,18 @@ class HandlerListener:
 
     async def _call_and_reply(self, message: Message, session: Session) -> Any:
         timeout = self._timeout
-        if timeout is not None and timeout.seconds is not None:
-            call = self.call
-            result = await timeout.call(call, message, session, is_coroutine=self.is_coroutine)
-        elif self.is_coroutine:
-            result = await self.call(message, session)
-        else:
-            result = await call_in_worker(self.call, message, session)
-            if inspect.isawaitable(result):
-                result = await result
+        try:
+            if timeout is not None and timeout.seconds is not None:
+                call = self.call
+                result = await timeout.call(call, message, session, is_coroutine=self.is_coroutine)
+            elif self.is_coroutine:
+                result = await self.call(message, session)
+            else:
+                result = await call_in_worker(self.call, message, session)
+                if inspect.isawaitable(result):
+                    result = await result
+        except SystemExit as error:
+            raise called_exit(error, message) from error
         if self._replies is not None and (result is not None or self._replies_to_none):
             await self._replies.send(result, message, session)
         return result

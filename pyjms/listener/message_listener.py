@@ -19,6 +19,7 @@ from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.listener.call_limits import current_timeout
+from pyjms.listener.error_handling import called_exit
 from pyjms.listener.reply import ReplySender
 from pyjms.runtime.logging import get_logger
 from pyjms.support.converter import MessageConverter, SimpleMessageConverter
@@ -69,12 +70,15 @@ class ListenerCall:
     ) -> None:
         """Call the listener: on the loop if it is a coroutine function, otherwise in `worker`."""
         args = (message, session) if self.wants_session else (message,)
-        if self.is_async:
-            await self.listener(*args)
-            return
-        result = await worker.run(self.listener, *args)
-        if inspect.isawaitable(result):  # a lambda or a wrapper around a coroutine function
-            await result
+        try:
+            if self.is_async:
+                await self.listener(*args)
+                return
+            result = await worker.run(self.listener, *args)
+            if inspect.isawaitable(result):  # a lambda or a wrapper around a coroutine function
+                await result
+        except SystemExit as error:
+            raise called_exit(error, None) from error
 
     async def within(
         self, timeout: CallTimeout, message: Message | Batch[Message], session: Session | None
@@ -86,7 +90,10 @@ class ListenerCall:
         """
         args = (message, session) if self.wants_session else (message,)
         if not self.applies_timeout:
-            await timeout.call(self.listener, *args, is_coroutine=self.is_async)
+            try:
+                await timeout.call(self.listener, *args, is_coroutine=self.is_async)
+            except SystemExit as error:
+                raise called_exit(error, None) from error
             return
         token = current_timeout.set(timeout)
         try:

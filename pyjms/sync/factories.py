@@ -16,8 +16,10 @@ from pyjms.connection.pool import JmsPoolConnectionFactory as CoreJmsPool
 from pyjms.connection.pool import PooledConnectionFactory as CorePooled
 from pyjms.connection.pool import PoolKeywords, PoolOptions, PoolStats
 from pyjms.jms import domain
+from pyjms.jms.api import ConnectionFactory as CoreConnectionFactory
 from pyjms.jms.api import ExceptionListener
-from pyjms.sync.connection import CreatingFactory, WrappingFactory
+from pyjms.runtime.event_loop import LoopHandle
+from pyjms.sync.connection import ConnectionFactory, CreatingFactory, WrappingFactory
 from pyjms.sync.facade import (
     Attribute,
     GivenFactory,
@@ -26,6 +28,7 @@ from pyjms.sync.facade import (
     derive,
     loop_of,
 )
+from pyjms.sync.portal import close_at_exit
 
 if TYPE_CHECKING:
     from pyjms.sync.derived import PoolMembers, SharingMembers
@@ -206,3 +209,15 @@ class JmsPoolConnectionFactory(PooledConnectionFactory):
     __slots__ = ()
 
     KIND: ClassVar[type[CorePooled]] = CoreJmsPool
+
+
+def blocking_factory(core: CoreConnectionFactory, loop: LoopHandle) -> CreatingFactory[Any]:
+    """Return the blocking object for a factory made from settings, which is closed at exit."""
+    for kind in (CachingConnectionFactory, JmsPoolConnectionFactory):
+        if type(core) is kind.KIND:
+            factory = kind.of(core, loop)
+            target = blocking_factory(core.target_connection_factory, loop)
+            factory.target_connection_factory = target
+            close_at_exit(core, loop, "destroy")
+            return factory
+    return ConnectionFactory.of(core, loop)

@@ -6,7 +6,7 @@ Callbacks that receive a session run in the caller's thread, with blocking objec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from pyjms.errors import DestinationResolutionException
@@ -31,13 +31,17 @@ R = TypeVar("R")
 Q_co = TypeVar("Q_co", bound=CoreVariants, covariant=True)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyjms.sync.derived import TemplateMembers, VariantMembers
 
     _Settings = TemplateSettings
 else:
     VariantMembers = derive(CoreVariants)
     TemplateMembers = derive(
-        CoreTemplate, but=TemplateSettings, omit="browse browse_selected execute execute_producer"
+        CoreTemplate,
+        but=TemplateSettings,
+        omit="browse browse_selected execute execute_producer from_settings",
     )
     _Settings = derive(TemplateSettings, attributes=TemplateOptions.__optional_keys__)
 
@@ -70,6 +74,38 @@ class JmsTemplate(Variants[CoreTemplate], TemplateMembers, _Settings):
         self.core: CoreTemplate = CoreTemplate(core_of(connection_factory), **options)
         self.loop = loop_of(connection_factory)
         self.connection_factory = connection_factory
+
+    @classmethod
+    def from_settings(
+        cls,
+        config: Path | str | None = None,
+        *,
+        profiles: Iterable[str] | None = None,
+        broker: str | None = None,
+    ) -> Self:
+        """Return the template that an application with these settings has, for other programs.
+
+        Login, TLS, failover, cache or pool, converter, interceptors, traces and the keys of
+        `jms.template` come from application.yaml and the PYJMS_ variables, as for `pyjms run`.
+        Reads files; connects with the first operation, in each process of its own after a fork.
+        `connection_factory.destroy()` closes the connections, which the end of the process also
+        does.
+
+        Args:
+            config: the YAML file; default: as for `load_settings`.
+            profiles: names of files that override it; default: PYJMS_PROFILES.
+            broker: a name in the settings `brokers`; None: the main broker.
+
+        Raises:
+            ConfigurationException: the settings are invalid, or name no broker outside of this
+                process.
+        """
+        from pyjms.sync.factories import blocking_factory  # noqa: PLC0415 - not all need them
+
+        core = CoreTemplate.from_settings(config, profiles=profiles, broker=broker)
+        template = cls.of(core)
+        template.connection_factory = blocking_factory(core.connection_factory, template.loop)
+        return template
 
     def around(self, core: object) -> Self:
         """Return a template around `core`, with the same connection factory."""

@@ -14,7 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
-from typing import Any, Final, Self, TypedDict, TypeVar, Unpack, cast, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import (
@@ -54,6 +55,9 @@ from pyjms.template.replies import (
     reply_from_temporary_queue,
 )
 from pyjms.template.resources import BoundResource, call, close_quietly, using
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # --- The settings of a template, and the options of a single send. (spring-jms 4.1 to 4.5)
 
@@ -560,6 +564,35 @@ class JmsTemplate(TemplateSettings):
     template once it is configured; for other threads use `pyjms.JmsTemplate`. Cancelling an
     operation closes what it has opened. JMS exceptions are not translated.
     """
+
+    @staticmethod
+    def from_settings(
+        config: Path | str | None = None,
+        *,
+        profiles: Iterable[str] | None = None,
+        broker: str | None = None,
+    ) -> JmsTemplate:
+        """Return the template that an application with these settings has, for other programs.
+
+        Login, TLS, failover, cache or pool, converter, interceptors, traces and the keys of
+        `jms.template` come from application.yaml and the PYJMS_ variables, as for `pyjms run`.
+        Reads files; connects with the first operation. `connection_factory.destroy()` closes the
+        connections.
+
+        Args:
+            config: the YAML file; default: as for `load_settings`.
+            profiles: names of files that override it; default: PYJMS_PROFILES.
+            broker: a name in the settings `brokers`; None: the main broker.
+
+        Raises:
+            ConfigurationException: the settings are invalid, or name no broker outside of this
+                process.
+        """
+        # of a layer above this one, so by its name: templates made in code need neither pydantic
+        # nor dependency-injector
+        above = import_module("pyjms.app.container")
+        template: JmsTemplate = above.template_from_settings(config, profiles, broker)
+        return template
 
     async def send(
         self, destination: AnyDestination, creator: MessageCreator, **options: Unpack[SendOptions]

@@ -79,7 +79,7 @@ def test_the_threads_of_flask(program: Make, broker_at: BrokerAt) -> None:
     app.write_recipe("Flask")
     with broker_at(0, "--ephemeral") as app.url, app.running("pricing"):
         serve = ("flask", "--app", "shop", "run", "--port", "0")
-        with app.started(*serve, BROKER_URL=app.url) as server:
+        with app.started(*serve, PYJMS_ACTIVEMQ__BROKER_URL=app.url) as server:
             order_and_ask(address(server, "Running on "))
 
 
@@ -100,7 +100,7 @@ def test_workers_that_gunicorn_forks_from_the_loaded_application(
         (app.folder / "loaded.py").write_text(loaded, encoding="utf-8")
         serve = ["gunicorn", "--preload", "--workers", "3", "--threads", "4", "-b", "127.0.0.1:0"]
         with app.started(
-            *serve, f"loaded:{name}", BROKER_URL=app.url, HOME=str(app.folder)
+            *serve, f"loaded:{name}", PYJMS_ACTIVEMQ__BROKER_URL=app.url, HOME=str(app.folder)
         ) as server:
             order_and_ask(address(server, "Listening at: "))
             server.end(signal.SIGTERM)

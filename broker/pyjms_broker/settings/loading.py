@@ -230,10 +230,11 @@ def _members(models: Sequence[type[BaseModel]]) -> Any:
 def _check_connectors(document: Document, problems: Problems) -> None:
     connectors = document.values.get("connectors")
     for index, connector in enumerate(connectors if isinstance(connectors, list) else ()):
-        uri = connector.get("uri") if isinstance(connector, dict) else None
+        is_section = isinstance(connector, dict)
+        uri = connector.get("uri") if is_section else connector
         if not isinstance(uri, str):
             continue  # the model reports it
-        where = ("connectors", index, "uri")
+        where = ("connectors", index, "uri") if is_section else ("connectors", index)
         try:
             _check_scheme(TransportURI.parse(uri).scheme)
         except ConfigurationException as error:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from pyjms.configuration.section import Section
 from pyjms.settings.tls import TlsCommonSettings
@@ -113,6 +113,11 @@ class NetworkConnectorSettings(
         return self
 
 
+def _with_uri(value: object) -> object:
+    """Return the settings of a connector that is given as its URI alone."""
+    return {"uri": value} if isinstance(value, str) else value
+
+
 class WebSettings(Section, WebAttributes):
     """The web server (`web`)."""
 
@@ -200,9 +205,21 @@ class BrokerSettings(Section, BrokerAttributes):
     """The reaction to a failure of the store."""
     plugins: InstalledPlugins = ()
     """Broker plug-ins, as a list (- type: NAME) or mapping (NAME: settings); last is outermost."""
-    connectors: tuple[ConnectorSettings, ...] = ()
+    connectors: tuple[
+        Annotated[
+            ConnectorSettings,
+            BeforeValidator(_with_uri, json_schema_input_type=str | ConnectorSettings),
+        ],
+        ...,
+    ] = ()
     """Addresses for clients; without connectors, only vm:// within the process."""
-    network_connectors: tuple[NetworkConnectorSettings, ...] = ()
+    network_connectors: tuple[
+        Annotated[
+            NetworkConnectorSettings,
+            BeforeValidator(_with_uri, json_schema_input_type=str | NetworkConnectorSettings),
+        ],
+        ...,
+    ] = ()
     """Other brokers to which messages for their consumers are forwarded; see docs/networks.md."""
     web: WebSettings | None = None
     """The web server: console, Jolokia, REST, metrics and health; null: none."""

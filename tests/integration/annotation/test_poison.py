@@ -210,3 +210,26 @@ async def _expect_seven_attempts(jms_app: JmsTestApp) -> None:
     assert len(jms_app.recorder.all_calls) == 7
     [dead] = await jms_app.dead_letters()
     assert "Delivery[7] exceeds" in str(dead.properties["dlqDeliveryFailureCause"])
+
+
+class Exits:
+    @jms_listener("exits", id="exits")
+    async def coroutine(self, text: str) -> None:
+        raise SystemExit(text)
+
+    @jms_listener("exits.in.thread", id="exits.in.thread")
+    def thread(self, text: str) -> None:
+        raise SystemExit(text)
+
+
+@pytest.mark.parametrize("queue", ["exits", "exits.in.thread"])
+async def test_sys_exit_is_a_failure_of_the_message(
+    queue: str, jms_app: JmsTestApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    await jms_app.start(Exits())
+    await jms_app.template.convert_and_send(queue, "no more")
+    await jms_app.drained(queue)
+    assert [text_of(message) for message in await jms_app.dead_letters(queue)] == ["no more"]
+    failed = [each for each in caplog.messages if "failed on" in each]
+    assert failed
+    assert all("SystemExit: no more" in each and "\n" not in each for each in failed)

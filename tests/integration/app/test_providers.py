@@ -19,6 +19,8 @@ from pyjms import (
     SimpleMessageConverter,
     jms_listener,
 )
+from pyjms import ConnectionFactory as BlockingFactory
+from pyjms import JmsTemplate as BlockingTemplate
 from pyjms.aio import (
     CachingConnectionFactory,
     ConnectionFactory,
@@ -28,6 +30,7 @@ from pyjms.aio import (
 )
 from pyjms.aio import JmsTransactionManager as AioTransactionManager
 from pyjms.app.application import JmsApplication
+from pyjms.app.blocking import ApplicationLoop
 from pyjms.app.interceptors import TemplateInterceptors
 from pyjms.listener import JmsListenerEndpointRegistry
 from pyjms.observability.prometheus import PrometheusMetrics
@@ -103,7 +106,20 @@ _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
     ),
     "jms_template": (
         lambda: providers.Singleton(JmsTemplate, ConnectionFactory("tcp://elsewhere:5")),
-        {"jms_messaging_template": lambda user, own: user.jms_template is own},
+        {
+            "jms_messaging_template": lambda user, own: user.jms_template is own,
+            "blocking_jms_template": lambda user, own: user.core is own,
+        },
+    ),
+    "application_loop": (
+        lambda: providers.Singleton(ApplicationLoop),
+        {"blocking_jms_template": lambda user, own: user.loop is own},
+    ),
+    "blocking_jms_template": (
+        lambda: providers.Singleton(
+            lambda: BlockingTemplate(BlockingFactory("tcp://elsewhere:10"))
+        ),
+        {},
     ),
     "jms_messaging_template": (
         lambda: providers.Singleton(

@@ -357,6 +357,13 @@ def test_no_body_in_repr() -> None:
         assert "secret-value" not in repr(message.properties)
 
 
+def test_printed_properties_have_their_values() -> None:
+    message = TextMessage("x")
+    message.properties["size"] = 3
+    message.properties["colour"] = "red"
+    assert str(message.properties) == "{'colour': 'red', 'size': 3}"
+
+
 async def test_acknowledge_without_a_session_does_nothing() -> None:
     message = Message()
     message.acknowledge()

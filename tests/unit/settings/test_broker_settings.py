@@ -343,6 +343,22 @@ def test_the_examples_of_the_reference_have_every_other_key(tmp_path: Path) -> N
         assert set(model.model_fields) <= named, model
 
 
+def test_connectors_may_be_texts(tmp_path: Path) -> None:
+    text = (
+        "connectors: ['tcp://127.0.0.1:0', {uri: 'stomp://127.0.0.1:0'}]\n"
+        "network_connectors: ['static:(tcp://b:61616)']\n"
+    )
+    settings = load(tmp_path, text)
+    uris = [each.uri for each in settings.connectors]
+    assert uris == ["tcp://127.0.0.1:0", "stomp://127.0.0.1:0"]
+    assert [each.uri for each in settings.network_connectors] == ["static:(tcp://b:61616)"]
+
+
+def test_a_text_that_is_no_connector_has_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationException, match=r"yaml:2: connectors\[0\].* xmpp://"):
+        load(tmp_path, "connectors:\n  - xmpp://h:1\n")
+
+
 def test_the_schema_for_editors() -> None:
     written = (ROOT / "docs/broker.schema.json").read_text(encoding="utf-8")
     assert json.loads(written) == broker_schema(), (
