@@ -182,10 +182,15 @@ LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
-def configure_logging(levels: Mapping[str, str], log_format: LogFormat = "text") -> None:
+def configure_logging(
+    levels: Mapping[str, str],
+    log_format: LogFormat = "text",
+    text: logging.Formatter | None = None,
+) -> None:
     """Log to standard error; `levels` maps logger names (`root`: all) to level names.
 
-    Log handlers that the application has set up are not changed.
+    `text` is the formatter of the format `text`; None: the usual one. Log handlers that the
+    application has set up are not changed.
     """
     handler = logging.StreamHandler()
     if log_format == "json":
@@ -193,7 +198,7 @@ def configure_logging(levels: Mapping[str, str], log_format: LogFormat = "text")
 
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter(_FORMAT))
+        handler.setFormatter(text or logging.Formatter(_FORMAT))
     logging.basicConfig(handlers=[handler], level=levels.get("root", "INFO"))
     for name, level in levels.items():
         if name != "root":

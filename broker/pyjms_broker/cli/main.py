@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from pyjms.cli.terminal import LogFormat
 from pyjms_broker.cli import config as config_commands
 from pyjms_broker.cli import jobs, journal, transfer
 from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
@@ -102,6 +103,17 @@ def start(
             "--ignore-unsupported", help="Start even if xbean:FILE contains unsupported elements."
         ),
     ] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Lines of text, or a JSON object a line with its fields.")
+    ] = "text",
+    log_level: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[LOGGER=]LEVEL",
+            help="debug, info, warning or error, of all loggers or of one, as in "
+            "pyjms_broker.audit=warning; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT.
 
@@ -115,7 +127,16 @@ def start(
         from pyjms_broker.cli.start import Source, run
 
         source = Source(uri, config, define, properties, ignore_unsupported)
-        code = run(source, data=data, ephemeral=ephemeral, openwire=openwire, name=name, web=web)
+        code = run(
+            source,
+            data=data,
+            ephemeral=ephemeral,
+            openwire=openwire,
+            name=name,
+            web=web,
+            log_format=log_format,
+            log_level=log_level or (),
+        )
     finally:
         gc.enable()
     raise typer.Exit(code)

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Final
 
 import anyio
 
+from pyjms.cli.terminal import LogFormat, configure_logging, log_levels
 from pyjms.configuration.document import BROKER_PREFIX
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
@@ -102,12 +103,13 @@ def run(
     openwire: str | None,
     name: str | None,
     web: str | None = None,
+    log_format: LogFormat = "text",
+    log_level: Sequence[str] = (),
 ) -> int:
     """Run a broker until it stops; return exit code 0 (stopped), 1 (failed) or 2 (bad options)."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    text = LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
+        configure_logging(log_levels(log_level), log_format, text)
         service = make_service(source, data, ephemeral, openwire, name, web)
     except ConfigurationException as error:
         return _report(error, REFUSED)

@@ -17,7 +17,7 @@ from typing import Final
 
 from pyjms.errors import JMSSecurityException
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
-from pyjms.runtime.logging import get_logger
+from pyjms.runtime.logging import escape_control_characters, get_logger
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
@@ -47,7 +47,14 @@ def audit(user: str | None, address: str | None, act: str, result: str, *, level
         name = "null" if user is None else user[:_SHOWN]
         for special in ("\\", "'"):  # a name with a quote could forge a log line
             name = name.replace(special, f"\\{special}")
-        logger.log(level, "'%s' from %s: %s: %s", name, address, act[:_SHOWN], result)
+        text = escape_control_characters(act[:_SHOWN])
+        fields = {
+            "user": escape_control_characters(name),
+            "address": address,
+            "act": text,
+            "result": result,
+        }
+        logger.log(level, "'%s' from %s: %s: %s", name, address, text, result, extra=fields)
 
 
 @contextmanager
