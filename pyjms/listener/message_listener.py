@@ -78,7 +78,7 @@ class ListenerCall:
             if inspect.isawaitable(result):  # a lambda or a wrapper around a coroutine function
                 await result
         except SystemExit as error:
-            raise called_exit(error, None) from error
+            raise called_exit(error, message) from error
 
     async def within(
         self, timeout: CallTimeout, message: Message | Batch[Message], session: Session | None
@@ -89,15 +89,14 @@ class ListenerCall:
             TimeoutError: a coroutine function was cancelled, because its time was over.
         """
         args = (message, session) if self.wants_session else (message,)
-        if not self.applies_timeout:
-            try:
-                await timeout.call(self.listener, *args, is_coroutine=self.is_async)
-            except SystemExit as error:
-                raise called_exit(error, None) from error
-            return
         token = current_timeout.set(timeout)
         try:
-            await self.listener(*args)
+            if self.applies_timeout:
+                await self.listener(*args)
+            else:
+                await timeout.call(self.listener, *args, is_coroutine=self.is_async)
+        except SystemExit as error:
+            raise called_exit(error, message) from error
         finally:
             current_timeout.reset(token)
 

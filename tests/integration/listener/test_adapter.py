@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,6 +32,9 @@ class Delegate:
         if body == "other":
             raise KeyError("of the delegate")
         return f"re:{body}" if body == "question" else None
+
+    def exits(self, body: Any) -> None:
+        raise SystemExit(body)
 
     async def other(self, body: Any) -> dict[str, object]:
         if body == "jms":
@@ -107,6 +111,20 @@ async def test_errors_of_the_method(
     with pytest.raises(JMSException, match="of the delegate") as raised:
         await adapter.on_message(TextMessage("jms"))
     assert type(raised.value) is JMSException
+
+
+@pytest.mark.parametrize("timeout", [None, 5.0])
+async def test_sys_exit_is_an_error_like_others(
+    template: JmsTemplate,
+    build: Callable[..., Any],
+    left: Callable[[str], Any],
+    timeout: float | None,
+) -> None:
+    adapter = MessageListenerAdapter(Delegate(), default_listener_method="exits")
+    build = partial(build, timeout=timeout)
+    errors = await deliver(template, build, left, adapter, "no more")
+    assert {type(error) for error in errors} == {ListenerExecutionFailedException}
+    assert isinstance(errors[0].__cause__, SystemExit)
 
 
 async def test_a_listener_as_delegate_is_called_with_the_message(
