@@ -116,6 +116,7 @@ async def _run(
         message = await _message(session, queue, message_id)
         await wiring.start_pools()
         try:
+            await wiring.resources.open()
             await run_startup(hooks)
             listener = wiring.make_container(endpoint).message_listener
             assert isinstance(listener, HandlerListener), "that of a handler"
@@ -123,6 +124,7 @@ async def _run(
         finally:
             await session.rollback()
             await run_shutdown(hooks, application.stop_timeout)
+            await wiring.resources.close(application.stop_timeout)
             await wiring.close_factories()
 
 
@@ -144,19 +146,24 @@ async def _call(
     listener: HandlerListener, message: Message, session: ActiveMQSession
 ) -> Exception | None:
     from pyjms.listener.batches import BatchHandlerListener
-    from pyjms.template.workers import call_in_worker
+    from pyjms.template.workers import Worker, current_worker
 
     call: Callable[[], Any] = partial(listener.call, message, session)
     if isinstance(listener, BatchHandlerListener):
         call = partial(listener.call, [message], session)
+    worker = Worker("pyjms replay")
+    token = current_worker.set(worker)
+
+    async def handle() -> Any:
+        result = call() if listener.is_coroutine else await worker.run(call)
+        return await result if inspect.isawaitable(result) else result
+
     try:
-        if listener.is_coroutine:
-            result = await call()
-        else:
-            result = await call_in_worker(call)
-            if inspect.isawaitable(result):
-                result = await result
+        result = await listener.with_resources(session, handle)
     except Exception as error:
         return error
+    finally:
+        current_worker.reset(token)
+        worker.close()
     typer.echo(f"{listener.name} returned {safe_text(repr(result))}")
     return None

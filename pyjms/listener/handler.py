@@ -146,6 +146,7 @@ class HandlerListener:
         self._replies_to_none = False
         self._timeout: CallTimeout | None = None
         self._chain: InterceptorChain[HandlerInterceptor] | None = None
+        self._around: Around | None = None
         self._perform = self._call_and_reply
         self._converter = converter
         self._read_headers = read_headers
@@ -191,7 +192,12 @@ class HandlerListener:
     def surround(self, around: Around) -> None:
         """Let `around` open and close what the handler needs for each message."""
         perform = self._call_and_reply
+        self._around = around
         self._perform = lambda message, session: around(session, lambda: perform(message, session))
+
+    async def with_resources(self, session: Session, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the result of `call()`, with what the handler needs for a message open."""
+        return await (call() if self._around is None else self._around(session, call))
 
     async def __call__(self, message: Message, session: Session) -> None:
         """Handle one message.

@@ -16,7 +16,7 @@ import pytest
 import typer
 import yaml
 
-from pyjms import PyjmsSettings, load_settings
+from pyjms import JmsTemplate, PyjmsSettings, load_settings
 from pyjms.cli.main import app, mount_commands
 from pyjms_broker.settings import BrokerSettings, load_broker_settings
 from tests.kit.processes.children import ROOT
@@ -87,6 +87,9 @@ def test_a_program_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = eval(compiled, names)
     if inspect.iscoroutine(result):
         anyio.run(lambda: result)
+    for each in names.values():  # as the end of a process does
+        if isinstance(each, JmsTemplate) and hasattr(each.connection_factory, "destroy"):
+            each.connection_factory.destroy()
 
 
 def settings_of_pages() -> Iterator[tuple[str, str]]:

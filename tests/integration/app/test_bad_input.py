@@ -348,7 +348,7 @@ def test_a_provider_that_the_application_has_to_bring() -> None:
     async def handler(text: str, db: Annotated[object, Provide["database"]]) -> None: ...
 
     text = problem_of(handler)
-    assert "no provider 'database' (it has connection_factories, " in text
+    assert "no provider 'database' (it has application_loop, " in text
     assert "pass a subclass of ApplicationContainer" in text
 
 

@@ -164,14 +164,15 @@ async def on_order(text: str) -> str:
 """
 
 
+@pytest.mark.parametrize("kind", ["async def", "def"])
 @pytest.mark.parametrize(("body", "code"), [("good", 0), ("bad", 1)])
 def test_a_handler_is_run_with_one_message_which_stays(
-    managed: ManagedBroker, tmp_path: Path, body: str, code: int
+    managed: ManagedBroker, tmp_path: Path, body: str, code: int, kind: str
 ) -> None:
     fail(managed, "orders", ValueError("x"), body)
     (group,) = objects(broker(managed, "dead-letters", "--json"))
-    file = tmp_path / f"replayed_{body}.py"
-    file.write_text(HANDLERS, encoding="utf-8")
+    file = tmp_path / f"replayed_{body}_{kind[:3]}.py"
+    file.write_text(HANDLERS.replace("async def", kind), encoding="utf-8")
     done = pyjms("replay", group["example"], f"{file}:on_order", "--url", managed.openwire)
     assert done.exit_code == code, done.output
     if code:

@@ -29,7 +29,11 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def die_with_parent() -> None:
-    """Have Linux end this child with its parent: pytest-timeout ends a run without clean-up."""
+    """Have Linux end this child with its parent: pytest-timeout ends a run without clean-up.
+
+    A run in the background of a shell ignores Ctrl-C; the child does not inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
