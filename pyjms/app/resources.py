@@ -59,20 +59,16 @@ _values: ContextVar[dict[Any, object] | None] = ContextVar("pyjms_message_resour
 _CLOSE_TIMEOUT: Final = 5.0
 """Seconds that the resources of a failed message may take to close."""
 
-Run = Callable[..., Awaitable[Any]]
-"""Calls a function with arguments: on the loop, or in the handler's thread."""
-
-
-async def _on_loop(function: Callable[..., Any], *args: Any) -> Any:
-    return function(*args)
-
 
 class _OpenResources:
     """Resources that were opened, and how they are closed: the last one first."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._exits: list[tuple[str, Run]] = []
+    def __init__(self) -> None:
+        self._exits: list[tuple[str, Callable[..., Awaitable[Any]]]] = []
+
+    async def _run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that may block."""
+        return function(*args)
 
     async def open(self, resource: Any, name: str) -> object:
         """Open a resource and return its value.
@@ -80,14 +76,13 @@ class _OpenResources:
         Raises:
             Exception: its function raised it.
         """
-        run = self._run
         make = providers.Factory(resource.provides, *resource.args, **resource.kwargs)
-        made: Any = await run(make)
+        made: Any = await self._run(make)
         if inspect.isawaitable(made):
             made = await made
         # dependency-injector has made context managers of generators
         if hasattr(made, "__enter__") and hasattr(made, "__exit__"):
-            value = await run(made.__enter__)
+            value = await self._run(made.__enter__)
             self._exits.append((name, lambda *how: self._run(made.__exit__, *how)))
         elif hasattr(made, "__aenter__") and hasattr(made, "__aexit__"):
             value = await made.__aenter__()
@@ -96,9 +91,8 @@ class _OpenResources:
             value = made
         return value
 
-    async def close(self, error: BaseException | None = None, run: Run | None = None) -> None:
+    async def close(self, error: BaseException | None = None) -> None:
         """Close all; failures are logged. Resources are told of `error`, and may raise it again."""
-        self._run = run or self._run
         how = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._exits:
             name, leave = self._exits.pop()
@@ -115,7 +109,7 @@ class ApplicationResources:
     def __init__(self, container: Any) -> None:
         self._container = container
         self._of_messages: dict[Any, None] = {}
-        self._open = _OpenResources(_on_loop)
+        self._open = _OpenResources()
         self._overridden: list[Any] = []
 
     def scope_of(
@@ -255,8 +249,7 @@ class MessageResources:
             self._of_messages = self._application.of_messages(self._needed)
         if not self._of_messages:
             return await call()
-        worker = current_worker.get() if self._in_thread else None
-        scope = _Scope(_on_loop if worker is None else worker.run, worker)
+        scope = _Scope(current_worker.get() if self._in_thread else None)
         values: dict[Any, object] = {}
         token = _values.set(values)
         try:
@@ -278,11 +271,21 @@ class MessageResources:
 
 
 class _Scope(_OpenResources, Synchronization):
-    """The resources of one message, which end with its transaction."""
+    """The resources of one message, which end with its transaction.
 
-    def __init__(self, run: Run, worker: Worker | None) -> None:
-        super().__init__(run)
+    `worker` has the thread of a `def` handler.
+    """
+
+    def __init__(self, worker: Worker | None) -> None:
+        super().__init__()
         self._worker = worker
+
+    async def _run(self, function: Callable[..., Any], *args: Any) -> Any:
+        # the rollback of a lost connection may come from a task other than the consumer's
+        worker = self._worker
+        if worker is None or worker.busy:
+            return function(*args)
+        return await worker.run(function, *args)
 
     async def end_with(self, session: Session) -> None:
         """Close at the end of the session's transaction; at once if it has none."""
@@ -296,13 +299,9 @@ class _Scope(_OpenResources, Synchronization):
         await self.close()
 
     async def after_commit(self) -> None:
-        await self.close(run=self._runner())
+        await self.close()
 
     async def after_rollback(self) -> None:
-        error = TransactionRolledBackException("The message's transaction was rolled back")
-        await self.close(error, self._runner())
-
-    def _runner(self) -> Run:
-        # the rollback of a lost connection may come from a task other than the consumer's
-        worker = self._worker
-        return _on_loop if worker is None or worker.busy else worker.run
+        await self.close(
+            TransactionRolledBackException("The message's transaction was rolled back")
+        )

@@ -82,7 +82,7 @@ from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.messaging import SimpleJmsHeaderMapper
 from pyjms.template.interceptors import HandlerInterceptor, SendInterceptor
 from pyjms.template.template import JmsTemplate
-from pyjms.template.workers import Worker, current_worker
+from pyjms.template.workers import own_worker
 
 
 class ProvidedInstance:
@@ -360,15 +360,10 @@ def _suppliers_of(
 
 async def _in_a_thread(call: Callable[[], Any]) -> None:
     """Call a `def` hook in a thread, where it may block, like a `def` handler."""
-    worker = Worker("pyjms hook")
-    token = current_worker.set(worker)
-    try:
+    with own_worker("pyjms hook") as worker:
         result = await worker.run(call)
         if inspect.isawaitable(result):
             await result
-    finally:
-        current_worker.reset(token)
-        worker.close()
 
 
 def _marker(function: Callable[..., Any], parameter: inspect.Parameter) -> InjectionMarker | None:

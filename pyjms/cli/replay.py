@@ -146,24 +146,20 @@ async def _call(
     listener: HandlerListener, message: Message, session: ActiveMQSession
 ) -> Exception | None:
     from pyjms.listener.batches import BatchHandlerListener
-    from pyjms.template.workers import Worker, current_worker
+    from pyjms.template.workers import own_worker
 
     call: Callable[[], Any] = partial(listener.call, message, session)
     if isinstance(listener, BatchHandlerListener):
         call = partial(listener.call, [message], session)
-    worker = Worker("pyjms replay")
-    token = current_worker.set(worker)
+    with own_worker("pyjms replay") as worker:
 
-    async def handle() -> Any:
-        result = call() if listener.is_coroutine else await worker.run(call)
-        return await result if inspect.isawaitable(result) else result
+        async def handle() -> Any:
+            result = call() if listener.is_coroutine else await worker.run(call)
+            return await result if inspect.isawaitable(result) else result
 
-    try:
-        result = await listener.with_resources(session, handle)
-    except Exception as error:
-        return error
-    finally:
-        current_worker.reset(token)
-        worker.close()
+        try:
+            result = await listener.with_resources(session, handle)
+        except Exception as error:
+            return error
     typer.echo(f"{listener.name} returned {safe_text(repr(result))}")
     return None

@@ -366,3 +366,15 @@ def _attempt(function: Callable[[A], T], argument: A) -> Future[T]:
     except Exception as error:
         outcome.set_exception(error)
     return outcome
+
+
+@contextmanager
+def own_worker(name: str) -> Iterator[Worker]:
+    """Give the current task a worker until the end of the block, for calls outside a listener."""
+    worker = Worker(name)
+    token = current_worker.set(worker)
+    try:
+        yield worker
+    finally:
+        current_worker.reset(token)
+        worker.close()
