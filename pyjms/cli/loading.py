@@ -1,19 +1,24 @@
-"""Loading of applications: from `MODULE[:APP]` on the command line to a JmsApplication.
+"""Loading of applications: from `MODULE[:APP]...` on the command line to a JmsApplication.
 
 MODULE is a dotted name (`shop.orders`) or the path of a Python file (`shop/orders.py`). A path
 inside the current directory is translated to a dotted name, so that the module is the same one that
 other modules import; otherwise the file's own directory is added to the search path.
+
+A package stands for itself and all modules below it, but tests and `__main__`; if it creates a
+JmsApplication itself, only for that. A folder that is no package stands for the files below it
+whose text has a listener, a pipeline or an application, because its other files may be scripts.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -40,7 +45,9 @@ def split_target(target: str) -> tuple[str, str]:
     if not module.endswith(".py") and "/" not in module and "\\" not in module:
         return module, name
     path = Path(module).resolve()
-    if not path.is_file():
+    if (path / _INIT).is_file():
+        path = path.with_name(f"{path.name}.py")  # as if the package were a file
+    elif not path.is_file():
         raise ConfigurationException(
             f"There is no file {module!r}",
             hint="give the path of a Python file, or a module as in an import statement",
@@ -61,35 +68,121 @@ def split_target(target: str) -> tuple[str, str]:
     return ".".join(parts), name
 
 
-def load_application(target: str, config: Path | None) -> JmsApplication:
-    """Import MODULE and return APP, its only JmsApplication, or a new one with its handlers."""
-    module_name, name = split_target(target)
-    module = load_module(module_name)
-    apps = {k: v for k, v in vars(module).items() if isinstance(v, JmsApplication)}
-    if name:
-        if name not in apps:
+Guard = Callable[[str], AbstractContextManager[None]]
+"""Returns what surrounds the import of the module of a name; it may keep errors."""
+
+
+def _raising(_: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def load_application(targets: Sequence[str], config: Path | None) -> JmsApplication:
+    """Import the modules of the targets; return their application.
+
+    That is APP, or the only JmsApplication of a target, or a new one with all their handlers.
+    """
+    return _application_of(targets, import_modules(targets), config)
+
+
+def _application_of(
+    targets: Sequence[str], modules: Sequence[ModuleType], config: Path | None
+) -> JmsApplication:
+    name = next(
+        filter(None, (split_target(each)[1] for each in targets if not _is_folder(each))), ""
+    )
+    if name and len(targets) == 1:
+        own = vars(modules[0])
+        if not isinstance(own.get(name), JmsApplication):
             raise ConfigurationException(
-                f"{module_name} has no JmsApplication {name!r}",
-                hint=f"it has {', '.join(apps) or 'none'}",
+                f"{modules[0].__name__} has no JmsApplication {name!r}",
+                hint=f"it has {', '.join(_names_of_applications(modules[:1])) or 'none'}",
             )
-        return _own(apps[name], config)
-    if len(apps) > 1:
+        return _own(own[name], config)
+    made = _applications_in(modules)
+    if not made:
+        return JmsApplication(*modules, config=config)
+    names = _names_of_applications(modules)
+    if len(targets) > 1:
         raise ConfigurationException(
-            f"{module_name} has several applications",
-            hint=f"name one of them: {', '.join(f'{module_name}:{app}' for app in apps)}",
+            f"{names[0]} is an application: it runs alone, without the other modules' listeners",
+            hint="name only it, or give it the other modules: JmsApplication(orders, invoices)",
         )
-    if apps:
-        return _own(next(iter(apps.values())), config)
-    return JmsApplication(module, config=config)
+    if len(made) > 1:
+        raise ConfigurationException(
+            f"{targets[0]} has several applications", hint=f"name one of them: {', '.join(names)}"
+        )
+    return _own(made[0], config)
 
 
-def pipelines_of(target: str) -> list[Pipeline]:
-    """Return the decorated pipelines of an imported module."""
+def _applications_in(modules: Iterable[ModuleType]) -> list[JmsApplication]:
+    members = (member for module in modules for member in vars(module).values())
+    return list(dict.fromkeys(each for each in members if isinstance(each, JmsApplication)))
+
+
+def _names_of_applications(modules: Iterable[ModuleType]) -> list[str]:
+    """Return MODULE:APP of each application, once."""
+    names: dict[JmsApplication, str] = {}
+    for module in modules:
+        for name, member in vars(module).items():
+            if isinstance(member, JmsApplication):
+                names.setdefault(member, f"{module.__name__}:{name}")
+    return list(names.values())
+
+
+def import_modules(targets: Iterable[str], guard: Guard = _raising) -> list[ModuleType]:
+    """Import the modules for which the targets stand, each once.
+
+    Raises:
+        ConfigurationException: a module or file does not exist, a folder has no listeners, or
+            an import fails with an error of pyjms.
+        UserCodeFailed: an import raises another error.
+    """
+    modules: list[ModuleType] = []
+    for target in targets:
+        with guard(target):
+            if _is_folder(target):
+                for file in _marked_files(Path(target)):
+                    with guard(str(file)):
+                        modules.append(load_module(split_target(str(file))[0]))
+                continue
+            name, application = split_target(target)
+            module = load_module(name)
+            modules.append(module)
+            if not application and not _applications_in((module,)):
+                modules += _import_below(module, guard)
+    return list(dict.fromkeys(modules))
+
+
+def _import_below(package: ModuleType, guard: Guard) -> Iterator[ModuleType]:
+    """Import the modules of a package and its subpackages, but tests; of a module, none."""
+    for found in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}."):
+        last = found.name.rpartition(".")[2]
+        if last == "__main__" or last in _NOT_AN_APPLICATION or _is_test(last):
+            continue
+        with guard(found.name):
+            module = load_module(found.name)
+            yield module
+            yield from _import_below(module, guard)
+
+
+def _is_folder(target: str) -> bool:
+    """Return whether a target is a folder that is no package, and no module has its name."""
+    path = Path(target)
+    is_module = path.with_name(f"{path.name}.py").is_file() if path.name else False
+    return path.is_dir() and not (path / _INIT).is_file() and not is_module
+
+
+def _is_test(stem: str) -> bool:
+    return stem.startswith("test_") or stem in ("conftest", "setup")
+
+
+def pipelines_in(modules: Iterable[ModuleType]) -> list[Pipeline]:
+    """Return the decorated pipelines of imported modules."""
     if "pyjms.spark.pipeline" not in sys.modules:
         return []  # none can have been defined
     from pyjms.spark.pipeline import find_pipelines
 
-    return find_pipelines(sys.modules[split_target(target)[0]])
+    return [pipeline for module in modules for pipeline in find_pipelines(module)]
 
 
 def load_module(name: str) -> ModuleType:
@@ -141,22 +234,26 @@ _NOT_OF_THE_USER: Final = (_PACKAGE, "<frozen ", str(Path(importlib.__file__).pa
 _INSTALLED: Final = f"{os.sep}site-packages{os.sep}"
 
 
-def check_target(target: str | None, config: Path | None) -> Problems:
-    """Return all problems of MODULE[:APP] and its settings; without it, only of the settings."""
+def check_targets(targets: Sequence[str], config: Path | None) -> Problems:
+    """Return all problems of modules, packages and folders, and of their settings.
+
+    A module that cannot be imported is a problem, and the others are checked; so is each
+    application of a folder. Without targets, only the settings are checked.
+    """
     problems = Problems()
-    if target is not None and Path(target).is_dir():
-        with problems.caught():
-            _check_folder(Path(target), config, problems)
-        return problems
-    application = None
+    modules: list[ModuleType] = []
+    applications: list[JmsApplication] = []
     with collect_problems(problems):
-        if target is not None:
-            with importing(target, problems):
-                application = load_application(target, config)
-        settings_alone = JmsApplication(config=config) if application is None else None
-    if application is not None and target is not None:
-        _check_application(application, [target], problems)
-    elif settings_alone is not None:
+        modules += import_modules(targets, lambda target: importing(target, problems))
+        if any(map(_is_folder, targets)):
+            applications = _applications_in(modules)
+        if modules and not applications:
+            with importing(" ".join(targets), problems):
+                applications = [_application_of(targets, modules, config)]
+        settings_alone = None if applications else JmsApplication(config=config)
+    for application in applications:
+        _check_application(application, modules, problems)
+    if settings_alone is not None:
         settings_alone.wiring.find_settings_problems(problems)
     return problems
 
@@ -167,34 +264,7 @@ _MARKS: Final = re.compile(
 _NOT_AN_APPLICATION: Final = frozenset(
     ("tests", "test", "venv", "env", "node_modules", "build", "dist", "site-packages")
 )
-
-
-def _check_folder(folder: Path, config: Path | None, problems: Problems) -> None:
-    """Check the modules below a folder: their applications, or one of all their handlers.
-
-    A module that cannot be imported is a problem, and the others are checked.
-    """
-    names: list[str] = []
-    for file in _marked_files(folder):
-        with collect_problems(problems), importing(str(file), problems):
-            names.append(split_target(str(file))[0])
-            load_module(names[-1])
-    modules = {name: sys.modules[name] for name in names if name in sys.modules}
-    made = [
-        each
-        for module in modules.values()
-        for each in vars(module).values()
-        if isinstance(each, JmsApplication)
-    ]
-    for application in dict.fromkeys(made):
-        _check_application(application, [*modules], problems)
-    if not made:
-        with collect_problems(problems):
-            application = JmsApplication(*modules.values(), config=config)
-        if modules:
-            _check_application(application, [*modules], problems)
-        else:
-            application.wiring.find_settings_problems(problems)
+_INIT: Final = "__init__.py"
 
 
 def _marked_files(folder: Path) -> list[Path]:
@@ -207,21 +277,30 @@ def _marked_files(folder: Path) -> list[Path]:
     for file in sorted(folder.rglob("*.py")):
         inner = file.relative_to(folder).parts
         is_left_out = any(part.startswith(".") or part in _NOT_AN_APPLICATION for part in inner)
-        is_test = file.name.startswith("test_") or file.stem in ("conftest", "setup")
-        if not is_left_out and not is_test and _MARKS.search(file.read_text("utf-8", "replace")):
+        if (
+            not is_left_out
+            and not _is_test(file.stem)
+            and _MARKS.search(file.read_text("utf-8", "replace"))
+        ):
             found.append(file)
     if not found:
         raise ConfigurationException(
-            f"There are no listeners, pipelines or applications in {folder}",
+            f"There are no listeners, pipelines or applications in {described([str(folder)])}",
             hint="name a module, or the folder with the modules",
         )
     return found
 
 
+def described(targets: Sequence[str]) -> str:
+    """Return what was checked, for a sentence."""
+    names = ["this folder" if Path(each).resolve() == Path.cwd() else each for each in targets]
+    return " and ".join(names) or "the settings"
+
+
 def _check_application(
-    application: JmsApplication, modules: Sequence[str], problems: Problems
+    application: JmsApplication, modules: Sequence[ModuleType], problems: Problems
 ) -> None:
-    marked = [pipeline for module in modules for pipeline in pipelines_of(module)]
+    marked = pipelines_in(modules)
     if not marked:
         with problems.caught():
             application.wiring.require_work()

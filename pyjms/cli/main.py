@@ -40,22 +40,24 @@ from pyjms.runtime.logging import get_logger
 
 logger: Final = get_logger(__name__)
 
-TargetArgument = Annotated[
-    str,
+TargetsArgument = Annotated[
+    list[str],
     typer.Argument(
-        metavar="MODULE[:APP]", help="The application: a module, or a path to its file."
+        metavar="MODULE[:APP]...",
+        help="The application: modules, paths to their files, or packages with all their modules.",
     ),
 ]
 
 
 def docs(
-    target: TargetArgument,
+    targets: TargetsArgument,
     config: ConfigOption = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="FOLDER", help="The directory for the files.")
     ] = Path(),
     title: Annotated[
-        str | None, typer.Option(help="The title of the document. Default: the name of MODULE.")
+        str | None,
+        typer.Option(help="The title of the document. Default: the modules' names."),
     ] = None,
     version: Annotated[str, typer.Option(help="The version of the application.")] = "1.0.0",
     description: Annotated[str, typer.Option(help="A description of the application.")] = "",
@@ -71,8 +73,8 @@ def docs(
     from pyjms.asyncapi import asyncapi_document, html_page
     from pyjms.cli.loading import load_application, split_target
 
-    application = load_application(target, config)
-    name = title or split_target(target)[0]
+    application = load_application(targets, config)
+    name = title or ", ".join(split_target(target)[0] for target in targets)
     document = asyncapi_document(application, title=name, version=version, description=description)
     output.mkdir(parents=True, exist_ok=True)
     texts = {
@@ -215,9 +217,9 @@ for command in (send, receive, browse, redrive, replay, docs):
     app.command()(command)
 
 CheckedArgument = Annotated[
-    str | None,
+    list[str] | None,
     typer.Argument(
-        metavar="[MODULE[:APP]|FOLDER]",
+        metavar="[MODULE[:APP]|FOLDER]...",
         help="The application to check; a folder (`.`): all its modules with listeners, but tests.",
     ),
 ]
@@ -303,7 +305,7 @@ def pyjms(
 
 @app.command()
 def run(
-    target: TargetArgument,
+    targets: TargetsArgument,
     config: ConfigOption = None,
     profiles: ProfilesOption = None,
     shutdown_timeout: ShutdownOption = None,
@@ -319,9 +321,9 @@ def run(
     """Run an application until SIGINT or SIGTERM.
 
     APP is a JmsApplication in MODULE. Default: the only application in MODULE, or a new one with
-    the listeners and hooks defined in MODULE. SIGUSR1 pauses all listeners, SIGUSR2 resumes them.
-    With --workers, SIGHUP restarts one process after the other, SIGTTIN adds a process and
-    SIGTTOU removes one.
+    the listeners and hooks defined in all MODULEs; a package stands for all its modules.
+    SIGUSR1 pauses all listeners, SIGUSR2 resumes them. With --workers, SIGHUP restarts one process
+    after the other, SIGTTIN adds a process and SIGTTOU removes one.
     """
     del profiles  # the option's callback has chosen them
     given_levels = log_levels(log_level or [])
@@ -330,9 +332,9 @@ def run(
 
         supervise(workers or 1, reload_dir if reload else None, reload=reload)
     from pyjms.cli.embedded_port import open_port
-    from pyjms.cli.loading import load_application, pipelines_of
+    from pyjms.cli.loading import import_modules, load_application, pipelines_in
 
-    application = load_application(target, config)
+    application = load_application(targets, config)
     tell_what_to_try = open_port(application)
     own = application.settings.logging
     log_format = log_format or own.format
@@ -344,13 +346,13 @@ def run(
         application.stop_timeout = shutdown_timeout
     if health_port is not None:
         application.observation.port = health_port
-    names = [pipeline.name for pipeline in pipelines_of(target)]
+    names = [pipeline.name for pipeline in pipelines_in(import_modules(targets))]
     if names:
         logger.info(
             "%s also has pipelines (%s): `pyjms pipeline run %s` runs them",
-            target,
+            " ".join(targets),
             ", ".join(names),
-            target,
+            " ".join(targets),
         )
     application.wiring.require_work()
     if as_worker is None:
@@ -361,24 +363,24 @@ def run(
 
 @app.command()
 def check(
-    target: CheckedArgument = None,
+    targets: CheckedArgument = None,
     config: ConfigOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
-    """Check the settings and the handlers of MODULE, and report all problems at once.
+    """Check the settings and the handlers of MODULEs, and report all problems at once.
 
     Prints a line for each problem, with file and line, and their number; the exit code is then 1.
     """
     del profiles  # the option's callback has chosen them
-    from pyjms.cli.loading import check_target, report
+    from pyjms.cli.loading import check_targets, described, report
 
-    report(check_target(target, config))
-    typer.echo(f"No problems found in {'the settings' if target is None else target}.")
+    report(check_targets(targets or (), config))
+    typer.echo(f"No problems found in {described(targets or ())}.")
 
 
 @app.command()
 def listeners(
-    target: TargetArgument,
+    targets: TargetsArgument,
     config: ConfigOption = None,
     profiles: ProfilesOption = None,
     as_json: Annotated[
@@ -389,7 +391,7 @@ def listeners(
     del profiles  # the option's callback has chosen them
     from pyjms.cli.loading import load_application
 
-    for endpoint in load_application(target, config).endpoints():
+    for endpoint in load_application(targets, config).endpoints():
         if as_json:
             json_line(
                 {

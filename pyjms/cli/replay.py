@@ -68,7 +68,7 @@ def replay(
         found = read_destination(queue)
         if not isinstance(found, Queue):
             raise ConfigurationException(f"{found} cannot be read", hint="topics keep no messages")
-        application = load_application(module, config)
+        application = load_application([module], config)
         endpoint = _endpoint_of(application, name)
         factory = factory_for(url, user, password_file)
         error = anyio.run(_run, application, endpoint, factory, found, message_id)

@@ -221,7 +221,7 @@ def test_the_applications_of_a_folder_are_checked(check: Check) -> None:
         "application.yaml:1: listeners.b: no @jms_listener has the id 'b' (ids here: a)"
     ]
     assert check(".", files={"orders.py": "", "shop.py": ""})[0].startswith(
-        "There are no listeners, pipelines or applications in ."
+        "There are no listeners, pipelines or applications in this folder"
     )
 
 

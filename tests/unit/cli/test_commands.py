@@ -380,6 +380,78 @@ def test_a_file_elsewhere_or_in_a_package_can_be_named(pyjms: Run, tmp_path: Pat
     assert pyjms("listeners", "not-a-package/lone.py:app").stdout.split("\t")[1] == "lone"
 
 
+LISTENER = "from pyjms import jms_listener\n\n@jms_listener('{0}')\ndef on_it(text: str): ...\n"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A package with listeners in a module and in a subpackage, and modules that nobody may run."""
+    inner = tmp_path / "shop" / "late"
+    (tmp_path / "shop" / "tests").mkdir(parents=True)
+    inner.mkdir()
+    texts = {
+        "__init__.py": "",
+        "early.py": LISTENER.format("early"),
+        "late/__init__.py": LISTENER.format("late"),
+        "late/later.py": LISTENER.format("later"),
+        "late/test_it.py": LISTENER.format("of a test"),
+        "tests/__init__.py": LISTENER.format("of tests"),
+        "late/__main__.py": "raise SystemExit('it is imported')\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / "shop" / name).write_text(text)
+    return tmp_path / "shop"
+
+
+def destinations(pyjms: Run, *targets: str) -> list[str]:
+    done = pyjms("listeners", *targets)
+    assert done.returncode == 0, done.stderr
+    return [line.split("\t")[1] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize("target", ["shop", "./shop", "shop/"])
+def test_a_package_stands_for_all_its_modules(pyjms: Run, target: str) -> None:
+    assert destinations(pyjms, target) == ["early", "late", "later"]
+    assert pyjms("check", target).stdout == f"No problems found in {target}.\n"
+
+
+@pytest.mark.usefixtures("shop")
+def test_several_modules_are_one_application(pyjms: Run) -> None:
+    both = ["shop.early", "orders.py", "shop.early"]
+    assert destinations(pyjms, *both) == ["early", "orders", "audit"]
+    assert pyjms("check", *both[:2]).stdout == "No problems found in shop.early and orders.py.\n"
+
+
+def test_a_folder_stands_for_its_modules_with_listeners(pyjms: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("raise SystemExit('it is imported')\n")
+    assert destinations(pyjms, ".") == ["orders", "audit"]
+    assert pyjms("check", ".").stdout == "No problems found in this folder.\n"
+
+
+def test_the_application_of_a_package_runs_alone(pyjms: Run, shop: Path) -> None:
+    (shop / "main.py").write_text(
+        "from pyjms import JmsApplication\nfrom shop import early\n\napp = JmsApplication(early)\n"
+    )
+    assert destinations(pyjms, "shop") == ["early"]
+    for command in ("run", "check"):
+        done = pyjms(command, "shop", "orders")
+        assert done.returncode == 1
+        assert "pyjms: shop.main:app is an application: it runs alone" in done.stderr
+    (shop / "__init__.py").write_text("from shop.main import app\n")
+    (shop / "late" / "later.py").write_text("raise OSError('it is imported')\n")
+    assert destinations(pyjms, "shop") == ["early"]
+
+
+def test_check_of_a_package_goes_on_behind_an_import_error(pyjms: Run, shop: Path) -> None:
+    (shop / "late" / "later.py").write_text("import nowhere\n")
+    (shop / "early.py").write_text(LISTENER.format("topc://a"))
+    errors = pyjms("check", "shop").stderr
+    assert "shop/late/later.py:1: shop.late.later cannot be imported: ModuleNotFound" in errors
+    assert "shop/early.py:3: Listener 'topc://a': Invalid destination name" in errors
+    assert "No module named 'nowhere'" in pyjms("run", "shop").stderr
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [("absent.py", "There is no file 'absent.py'"), ("a-b.py", "'a-b' is not a Python name")],
