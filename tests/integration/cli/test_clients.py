@@ -69,6 +69,20 @@ def test_consumers_are_listed(managed: ManagedBroker, subscriber: Connection) ->
     assert "prices" in broker(managed, "consumers", "list").stdout
 
 
+@pytest.mark.fact("activemq-edges JX11")
+def test_one_consumer_is_closed_by_its_id_and_the_connection_stays(
+    managed: ManagedBroker, subscriber: Connection
+) -> None:
+    (found,) = objects(broker(managed, "consumers", "list", "--json"))
+    name = found["ConsumerId"]
+    assert name in broker(managed, "consumers", "list").stdout
+    closed = broker(managed, "consumers", "close", name)
+    assert closed.stdout == f"1 consumer of {name} closed\n"
+    assert len(broker(managed, "connections", "list").stdout.splitlines()) == 2
+    none = broker(managed, "consumers", "close", "nobody")
+    assert (none.exit_code, "There is no consumer nobody" in none.stderr) == (1, True)
+
+
 def test_a_durable_subscription_is_listed_and_deleted(
     managed: ManagedBroker, subscriber: Connection
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.transport.registry import create_transport
+from pyjms.wire.openwire.commands import ConsumerControl
 from pyjms_broker.management.model import View
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
@@ -142,3 +143,34 @@ async def test_messages_of_a_durable_subscription_are_browsed_and_removed(
     async with service() as broker:
         (view,) = consumers(broker)
         assert await texts(view) == ["b", "c", "d"]
+
+
+@pytest.mark.fact("activemq-edges JX11")
+@pytest.mark.parametrize("answers", [True, False], ids=["obedient", "deaf"])
+async def test_one_consumer_is_closed_and_its_messages_go_to_another(
+    service: BrokerService, connect: Connect, answers: bool
+) -> None:
+    client = await connect()
+    first = await client.consumer(Queue("q"))
+    await client.send(Queue("q"), "one")
+    assert (await client.dispatched()).consumer_id == first
+    (view,) = consumers(service)
+    await view.invoke("close")
+    control = await client.heard(ConsumerControl)
+    assert isinstance(control, ConsumerControl)
+    assert (control.close, control.consumer_id) == (True, first)
+    second = await client.consumer(Queue("q"))
+    if answers:
+        await client.remove(first)
+    assert (await client.dispatched()).consumer_id == second
+
+
+@pytest.mark.fact("activemq-edges JX11")
+async def test_an_inactive_subscription_has_no_consumer_to_close(
+    service: BrokerService, connect: Connect
+) -> None:
+    client = await connect()
+    await client.remove(await client.consumer(T, **DURABLE))
+    (view,) = consumers(service)
+    with pytest.raises(IllegalStateException, match="no client that could close it"):
+        await view.invoke("close")

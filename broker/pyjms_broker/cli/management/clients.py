@@ -70,9 +70,13 @@ _FIGURES: Final = {
     "DispatchedQueueSize": "in flight",
     "DequeueCounter": "acknowledged",
 }
+_CONSUMER_ID: Final = "ConsumerId"
+"""Not an attribute: it consists of these."""
+_PARTS_OF_ID: Final = ("ConnectionId", "SessionId", "SubscriptionId")
 _CONSUMERS: Final = _Listing(
     {**_AT_DESTINATION, "consumerId": "*"},
     {
+        _CONSUMER_ID: "consumer",
         "DestinationName": "destination",
         "ClientId": "client",
         **_FIGURES,
@@ -159,17 +163,46 @@ def _close(client: JolokiaClient, names: Sequence[str]) -> None:
         typer.echo(f"{plural(len(chosen), 'connection')} of {safe_text(name)} closed")
 
 
+def _find_consumers(client: JolokiaClient) -> dict[str, Attributes]:
+    """Return the consumers, except for those of advisory topics."""
+    attributes = [name for name in _CONSUMERS.columns if name != _CONSUMER_ID]
+    listing = _CONSUMERS._replace(columns=dict.fromkeys((*attributes, *_PARTS_OF_ID), ""))
+    return {
+        view: {**values, _CONSUMER_ID: ":".join(str(values.get(part)) for part in _PARTS_OF_ID)}
+        for view, values in _find(client, listing).items()
+        if not str(values.get("DestinationName")).startswith(ADVISORY_PREFIX)
+    }
+
+
 @consumers.command("list")
 @management_command("consumers list")
 def list_consumers(client: JolokiaClient, json: Json = False) -> None:
-    """Print a table of the consumers: destination, client, messages, prefetch, selector."""
-    found = _find(client, _CONSUMERS)
-    wanted = {
-        view: values
-        for view, values in found.items()
-        if not str(values.get("DestinationName")).startswith(ADVISORY_PREFIX)
-    }
-    _show(wanted, _CONSUMERS, as_json=json)
+    """Print a table of the consumers: id, destination, client, messages, prefetch, selector."""
+    _show(_find_consumers(client), _CONSUMERS, as_json=json)
+
+
+@consumers.command("close")
+@management_command("consumers close")
+def close_consumers(
+    client: JolokiaClient,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="CONSUMER...", help="Ids of consumers, or ids of their clients."),
+    ],
+) -> None:
+    """Close consumers, not their connections; what they did not acknowledge is delivered again."""
+    found = _find_consumers(client)
+    for name in names:
+        chosen = [
+            view
+            for view, values in found.items()
+            if name in (values[_CONSUMER_ID], values.get("ClientId"))
+        ]
+        if not chosen:
+            raise JMSException(f"There is no consumer {name}", hint="`pyjms broker consumers list`")
+        for view in chosen:
+            client.execute(view, "close")
+        typer.echo(f"{plural(len(chosen), 'consumer')} of {safe_text(name)} closed")
 
 
 @subscriptions.command("list")

@@ -97,6 +97,15 @@ _READERS: Final[Readers[Managed[Any]]] = {
 }
 
 
+def _close(c: _Consumer) -> None:
+    if not _is_active(c) or c.it.context.connection is None:
+        raise IllegalStateException(
+            f"{c.it} has no client that could close it",
+            hint="an inactive durable subscription can be deleted",
+        )
+    c.tree.region.slow_consumers.abort(c.it, with_connection=False)
+
+
 async def _why(c: _Consumer) -> dict[str, object]:
     return (await diagnose_consumer(c.tree, c.it)).as_item()
 
@@ -110,6 +119,11 @@ _OPERATIONS: Final[tuple[Operation[Any], ...]] = (
             _matches(kind),
         )
         for kind in (Queue, Topic)
+    ),
+    operation(
+        "void close()",
+        "Tell the client to close the consumer, and remove it after a second if it did not.",
+        _close,
     ),
     operation(
         "void resetStatistics()",
