@@ -29,7 +29,7 @@ from tests.kit.mqtt.codec_fuzz import run
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0+#"), min_size=1,
                max_size=20)  # fmt: skip
-ID = st.integers(0, 65535)
+ID = st.integers(1, 65535)
 QOS = st.integers(0, 2)
 PROPERTIES: st.SearchStrategy[Properties] = st.fixed_dictionaries(
     {},

@@ -92,8 +92,8 @@ GOLDEN: list[tuple[str, int, Packet, bytes]] = [
             "user_property": [("k", "v"), ("k", "w")], "topic_alias": 3,
             "subscription_identifier": [1, 200],
         }),
-        b"\x30\x2e\0\1a\x29\1\1\2\0\0\0\1\3\0\1t\x08\0\1r\x09\0\1\1\x26\0\1k\0\1v\x26\0\1k\0\1w"
-        b"\x23\0\3\x0b\1\x0b\xc8\1x",
+        (b"\x30\x2e\0\1a\x29\1\1\2\0\0\0\1\3\0\1t\x08\0\1r\x09\0\1\1\x26\0\1k\0\1v\x26\0\1k\0\1w"
+        b"\x23\0\3\x0b\1\x0b\xc8\1x"),
     ),
     ("puback", V3_1_1, Ack(PUBACK, 1), b"\x40\2\0\1"),
     ("pubrec", V3_1_1, Ack(PUBREC, 1), b"\x50\2\0\1"),
