@@ -161,7 +161,7 @@ def test_the_remaining_length_has_one_to_four_bytes(length: int) -> None:
 
 def test_a_long_payload_is_not_copied() -> None:
     buffer = bytearray()
-    [(position, payload)] = MqttFormat(level=V3_1_1).encode_shared(buffer, Publish("a", LONG))
+    [(position, payload)] = list(MqttFormat(level=V3_1_1).encode_shared(buffer, Publish("a", LONG)))
     assert payload is LONG
     assert position == len(buffer)
 
