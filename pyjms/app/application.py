@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 import anyio
 
 from pyjms.app.lifecycle import Hook, run_shutdown, run_startup
-from pyjms.errors import IllegalStateException
+from pyjms.errors import IllegalStateException, InvalidClientIDException
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import Destination
 from pyjms.listener.annotation import ListenerOptions
@@ -56,6 +56,11 @@ _LEAST_FOR_HOOKS = 3.0
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds for connections to close, after the handlers' time."""
+
+_CLIENT_ID_HINT = (
+    "give each process and worker its own client id: set jms.client_id, or "
+    "listeners.<id>.client_id, to a text with ${PYJMS_WORKER} or ${HOSTNAME}"
+)
 
 
 class Observation:
@@ -404,7 +409,9 @@ class JmsApplication:
                 for endpoint in endpoints
                 if endpoint.schedule is not None and self.registry[endpoint.id].auto_startup
             )
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, InvalidClientIDException):
+                error.hint = error.hint or _CLIENT_ID_HINT
             with anyio.CancelScope(shield=True):
                 await self.stop()
             raise

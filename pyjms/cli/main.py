@@ -338,7 +338,9 @@ def run(
     tell_what_to_try = open_port(application)
     own = application.settings.logging
     log_format = log_format or own.format
-    configure_logging({**own.levels, **given_levels}, log_format)
+    worker = None if as_worker is None else WorkerArguments.from_text(as_worker)
+    number = worker.number if worker is not None and worker.total > 1 else None
+    configure_logging({**own.levels, **given_levels}, log_format, worker=number)
     application.observation.log_with(
         context=log_format == "json", tracebacks=tracebacks or own.tracebacks
     )
@@ -355,10 +357,10 @@ def run(
             " ".join(targets),
         )
     application.wiring.require_work()
-    if as_worker is None:
+    if worker is None:
         application.run(on_started=tell_what_to_try)
     else:
-        run_worker(application, WorkerArguments.from_text(as_worker), tell_what_to_try)
+        run_worker(application, worker, tell_what_to_try)
 
 
 @app.command()

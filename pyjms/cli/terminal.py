@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from functools import partial
 from typing import Final, Literal
 
 import typer
@@ -179,30 +181,42 @@ def _lines(what: str, total: int | None, *, bytes_: bool) -> Callable[[int], Non
 LogFormat = Literal["text", "json"]
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_WORKER_FORMAT: Final = (
+    "%(asctime)s %(levelname)-7s worker %(worker)d (pid %(pid)d) %(name)s: %(message)s"
+)
 
 
 def configure_logging(
     levels: Mapping[str, str],
     log_format: LogFormat = "text",
     text: logging.Formatter | None = None,
+    worker: int | None = None,
 ) -> None:
     """Log to standard error; `levels` maps logger names (`root`: all) to level names.
 
-    `text` is the formatter of the format `text`; None: the usual one. Log handlers that the
-    application has set up are not changed.
+    `text` is the formatter of the format `text`; None: the usual one. Lines have the number and the
+    process id of a `worker`. Log handlers that the application has set up are not changed.
     """
     handler = logging.StreamHandler()
+    if worker is not None:
+        handler.addFilter(partial(_add_worker, worker, os.getpid()))
     if log_format == "json":
         from pyjms.observability.logs import JsonFormatter
 
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(text or logging.Formatter(_FORMAT))
+        usual = _FORMAT if worker is None else _WORKER_FORMAT
+        handler.setFormatter(text or logging.Formatter(usual))
     logging.basicConfig(handlers=[handler], level=levels.get("root", "INFO"))
     for name, level in levels.items():
         if name != "root":
             logging.getLogger(name).setLevel(level)
+
+
+def _add_worker(worker: int, pid: int, record: logging.LogRecord) -> bool:
+    record.worker, record.pid = worker, pid
+    return True
 
 
 def log_levels(texts: Iterable[str]) -> dict[str, str]:

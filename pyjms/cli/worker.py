@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import threading
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from pyjms.errors import ConfigurationException, InvalidClientIDException
+from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:
     from pyjms.app.application import JmsApplication
@@ -83,6 +82,8 @@ def run_worker(
     """
     if arguments.total > 1:
         _refuse_embedded_broker(application.settings)
+        import multiprocessing  # the name is %(processName)s in log formats of the application
+
         multiprocessing.current_process().name = f"worker {arguments.number}"
         application.observation.use_port_of_worker(arguments.number)
     threading.Thread(
@@ -97,15 +98,7 @@ def run_worker(
         os.write(arguments.report_to, report.to_bytes())
         on_started()
 
-    try:
-        application.run(on_started=report)
-    except InvalidClientIDException as error:
-        if arguments.total == 1:
-            raise
-        raise ConfigurationException(
-            f"Worker {arguments.number} of {arguments.total} cannot connect: {error.reason}",
-            hint="give each worker a client id of its own, such as audit-${PYJMS_WORKER}",
-        ) from error
+    application.run(on_started=report)
 
 
 def _refuse_embedded_broker(settings: PyjmsSettings) -> None:

@@ -103,7 +103,8 @@ class Recovery:
         """
         failure = error if prevents_startup(error) else None
         if self._start_outcome.settle(failure):
-            if is_misconfiguration(error):
+            in_application = self._properties.outages is not None
+            if is_misconfiguration(error) or (in_application and failure is not None):
                 await self._give_up(error)
                 return True
             self.report_start(error)

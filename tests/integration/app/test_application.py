@@ -419,7 +419,10 @@ async def test_a_name_says_its_kind(domain: bool, jms_app: JmsTestApp) -> None:
 
 @pytest.mark.parametrize("cache_level", ["CONSUMER", "NONE"])
 async def test_a_client_id_in_use_ends_the_start(
-    cache_level: str, jms_broker: EmbeddedBroker, pyjms_broker_url: str
+    cache_level: str,
+    jms_broker: EmbeddedBroker,
+    pyjms_broker_url: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Container(ApplicationContainer):
         durables = providers.Singleton(
@@ -439,10 +442,12 @@ async def test_a_client_id_in_use_ends_the_start(
             f"{pyjms_broker_url}&jms.clientID=me" if cache_level == "NONE" else pyjms_broker_url
         )
         application = JmsApplication(handler, settings=given, container=Container)
-        with pytest.raises(InvalidClientIDException, match="already connected"):
+        with pytest.raises(InvalidClientIDException, match="already connected") as refused:
             await application.start()
+        assert "listeners.<id>.client_id" in refused.value.hint
         assert not application.is_running
         assert len(application.registry) == 0
+    assert not [line for line in caplog.messages if "retrying" in line or "recover" in line]
 
 
 async def test_a_client_id_that_cannot_be_set_ends_the_start(pyjms_broker_url: str) -> None:

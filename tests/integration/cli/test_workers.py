@@ -152,7 +152,11 @@ def test_workers_are_added_and_removed_paused_and_resumed(
     ("broker", "variables", "reason"),
     [
         (None, {}, "Several workers need a broker outside of their processes"),
-        ("tcp", {"PYJMS_JMS__CLIENT_ID": "one"}, "such as audit-${PYJMS_WORKER}"),
+        (
+            "tcp",
+            {"PYJMS_JMS__CLIENT_ID": "one"},
+            "listeners.<id>.client_id, to a text with ${PYJMS_WORKER}",
+        ),
         ("tcp", {"PYJMS_JMS__CLIENT": "one"}, "PYJMS_JMS__CLIENT"),
     ],
 )
@@ -183,6 +187,19 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced(start: Start, tmp_p
         jobs.write(KILLED_ONCE)
     with start("--workers", "1") as supervisor:
         supervisor.expect("was ended by SIGKILL: a new one starts in 0.5 s", "has started")
+        supervisor.end(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_the_log_lines_of_workers_name_them(start: Start, log_format: str) -> None:
+    with start("--workers", "2", "--log-format", log_format) as supervisor:
+        supervisor.expect("Worker 1 (pid ", "Worker 2 (pid ")
+        (pid,) = supervisor.numbers(started(2))
+        line = {
+            "text": f"INFO    worker 2 (pid {pid}) pyjms.app.application: Application started",
+            "json": f'"worker": 2, "pid": {pid}',
+        }
+        supervisor.expect(line[log_format])
         supervisor.end(signal.SIGTERM)
 
 
