@@ -32,6 +32,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.distribution import optional
 from pyjms.runtime.event_loop import loop_options, spawn
+from pyjms.runtime.keywords import constructor_names_keywords
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.signals import act_on_signals, require_main_thread, stop_on_signals
 from pyjms.template.interceptors import HandlerInterceptor, SendInterceptor
@@ -177,6 +178,7 @@ def _number_of_consumers(container: AbstractMessageListenerContainer) -> str:
     return f"{lower}-{upper} consumers"
 
 
+@constructor_names_keywords
 class JmsApplication:
     """Listeners wired from settings, ready to run.
 

@@ -466,6 +466,10 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
         for key, check in _text_checks(*texts).items():
             with _collect_at(("listeners", name, key), settings, problems):
                 check()
+    for provider in container.providers.values():
+        if getattr(provider, "provides", None) is PyjmsSettings.bind_app:
+            with problems.caught():
+                provider()
     if len(problems.found) == known and not settings.is_incomplete:
         with problems.caught():
             container.message_converter()

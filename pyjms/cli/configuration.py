@@ -62,7 +62,7 @@ def show(
         ),
     ] = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="With --sources: omit defaults.")
+        bool, typer.Option("--changed", help="Omit what is not set anywhere.")
     ] = False,
 ) -> None:
     """Print the effective settings as YAML; passwords are masked."""
@@ -71,17 +71,15 @@ def show(
 
     from pyjms.settings import load_settings
 
-    if changed and not sources:
-        raise typer.BadParameter("requires --sources", param_hint="--changed")
     settings = load_settings(config)
     shown = _plain_values(settings)
+    if changed:
+        shown = _without_defaults(settings, shown, ())
     if not sources:
-        typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
+        typer.echo(yaml.safe_dump(shown, sort_keys=False) if shown else "", nl=False)
         return
     for path, value in _leaves(shown, ()):
-        source = _source(settings, path)
-        if source or not changed:
-            typer.echo(f"{'.'.join(path)}: {_inline(value)}  # {source or 'default'}")
+        typer.echo(f"{'.'.join(path)}: {_inline(value)}  # {settings.source(path) or 'default'}")
 
 
 @config_app.command("schema")
@@ -178,10 +176,19 @@ def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
         yield from _leaves(inner, (*path, str(key)))
 
 
-def _source(settings: PyjmsSettings, path: tuple[str, ...]) -> str:
-    """Return the source of a value; "" if it is the default."""
-    found = settings.source(path)
-    return "" if found is None else str(found)
+def _without_defaults(
+    settings: PyjmsSettings, values: Mapping[str, Any], path: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the values that a file or a variable sets, and the sections that have them."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        below = (*path, str(key))
+        if not isinstance(value, Mapping) or not value:
+            if settings.source(below):
+                found[key] = value
+        elif inner := _without_defaults(settings, value, below):
+            found[key] = inner
+    return found
 
 
 def _inline(value: object) -> str:

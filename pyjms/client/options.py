@@ -21,6 +21,7 @@ from pyjms.client.policies import (
 )
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.clock import FOR_EVER, check_seconds
+from pyjms.runtime.keywords import refuse_unknown_keywords
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.options import at_least, boolean, camel_case, integer
 from pyjms.transport.uri import did_you_mean, is_secret
@@ -287,9 +288,8 @@ def apply_keywords(given: Mapping[str, object], options: ClientOptions) -> None:
         TypeError: one is not an option, or has the wrong type.
         ValueError: one is out of range.
     """
-    unknown = given.keys() - {f.name for f in fields(ClientOptions)}
-    if unknown:
-        raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
+    known = ("user", "password", "redelivery_policy", *(f.name for f in fields(ClientOptions)))
+    refuse_unknown_keywords("ConnectionFactory", given, known)
     for name, value in given.items():
         setattr(options, name, value)
     options.check()

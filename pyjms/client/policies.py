@@ -15,12 +15,14 @@ from pyjms.errors import UnsupportedOperationException
 from pyjms.jms.destination import Destination, name_matches
 from pyjms.jms.redelivery import next_delay
 from pyjms.runtime.clock import check_seconds
+from pyjms.runtime.keywords import constructor_names_keywords
 
 NO_MAXIMUM_REDELIVERIES = -1
 _MOST_STEPS: Final = 64
 """After as many redeliveries a back-off does not grow any more: it would be infinite."""
 
 
+@constructor_names_keywords
 @dataclass
 class RedeliveryPolicy:
     """The delays before redeliveries of a message that was rolled back, and their maximum number.

@@ -56,6 +56,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherits
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
+from pyjms.runtime.keywords import constructor_names_keywords
 from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import quietly
 from pyjms.transport.openwire.correlator import InterruptionListener, InterruptionListeners
@@ -355,6 +356,7 @@ class ConnectionHandle(TransportListening, QueueConnection, TopicConnection):
             self._interruptions.remove(self._transport_listeners.pop())
 
 
+@constructor_names_keywords
 class SingleConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     """Shares one connection among all callers. Spring: SingleConnectionFactory.
 
@@ -1013,6 +1015,7 @@ class CachedSession(SessionHandle[SessionEntry]):
         return self._kept
 
 
+@constructor_names_keywords
 class CachingConnectionFactory(SingleConnectionFactory):
     """A SingleConnectionFactory that also caches sessions. Spring: CachingConnectionFactory.
 

@@ -54,6 +54,7 @@ from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.fork import inherits
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated_as
 from pyjms.runtime.ids import IdGenerator
+from pyjms.runtime.keywords import refuse_unknown_keywords
 from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import close_quietly, quietly
 from pyjms.transport.uri import TransportURI
@@ -883,6 +884,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
     ) -> None:
         api.check_factory(target_connection_factory, type(self).__name__)
         self.target_connection_factory = target_connection_factory
+        refuse_unknown_keywords(type(self).__name__, options, PoolKeywords.__annotations__)
         self.options: PoolOptions = PoolOptions(**options)
         self.options.check()
         self.stats: PoolStats = PoolStats(_names.generate(), _broker_of(target_connection_factory))

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 
-from pyjms.errors import nearest_name
 from pyjms.jms.destination import Destination
 from pyjms.runtime.clock import check_seconds
+from pyjms.runtime.keywords import names_keywords, refuse_unknown_keywords
 from pyjms.support.retry import RetryPolicy
 
 __all__ = [
@@ -216,10 +216,7 @@ def jms_listener(
         def on_order(order: dict[str, int]) -> None:
             print(order["id"])
     """
-    for name in options.keys() - ListenerOptions.__annotations__.keys():
-        near = nearest_name(name, ListenerOptions.__annotations__)
-        hint = f", did you mean {near}?" if near else ""
-        raise TypeError(f"@jms_listener has no option {name!r}{hint}")
+    refuse_unknown_keywords("@jms_listener", options, ListenerOptions.__annotations__)
     values: dict[str, Any] = {**options}
     if values.get("concurrency") is not None:
         values["concurrency"] = str(values["concurrency"])
@@ -319,6 +316,7 @@ class Schedule:
         return f"every {self.fixed_rate:g} s"
 
 
+@names_keywords
 def jms_scheduled(
     *,
     cron: str | None = None,

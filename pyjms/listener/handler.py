@@ -240,8 +240,8 @@ class HandlerListener:
                 result = await self.call(message, session)
             else:
                 result = await call_in_worker(self.call, message, session)
-                if inspect.isawaitable(result):
-                    result = await result
+            if result is not None and inspect.isawaitable(result):
+                result = await result  # a wrapper around a coroutine, or a missing `await`
         except SystemExit as error:
             raise called_exit(error, message) from error
         if self._replies is not None and (result is not None or self._replies_to_none):

@@ -28,6 +28,7 @@ from pyjms.listener.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecu
 from pyjms.runtime.backoff import BackOff, FixedBackOff
 from pyjms.runtime.clock import FOR_EVER, check_seconds
 from pyjms.runtime.forwarding import Checked, TypedProperty
+from pyjms.runtime.keywords import unknown_keyword
 from pyjms.selector import selector_or_none
 from pyjms.support.converter import MessageConverter, SimpleMessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
@@ -242,7 +243,7 @@ class ContainerProperties:
         """
         for name, value in options.items():
             if name not in self.OPTIONS:
-                raise TypeError(f"{type(self).__name__} has no property {name!r}")
+                raise unknown_keyword(type(self).__name__, name, self.OPTIONS)
             setattr(self, name, value)
 
     @property

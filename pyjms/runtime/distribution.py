@@ -17,8 +17,21 @@ DISTRIBUTION = "pyjms-framework"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra, for error messages and hints."""
-    return f'pip install "{DISTRIBUTION}[{extra}]"'
+    """Return the command that installs an extra, for error messages and hints.
+
+    It names the folder of a checkout that was installed (PEP 610).
+    """
+    import json  # noqa: PLC0415 - for errors
+    from importlib import metadata  # noqa: PLC0415
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
+
+    try:
+        text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        text = None
+    source = json.loads(text or "{}")
+    folder = unquote(urlsplit(source["url"]).path) if "dir_info" in source else ""
+    return f'pip install "{folder or DISTRIBUTION}[{extra}]"'
 
 
 def optional(module: str, what: str, extra: str) -> Any:

@@ -7,14 +7,23 @@ Values are read-only. An unknown key is an error. Durations are seconds once rea
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    create_model,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from pyjms.configuration.document import Document, Origin, Problems
 from pyjms.configuration.placeholders import Placeholders
 from pyjms.configuration.section import DescribedModel, Duration, ReceiveTimeout, Section, Text
+from pyjms.configuration.validation import validate
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings.broker import ActiveMQSettings
@@ -28,6 +37,8 @@ from pyjms.settings.spark import PipelineSettings, SparkSettings
 
 LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
 Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class ObservabilitySettings(Section):
@@ -253,6 +264,40 @@ class PyjmsSettings(DescribedModel, BaseSettings):
             values["activemq"].pop("password")
             placeholders = Placeholders(values, os.environ)
         return placeholders.resolve(text)
+
+    def bind_app(self, model: type[M], *keys: str) -> M:
+        """Return the application's own settings, the section `app`, as an object of a class.
+
+        Values that environment variables set are texts, which the class converts. Does not block.
+        Spring: @ConfigurationProperties.
+
+        Args:
+            model: a pydantic model; `extra="forbid"` refuses misspelt keys.
+            keys: the path of a section below `app`; none: `app` itself.
+
+        Raises:
+            ConfigurationException: keys are missing or have wrong values; a line for each, with the
+                file and line, or the variable.
+
+        Example:
+            class ShopSettings(BaseModel, extra="forbid"):
+                limit: float = 1000.0
+
+
+            settings = load_settings(environ={"PYJMS_APP__SHOP__LIMIT": "50"})
+            assert settings.bind_app(ShopSettings, "shop").limit == 50.0
+        """
+        path = ("app", *keys)
+        sections: type[BaseModel] = model
+        for key in reversed(path):  # errors then name the whole path
+            field = Field(default_factory=dict, validate_default=True)
+            fields: dict[str, Any] = {key: (sections, field)}
+            sections = create_model(key, **fields)
+        values = {"app": self.app}
+        found: Any = validate(sections, Document(values, self._document.origins))
+        for key in path:
+            found = getattr(found, key)
+        return cast("M", found)
 
     def use_document(
         self, document: Document, placeholders: Placeholders, problems: Problems

@@ -29,12 +29,14 @@ from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, Message, TextMessage
 from pyjms.runtime.clock import check_seconds
+from pyjms.runtime.keywords import constructor_names_keywords
 from pyjms.runtime.logging import error_text, one_line, shortened
 
 REMOTE_ERROR: Final = "pyjms_error_type"
 """Property of a reply that tells an error: the name of its type. The body is its text."""
 
 
+@constructor_names_keywords
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
     """How a message is retried whose handler raised. None: the connection's redelivery policy

@@ -42,6 +42,7 @@ from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.runtime.forwarding import DelegatedAttribute
+from pyjms.runtime.keywords import unknown_argument
 from pyjms.sync.portal import call_on_loop, current_loop, trim
 from pyjms.template.synchronization import is_on_a_loop
 
@@ -341,6 +342,11 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
         method = functools.partial(getattr(self.core, name), *positional, **named)
         try:
             value = self.call(method) if is_coroutine else method()
+        except TypeError as error:
+            if misspelt := unknown_argument(name, original, kwargs):
+                raise misspelt from None
+            trim(error)
+            raise
         except Exception as error:
             trim(error)  # here, so that this frame is also removed
             raise

@@ -34,6 +34,7 @@ from pyjms.jms.api import (
 from pyjms.jms.destination import AnyDestination, Destination, Queue
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.runtime.clock import FOR_EVER, check_seconds
+from pyjms.runtime.keywords import constructor_names_keywords, unknown_keyword
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.messaging import JmsHeaders
@@ -143,6 +144,7 @@ class Variants(ABC):
         return self._with(receive_timeout=seconds)
 
 
+@constructor_names_keywords
 class TemplateSettings(Variants):
     """The settings of a JmsTemplate: arguments, and attributes of the same names.
 
@@ -422,8 +424,7 @@ def _prepare(
     """
     unknown = options.keys() - _NAMES
     if unknown:
-        known = ", ".join(sorted(_NAMES))
-        raise TypeError(f"There is no option {min(unknown)!r} of a send; there are {known}")
+        raise unknown_keyword("A send", min(unknown), _NAMES)
 
     def resolve(destination: AnyDestination) -> Destination | None:
         return template.resolve_or_none(session, destination)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import zipfile
 from configparser import ConfigParser
 from email import message_from_bytes
 from email.message import Message
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 
 import pytest
@@ -125,8 +126,13 @@ def test_modules_of_a_user_named_broker_disturb_nothing(tmp_path: Path) -> None:
     assert done.stdout == "hello\n", done.stderr
 
 
+def test_hints_name_the_checkout_if_that_is_installed() -> None:
+    source = distribution(DISTRIBUTION).read_text("direct_url.json")
+    name = json.loads(source)["url"].removeprefix("file://") if source else DISTRIBUTION
+    assert install_command("sql") == f'pip install "{name}[sql]"'
+
+
 def test_hints_and_documents_name_the_distribution() -> None:
-    assert install_command("sql") == f'pip install "{DISTRIBUTION}[sql]"'
     documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     sources = [*(ROOT / "pyjms").rglob("*.py"), *(ROOT / "broker").rglob("*.py")]
     wrong = ("pip install pyjms\n", "pip install pyjms[", 'install "pyjms[', "install 'pyjms[")

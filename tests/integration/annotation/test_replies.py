@@ -416,9 +416,15 @@ async def test_what_can_be_awaited_is_awaited(jms_app: JmsTestApp) -> None:
     def handler(text: str) -> Any:
         return later(text)
 
-    await jms_app.start(handler)
-    await jms_app.template.convert_and_send("in", "x")
-    assert await jms_app.template.receive_and_convert("out") == "X"
+    @jms_listener("in.await")
+    @send_to("out")
+    async def without_await(text: str) -> Any:
+        return later(text)
+
+    await jms_app.start(handler, without_await)
+    for queue in ("in", "in.await"):
+        await jms_app.template.convert_and_send(queue, "x")
+        assert await jms_app.template.receive_and_convert("out") == "X"
 
 
 async def test_send_and_receive_finds_the_answer(jms_app: JmsTestApp) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pyjms.runtime.distribution import install_command
 from tests.kit.processes.forked_python import run_python
 
 pytest.importorskip("pyspark")
@@ -188,7 +189,7 @@ def test_without_pyspark_there_is_one_line(pyjms: Run, verb: str) -> None:
     done = pyjms("pipeline", verb, "board", code=NO_PYSPARK + MAIN)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert 'pip install "pyjms-framework[spark]"' in line
+    assert install_command("spark") in line
 
 
 def test_help_needs_no_spark_and_no_broker(pyjms: Run) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue
+from pyjms.runtime.distribution import install_command
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.persistence import (
@@ -189,4 +190,4 @@ def test_without_sqlalchemy_the_error_names_the_package(tmp_path: Path, kind: st
     command = [sys.executable, "-c", script, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
     assert done.stdout.startswith("ConfigurationException: A store in a database needs SQLAlchemy")
-    assert 'pip install "pyjms-framework[sql]"' in done.stdout
+    assert install_command("sql") in done.stdout

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.distribution import install_command
 from pyjms.spark.session import JavaHome, aot_options, find_java, session_conf, wrapper_home
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts stand for Java")
@@ -70,7 +71,7 @@ def test_a_folder_without_java_is_named(tmp_path: Path) -> None:
 def test_no_java_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationException) as caught:
         find_java("system", {"PATH": str(tmp_path)})
-    assert 'pip install "pyjms-framework[spark]"' in caught.value.hint
+    assert install_command("spark") in caught.value.hint
 
 
 def test_the_wrapper_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:

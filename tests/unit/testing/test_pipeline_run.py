@@ -65,4 +65,4 @@ def test_without_pyspark_the_fixtures_skip_and_say_why(pytester: pytest.Pytester
     pytester.makepyfile("def test_it(jms_run_pipeline): ...")
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs")
     done.assert_outcomes(skipped=1)
-    done.stdout.fnmatch_lines(['*Spark is not installed: pip install "pyjms-framework?spark?"*'])
+    done.stdout.fnmatch_lines(['*Spark is not installed: pip install "*?spark?"*'])
