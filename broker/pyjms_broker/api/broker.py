@@ -12,6 +12,7 @@ activemq-broker B1 to B6)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar
 
@@ -52,6 +53,24 @@ class Broker(ABC):
     A plain message is not part of a transaction, has no schedule, and its destination is neither
     composite nor one of the broker's own; a plain acknowledgement is not part of a transaction.
     """
+
+    def send_run(self, exchange: ProducerExchange, messages: list[ActiveMQMessage]) -> int:
+        """Accept the first of these messages together; return how many, 0: each needs `send`.
+
+        They are plain, as in `plain`, of one producer and for the destination to which it has sent
+        before, and nobody waits for a response. A filter does not override it: one that acts on
+        plain messages gets each of them by `send`.
+        """
+        return 0
+
+    def acknowledge_run(self, exchange: ConsumerExchange, acks: deque[MessageAck]) -> Completion:
+        """Apply the first of these acknowledgements together, and remove them from `acks`.
+
+        None is removed if each needs `acknowledge`. They are plain, and nobody waits for a
+        response. The result is that of the last one; those before it are done. As `send_run`, it is
+        not for filters.
+        """
+        return COMPLETED
 
     @property
     @abstractmethod

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageAck, MessagePull
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 
 if TYPE_CHECKING:
@@ -87,6 +88,10 @@ class Subscription(ABC):
         Raises:
             JMSException: it does not match the dispatched messages.
         """
+
+    def acknowledge_run(self, acks: deque[MessageAck]) -> Completion:
+        """Apply the first of these acknowledgements; see `Broker.acknowledge_run`."""
+        return COMPLETED
 
     @abstractmethod
     def pull(self, pull: MessagePull) -> None:

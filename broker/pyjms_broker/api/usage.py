@@ -6,6 +6,7 @@ limit. A message may exceed the limit; the next one waits. (activemq-broker M1, 
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -149,6 +150,17 @@ class MemoryUsage:
             if usage.limit:
                 room = max(usage.limit // 100, usage.limit * self.mark // 100 - usage.used)
                 found = room if found is None else min(found, room)
+            usage = usage.parent
+        return found
+
+    @property
+    def free(self) -> int:
+        """The bytes below the marks of this usage and its ancestors; below 0: it is short."""
+        found, mark = sys.maxsize, self.mark
+        usage: MemoryUsage | None = self
+        while usage is not None:
+            if usage.limit:
+                found = min(found, usage.limit * mark // 100 - usage.used)
             usage = usage.parent
         return found
 

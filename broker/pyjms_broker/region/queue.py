@@ -68,7 +68,7 @@ from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.selector.budget import COSTLY, SelectorMeter
 from pyjms.wire.message_audit import MessageAudit
-from pyjms.wire.openwire.commands import MessageId
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
@@ -436,6 +436,55 @@ class QueueDispatcher:
             self._iterating = False
         if self._again:
             self.iterate()
+
+    def on_arrivals(self, references: list[MessageReference]) -> None:
+        """Dispatch new messages as `on_arrival` does each, to an only consumer in one round."""
+        dispatched = 0
+        ready = self.ring.ready
+        if (
+            ready
+            and len(self.ring) == 1
+            and (self.is_idle or (self._may_offer_new() and self.is_idle))
+            and self._is_open
+            and not (self._iterating or self._is_resting or self._memory.was_short)
+        ):
+            self._iterating = True
+            try:
+                dispatched = self._deliver_run(ready[0], references)
+            finally:
+                self._iterating = False
+        for reference in islice(references, dispatched, None):
+            self.on_arrival(reference)
+        if self._again:
+            self.iterate()
+
+    def _deliver_run(self, candidate: Candidate, references: list[MessageReference]) -> int:
+        """Dispatch the first of these messages to the only consumer; return how many.
+
+        It ends at a message that has to be offered, and with the consumer, which may be full or be
+        removed while a message is dispatched to it.
+        """
+        subscription, statistics = candidate.subscription, self._queue.statistics
+        if not subscription.matches_all or subscription.is_full():
+            return 0
+        context, count = subscription.context, 0
+        for reference in references:
+            message = reference.cached
+            if (
+                not candidate.ready
+                or context.congested
+                or message is None
+                or message.target_consumer_id is not None
+                or reference.group_id is not None
+            ):
+                break
+            count += 1
+            statistics.dispatched += 1
+            statistics.inflight += 1
+            if subscription.deliver(reference):
+                self.ring.rotate(candidate, 0, is_full=True)
+                break
+        return count
 
     def _may_offer_new(self) -> bool:
         """Return whether a new message may be offered before those in the lists."""
@@ -1037,6 +1086,55 @@ class Queue(BaseDestination):
         self.dispatcher.change_policy(self.policy)
         self.marks_redelivered = policy.persist_jms_redelivered and self.store is not None
         return kept
+
+    def send_run(self, context: ConnectionContext, messages: list[ActiveMQMessage]) -> int:
+        """Accept the first of these messages together; return how many.
+
+        They are those that `send` would accept at once, without a store: it ends before the first
+        one that may have to wait, be refused, dropped, stored or reported.
+        """
+        if self.disposed or self._unstored or self.watchers or self.reports_arrivals:
+            return 0
+        free = self.memory.free
+        if free <= 0 or self.reader is not None or (self.needs_disk and self._is_temp_full()):
+            return 0
+        is_stored, now, size = self.store is not None, _clock.time_ms(), 0
+        audit, statistics = self._audit, self.statistics
+        run: list[MessageReference] = []
+        for message in messages:
+            raw, message_id = message.raw, message.message_id
+            if (
+                raw is None
+                or len(raw) > context.unchecked_size
+                or message_id is None
+                or message_id.broker_sequence_id
+                or 0 < message.expiration < now
+                or (is_stored and message.persistent)
+                or size >= free
+                # found as well by `send`, which also makes the audit
+                or (self._is_audited if audit is None else audit.is_duplicate(message_id))
+            ):
+                break
+            message_id.broker_sequence_id = self.broker.next_sequence_id()
+            message.broker_in_time, message.broker_out_time = now, 0
+            reference = MessageReference(message, self, self._minimum_size)
+            run.append(reference)
+            size += reference.size
+            if not statistics.min_size <= reference.size <= statistics.max_size:
+                statistics.new_extreme_size(reference.size)
+            if self._tracks_positions:
+                self.contents.add(reference)
+            else:
+                self.references[reference] = None
+        statistics.enqueues += len(run)
+        statistics.messages += len(run)
+        statistics.total_size += size
+        self.memory.increase(size)
+        self.dispatcher.on_arrivals(run)
+        return len(run)
+
+    def _is_temp_full(self) -> bool:
+        return self.temp_usage.full(self.policy.store_usage_high_water_mark) is not None
 
     def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
         context, transaction = exchange.context, exchange.transaction

@@ -8,6 +8,7 @@ consumer. (ActiveMQ AbstractRegion, TopicRegion; activemq-broker T16 to T21, C3)
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -69,6 +70,7 @@ from pyjms_broker.region.destinations import (
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.flow_control import abort_blocked_sends
 from pyjms_broker.region.memory_relief import Holder, MemoryRelief
+from pyjms_broker.region.queue import Queue
 from pyjms_broker.region.slow_consumers import SlowConsumers
 from pyjms_broker.region.subscription import (
     LAST_DELIVERED_UNKNOWN,
@@ -861,6 +863,16 @@ class RegionBroker(InnermostBroker):
             exchange.destination = destination
             exchange.region_destination, exchange.table_version = entry_point, version
         return entry_point.send(exchange, message)
+
+    def send_run(self, exchange: ProducerExchange, messages: list[ActiveMQMessage]) -> int:
+        queue = exchange.region_destination
+        if type(queue) is not Queue or exchange.table_version != self._table.version:
+            return 0  # such as one that forwards each message to others
+        return queue.send_run(exchange.context, messages)
+
+    def acknowledge_run(self, exchange: ConsumerExchange, acks: deque[MessageAck]) -> Completion:
+        subscription = exchange.subscription
+        return COMPLETED if subscription is None else subscription.acknowledge_run(acks)
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         subscription = exchange.subscription

@@ -837,13 +837,13 @@ class PrefetchSubscription(AbstractSubscription):
         self.dequeue_count += 1
         self.settle(reference)
         if stored is not COMPLETED:
-            stored.then(lambda done: self._unsettle_if_failed(done, reference))
+            stored.then(partial(self._unsettle_if_failed, reference))
         if self.prefetch_extension:
             self.prefetch_extension -= 1
         self.window_freed()
         return stored
 
-    def _unsettle_if_failed(self, done: Completion, reference: MessageReference) -> None:
+    def _unsettle_if_failed(self, reference: MessageReference, done: Completion) -> None:
         if done.error is not None:
             self.unsettle(reference)
 
@@ -870,7 +870,7 @@ class PrefetchSubscription(AbstractSubscription):
         self.dequeue_count += 1
         self.settle(reference)
         if stored is not COMPLETED:
-            stored.then(lambda done: self._unsettle_if_failed(done, reference))
+            stored.then(partial(self._unsettle_if_failed, reference))
         return stored
 
     def _complete_in_transaction(
@@ -1047,6 +1047,41 @@ class QueueSubscription(PrefetchSubscription):
         for queue, candidate in tuple(self._candidates.items()):
             if not (candidate.ready and queue.dispatcher.is_idle):
                 queue.dispatcher.window_freed(candidate)
+
+    def acknowledge_run(self, acks: deque[MessageAck]) -> Completion:
+        """Settle messages of which each has its own acknowledgement, and free the window once."""
+        if not self._by_id or self._transacted or self.times_acks or self.info.network_subscription:
+            return COMPLETED
+        dispatched, context = self.dispatched, self.context
+        stored, count = COMPLETED, 0
+        consumer_id = acks[0].consumer_id
+        try:
+            while acks and stored is COMPLETED:
+                ack = acks[0]
+                last = ack.last_message_id
+                if (
+                    ack.consumer_id is not consumer_id
+                    or ack.ack_type != _STANDARD
+                    or ack.message_count != 1
+                    or last is None
+                    or ack.first_message_id is not last
+                    or (reference := dispatched.get(last.identity)) is None
+                ):
+                    break
+                acks.popleft()
+                if reference.persistent:
+                    stored = self.store_acknowledgement(NO_TRANSACTION, reference)
+                del dispatched[last.identity]
+                count += 1
+                reference.destination.on_consumed(context, reference)
+                if stored is not COMPLETED:
+                    stored.then(partial(self._unsettle_if_failed, reference))
+        finally:
+            if count:
+                self.dequeue_count += count
+                self._shrink(count)
+                self.window_freed()
+        return stored
 
     def settle(self, reference: MessageReference) -> None:
         reference.destination.on_consumed(self.context, reference)

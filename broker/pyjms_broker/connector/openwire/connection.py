@@ -18,6 +18,11 @@ chunk are sent: a client that sends a request and an acknowledgement in one chun
 response. The difference is not observable, because everything happens in one turn of the event
 loop, before anything else is read.
 
+Successive messages of a producer to one destination are accepted together, and so are successive
+acknowledgements of a consumer: producer, destination and space are looked up once for all, and the
+queue dispatches once. Only the usual ones take part, which nothing can refuse or delay and for
+which nobody waits; any other one ends the run and is handled by itself. See `Broker.send_run`.
+
 Back-pressure. The broker never buffers unbounded data for a client. It pauses reading from the
 connection while at least one of these conditions holds (`ReadPause`), and resumes when none does:
 
@@ -54,6 +59,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -354,8 +360,17 @@ class BrokerConnection:
     def on_commands(self, commands: deque[Command]) -> None:
         """Handle commands, taking them from the left, until there are none or reading is paused."""
         deferred = self._deferred_acks
+        singly = 0
         while commands:
             command = commands.popleft()
+            if singly:
+                singly -= 1
+            elif commands and isinstance(command, ActiveMQMessage):
+                after = commands[0]
+                if isinstance(after, ActiveMQMessage) and after.producer_id is command.producer_id:
+                    sent, singly = self._send_run(command, commands)
+                    if sent:
+                        continue
             # acknowledgements outside a transaction, without response: only messages overtake them
             if (
                 type(command) is MessageAck
@@ -380,16 +395,31 @@ class BrokerConnection:
 
     def _handle_deferred_acks(self) -> None:
         deferred = self._deferred_acks
-        while deferred:
-            ack = deferred.popleft()
-            if not self._closed:
-                try:
-                    result: object = self.handlers[MessageAck.TYPE](self, ack)
-                except Exception as error:
-                    self._send_error(ack, error)
-                else:
-                    if result is not COMPLETED:
-                        self._respond(ack, result)
+        in_runs = self.handlers[MessageAck.TYPE] is BrokerConnection.on_ack
+        while deferred and not self._closed:
+            ack, before = deferred[0], len(deferred)
+            try:
+                result: object = COMPLETED
+                if in_runs and before > 1:
+                    result = self._acknowledge_run(deferred)
+                    in_runs = len(deferred) < before
+                if len(deferred) == before:
+                    deferred.popleft()
+                    result = self.handlers[MessageAck.TYPE](self, ack)
+            except Exception as error:
+                self._send_error(ack, error)
+            else:
+                if result is not COMPLETED:
+                    self._respond(ack, result)
+        deferred.clear()
+
+    def _acknowledge_run(self, acks: deque[MessageAck]) -> Completion:
+        """Apply acknowledgements of one consumer together; see `Broker.acknowledge_run`."""
+        consumer_id, plain = acks[0].consumer_id, self.broker.plain
+        exchange = None if consumer_id is None else self.consumers.get(consumer_id.identity)
+        if exchange is None or plain is None:
+            return COMPLETED
+        return plain.acknowledge_run(exchange, acks)
 
     def _respond(self, command: Command, result: object) -> None:
         if isinstance(result, Response):
@@ -462,6 +492,47 @@ class BrokerConnection:
         if window and result.error is None:
             self._send_producer_ack(message)
         return result
+
+    def _send_run(self, first: ActiveMQMessage, commands: deque[Command]) -> tuple[int, int]:
+        """Send `first` and the messages at the head of `commands` together, as far as possible.
+
+        Returns:
+            How many were sent, and removed from `commands`; and if none was, how many of the
+            following have to be sent singly, so that they are not looked at again and again.
+        """
+        producer_id, destination, plain = first.producer_id, first.destination, self.broker.plain
+        exchange = None if producer_id is None else self.producers.get(producer_id.identity)
+        if (
+            exchange is None
+            or plain is None
+            or self._closed
+            or destination is not exchange.destination
+            or type(destination) is not Queue
+            or exchange.last_stored_sequence is not None
+            or (exchange.info is not None and exchange.info.window_size > 0)
+            or self.handlers.get(first.TYPE) is not BrokerConnection.on_message
+        ):
+            return 0, 0
+        run: list[ActiveMQMessage] = []
+        for message in chain((first,), commands):
+            if (
+                not isinstance(message, ActiveMQMessage)
+                or message.producer_id is not producer_id
+                or message.destination is not destination
+                or message.transaction_id is not None
+                or message.response_required
+                or (message_id := message.message_id) is None
+                or message_id.producer_id is not producer_id
+                or message_id.text_view is not None
+                or SCHEDULE_PREFIX in (message.marshalled_properties or b"")
+            ):
+                break
+            run.append(message)
+        sent = plain.send_run(exchange, run) if len(run) > 1 else 0
+        exchange.sent_count += sent
+        for _ in range(sent - 1):
+            commands.popleft()
+        return sent, 0 if sent else max(0, len(run) - 1)
 
     def _is_stored_replay(self, exchange: ProducerExchange, message: ActiveMQMessage) -> bool:
         """Return whether a message resent after a failover is stored. (activemq-broker T27)"""
