@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import anyio
 
+from pyjms.app.held_loop import HeldLoop
 from pyjms.app.lifecycle import Hook, run_shutdown, run_startup
 from pyjms.errors import IllegalStateException, InvalidClientIDException
 from pyjms.jms.api import ConnectionFactory
@@ -241,6 +242,7 @@ class JmsApplication:
         check_seconds("stop_timeout", self.stop_timeout)
         self._hooks: list[Hook] = []
         self._running = False
+        self._held_loop: HeldLoop | None = None
         self._stop_requested: anyio.Event | None = None
 
     @cached_property
@@ -417,6 +419,7 @@ class JmsApplication:
             with anyio.CancelScope(shield=True):
                 await self.stop()
             raise
+        self._held_loop = HeldLoop(self.registry)
         self.observation.phase = "running"
         self._log_started()
 
@@ -465,6 +468,9 @@ class JmsApplication:
         deadline = _clock.now() + seconds
         await self.wiring.schedules.stop()
         await self.registry.shutdown(seconds)
+        held_loop, self._held_loop = self._held_loop, None
+        if held_loop is not None:
+            held_loop.release()
         await run_shutdown(self._hooks, max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
         await self.wiring.resources.close(max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
         with _clock.timeout(_CLOSE_TIMEOUT) as closing:

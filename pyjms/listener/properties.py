@@ -223,6 +223,8 @@ class ContainerProperties:
         self.connection_factory = connection_factory
         self.destination_resolver = SimpleDestinationResolver()
         self.call_timeout: CallTimeout = CallTimeout(self)
+        self.loop_holds: int = 0
+        """How often the listener has held the event loop, as its application's watchdog saw."""
         self.listener_call: ListenerCall | None = None
         self._listener: Listener | None = None
         self.interceptor_chain: InterceptorChain[HandlerInterceptor] | None = None

@@ -59,6 +59,8 @@ class ListenerHealth:
     """Seconds for which the longest-running of them has run."""
     timeouts: int = 0
     """The number of calls that took longer than the listener's `timeout`."""
+    loop_holds: int = 0
+    """How often its `async def` handler has held the event loop for more than 0.5 seconds."""
 
     @property
     def is_ready(self) -> bool:
@@ -137,6 +139,7 @@ class Health:
                     "busy": each.busy,
                     "longest_handler_seconds": round(each.longest, 3),
                     "timeouts": each.timeouts,
+                    "loop_holds": each.loop_holds,
                 }
                 for each in self.listeners
             },
@@ -173,6 +176,7 @@ def _listener(
         consumers=container.scheduled_consumer_count,
         busy=len(deliveries),
         timeouts=container.call_timeout.expired,
+        loop_holds=container.loop_holds,
         longest=max((now - each.received_at for each in deliveries), default=0.0),
     )
 

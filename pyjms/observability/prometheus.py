@@ -304,15 +304,24 @@ class _Listeners(Collector):
                 ("longest_handler_seconds", "How long the longest running handler has run."),
             )
         }
-        timeouts = CounterMetricFamily(
-            "pyjms_handler_timeouts",
-            "Calls of handlers that took longer than the listener's timeout.",
-            labels=["listener"],
-        )
+        counters = [
+            CounterMetricFamily(name, text, labels=["listener"])
+            for name, text in (
+                (
+                    "pyjms_handler_timeouts",
+                    "Calls of handlers that took longer than the listener's timeout.",
+                ),
+                (
+                    "pyjms_listener_event_loop_held",
+                    "How often the listener's handler held the event loop for more than 0.5 s.",
+                ),
+            )
+        ]
         for each in health.listeners:
-            timeouts.add_metric([each.id], each.timeouts)
+            for counter, count in zip(counters, (each.timeouts, each.loop_holds), strict=True):
+                counter.add_metric([each.id], count)
             values = (float(each.is_ready), each.consumers, each.busy, each.longest)
             for gauge, value in zip(gauges.values(), values, strict=True):
                 gauge.add_metric([each.id], value)
         yield from gauges.values()
-        yield timeouts
+        yield from counters

@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import PurePath
 from types import FrameType
 from typing import Final
@@ -31,6 +33,10 @@ _FRAMES: Final = 6
 _LOOPS: Final = frozenset(("asyncio", "uvloop", "trio", "anyio", "selectors"))
 """Packages whose frames are the loop's own, so that it waits or starts what holds it."""
 
+Reporter = Callable[[Sequence[FrameType], float], bool]
+"""Gets the frames of what holds a loop, innermost first, and the limit, in the watchdog's thread;
+returns whether it knows what it is, and has reported it."""
+
 
 class LoopWatchdog:
     """Watches one event loop. Create it by `watch_loop`.
@@ -45,6 +51,7 @@ class LoopWatchdog:
         self.held_count = 0
         """How often the loop was held for longer than the limit."""
         self.users = 0
+        self.reporters: list[Reporter] = []
         self._limit = limit
         self._loop = LoopHandle()
         self._thread_id = threading.get_ident()
@@ -62,8 +69,10 @@ class LoopWatchdog:
         """The longest time in seconds, of the last minute, that a callback had to wait."""
         return max(self._longest, self._former)
 
-    def release(self) -> None:
-        """Stop watching, unless there are other users. On the loop only."""
+    def release(self, reporter: Reporter | None = None) -> None:
+        """Stop watching, unless there are other users, and reporting. On the loop only."""
+        if reporter is not None:
+            self.reporters.remove(reporter)
         self.users -= 1
         if not self.users:
             self._stopping.set()
@@ -84,14 +93,18 @@ class LoopWatchdog:
             self._record(stopwatch() - asked)
 
     def _on_hold(self, asked: float) -> None:
-        is_logged = asked >= self._next_line
+        frames = list(self._frames())
+        is_known = not self._collecting and any(
+            report(frames, self._limit) for report in self.reporters
+        )
+        is_logged = not is_known and asked >= self._next_line
         if is_logged:
             self._next_line = asked + _QUIET
             logger.warning(
                 "The event loop of %s is held for more than %g s by %s",
                 self.name,
                 self._limit,
-                self._holder(),
+                self._holder(frames),
             )
         self.held_count += 1
         self._answered.wait()
@@ -105,20 +118,17 @@ class LoopWatchdog:
             self._window, self._former, self._longest = now, self._longest, 0.0
         self._longest = max(self._longest, lag)
 
-    def _holder(self) -> str:
-        """Describe what the loop's thread executes, innermost first."""
-        found: list[str] = []
+    def _frames(self) -> Iterator[FrameType]:
+        """Yield what the loop's thread executes, innermost first."""
         frame: FrameType | None = sys._current_frames().get(self._thread_id)  # noqa: SLF001
-        while frame is not None and len(found) < _FRAMES:
-            path = PurePath(frame.f_code.co_filename)
-            if frame.f_code is LoopWatchdog._on_collection.__code__:
-                frame = frame.f_back
-                continue
-            if path.stem in _LOOPS or not _LOOPS.isdisjoint(path.parts):
-                break
-            found.append(f"{'/'.join(path.parts[-3:])}:{frame.f_lineno} {frame.f_code.co_name}")
+        while frame is not None:
+            if frame.f_code is not LoopWatchdog._on_collection.__code__:
+                yield frame
             frame = frame.f_back
-        where = " < ".join(found) or "nothing of its own (a busy machine, or a stopped process)"
+
+    def _holder(self, frames: Sequence[FrameType]) -> str:
+        own = list(takewhile(lambda frame: not _is_of_loop(frame), frames))
+        where = places(own) or "nothing of its own (a busy machine, or a stopped process)"
         return f"a garbage collection in {where}" if self._collecting else where
 
     def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
@@ -126,14 +136,36 @@ class LoopWatchdog:
             self._collecting = phase == "start"
 
 
+def _is_of_loop(frame: FrameType) -> bool:
+    path = PurePath(frame.f_code.co_filename)
+    return path.stem in _LOOPS or not _LOOPS.isdisjoint(path.parts)
+
+
+def places(frames: Sequence[FrameType]) -> str:
+    """Return file, line and function of the innermost frames, and of the outermost."""
+    found = [
+        f"{'/'.join(PurePath(each.f_code.co_filename).parts[-3:])}:{each.f_lineno} "
+        f"{each.f_code.co_name}"
+        for each in frames
+    ]
+    if len(found) > _FRAMES:
+        found[_FRAMES - 1 : -1] = ["..."]
+    return " < ".join(found)
+
+
 _watchdogs: dict[object, LoopWatchdog] = {}
 
 
-def watch_loop(name: str) -> LoopWatchdog:
-    """Return the watchdog of the running loop; call its `release` on the loop, before that ends."""
+def watch_loop(name: str, reporter: Reporter | None = None) -> LoopWatchdog:
+    """Return the watchdog of the running loop; call its `release` on the loop, before that ends.
+
+    `reporter` reports holds that it knows, until it is released.
+    """
     loop = LoopHandle().token.native_token
     watchdog = _watchdogs.get(loop)
     if watchdog is None:
         watchdog = _watchdogs[loop] = LoopWatchdog(name)
+    if reporter is not None:
+        watchdog.reporters.append(reporter)
     watchdog.users += 1
     return watchdog

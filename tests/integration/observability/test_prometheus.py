@@ -68,6 +68,8 @@ async def test_what_is_counted(jms_app: JmsTestApp, registry: CollectorRegistry)
     assert value("messages_redelivered_total", **orders) == 6
     assert value("handler_duration_seconds_count", **orders) == 9
     assert value("handlers_in_progress", **orders) == 0
+    application.registry["orders"].loop_holds = 3
+    assert value("listener_event_loop_held_total", **orders) == 3
     assert value("settlements_total", **orders, operation="commit", outcome="succeeded") == 2
     assert value("application_ready") == 1
     assert value("listener_up", **orders) == 1
