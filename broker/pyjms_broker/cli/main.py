@@ -17,6 +17,7 @@ from pyjms_broker.cli import jobs, journal, transfer
 from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
 from pyjms_broker.cli.management import brokers, clients
 from pyjms_broker.cli.management import queues as changes
+from pyjms_broker.cli.management.history import history
 from pyjms_broker.cli.management.queues import retry
 from pyjms_broker.cli.management.status import status
 from pyjms_broker.cli.messages import browse, consumer, producer
@@ -39,6 +40,7 @@ for command in (
     status,
     brokers.why,
     brokers.trace,
+    history,
     brokers.stop,
     brokers.restart,
     brokers.bstat,

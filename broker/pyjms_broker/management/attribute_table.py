@@ -110,6 +110,15 @@ OLDEST: Final[Table] = {
     ),
 }
 """What ActiveMQ does not have; the name is Artemis'."""
+RATES: Final[Table] = {
+    "EnqueueRate": double(
+        "Messages enqueued a second, in the last 5 s; null: not recorded.", label="In/s"
+    ),
+    "DequeueRate": double(
+        "Messages dequeued a second, in the last 5 s; null: not recorded.", label="Out/s"
+    ),
+}
+"""What ActiveMQ does not have: a broker's history knows them (`web.history`)."""
 CURSOR: Final[Table] = {
     "CursorFull": boolean(
         "Whether memory is above the cursor's high-water mark, so that waiting messages stay "
@@ -149,6 +158,7 @@ BROKER: Final[Table] = {
         event="dequeued",
         metric=Metric("dequeued_total", "Messages that were acknowledged."),
     ),
+    **RATES,
     "TotalConsumerCount": long(
         "Number of subscriptions.", event="consumers", metric=Metric("consumers", "Consumers.")
     ),
@@ -231,6 +241,7 @@ DESTINATION: Final[Table] = {
         event="dequeued",
         metric=Metric("dequeued_total", "Messages that were acknowledged."),
     ),
+    **RATES,
     "DispatchCount": long(
         "Messages dispatched to consumers.",
         "statistics.dispatched",

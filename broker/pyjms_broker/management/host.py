@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.watchdog import LoopWatchdog
@@ -30,6 +31,7 @@ from pyjms_broker.region.slow_consumers import WatchedStrategy
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
     from pyjms_broker.connector.base import TransportConnector
+    from pyjms_broker.management.history import History
     from pyjms_broker.management.management import Management
     from pyjms_broker.region.region_broker import RegionBroker
     from pyjms_broker.region.system_usage import SystemUsage
@@ -154,6 +156,10 @@ class ManagedBroker(BrokerHost, Protocol):
     def uptime(self) -> float:
         """Seconds since the start."""
 
+    @property
+    def history(self) -> History | None:
+        """What is recorded of the running broker; None: nothing."""
+
     def stop_soon(self) -> None:
         """Stop in the background."""
 
@@ -186,6 +192,19 @@ class ManagementContext:
     def region(self) -> RegionBroker:
         """The region broker."""
         return self.host.region_broker
+
+    @property
+    def history(self) -> History:
+        """What is recorded of the broker.
+
+        Raises:
+            IllegalStateException: nothing is.
+        """
+        if self.host.history is None:
+            raise IllegalStateException(
+                "The broker records no history", hint="set web.history in broker.yaml to true"
+            )
+        return self.host.history
 
     def destinations(self) -> dict[Destination, BrokerDestination]:
         """Return all destinations except for the broker's internal ones, which have no views."""

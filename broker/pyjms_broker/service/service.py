@@ -61,6 +61,7 @@ from pyjms_broker.service.usage_limits import check_disk, check_memory, system_u
 
 if TYPE_CHECKING:
     from pyjms_broker.management import Management
+    from pyjms_broker.management.history import History
     from pyjms_broker.management.host import ManagedBroker
     from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
     from pyjms_broker.settings import BrokerSettings, ConnectorSettings
@@ -107,6 +108,11 @@ class Website:
         """The URL of the web server; None if there is none."""
         return None if self._server is None else self._server.url
 
+    @property
+    def history(self) -> History | None:
+        """What is recorded of the started broker; None: nothing."""
+        return None if self._server is None else self._server.history
+
     async def start(self, configuration: WebConfiguration | None) -> None:
         """Start the web server, if one is configured."""
         self._server = None
@@ -124,10 +130,14 @@ class Website:
         self._server = server
         await server.start()
 
-    def check(self) -> None:
-        """Refuse a public web server without users, and log its URL; users must be known."""
+    def on_broker_started(self, directory: Path | None) -> None:
+        """Refuse a public web server without users, log its URL, and begin its history.
+
+        The history is saved in `directory`, that of the broker; None: nowhere.
+        """
         if self._server is not None:
             self._server.check_exposure()
+            self._server.record(directory)
             logger.info("Web server started: %s", self._server.url)
 
     async def stop(self) -> None:
@@ -374,6 +384,11 @@ class BrokerService(BrokerConfiguration):
         self.stop_soon()
 
     @property
+    def history(self) -> History | None:
+        """What is recorded of the running broker for its web server; None: nothing."""
+        return self.website.history
+
+    @property
     def vm_uri(self) -> str:
         """The URI for clients in this process."""
         return f"vm://{self.broker_name}"
@@ -531,7 +546,7 @@ class BrokerService(BrokerConfiguration):
         self._broker = broker = build_filter_chain(region, self)
         region.root = broker
         await broker.start()
-        self.website.check()
+        self.website.on_broker_started(self.stores.broker_directory)
         self._started_at = _clock.now()
         await self.stores.log_contents(region)
         context = ConnectionContext()

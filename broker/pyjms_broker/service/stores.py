@@ -126,6 +126,11 @@ class BrokerStores:
         return self._broker_directory / name
 
     @property
+    def broker_directory(self) -> Path | None:
+        """Where the opened broker keeps its files; None in memory."""
+        return None if self.temp_store is None else self._broker_directory
+
+    @property
     def _broker_directory(self) -> Path:
         return Path(self._service.data_directory) / self._service.broker_name
 

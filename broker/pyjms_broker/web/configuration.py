@@ -29,6 +29,16 @@ class WebAttributes:
     session_timeout: float = duration(
         1800.0, "Time without requests after which a login session ends."
     )
+    history: bool = flag(
+        "Whether depth, rates and memory of an hour and a day are recorded for the charts.",
+        default=True,
+    )
+    history_destinations: int = count(
+        200, "Number of destinations, the busiest, with a history; 44 KB each.", maximum=300
+    )
+    history_save_interval: float = duration(
+        120.0, "Time between writes of the history to its file; a crash loses what is newer."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
 import sniffio
@@ -28,6 +29,7 @@ from pyjms.transport.tls import shared_context
 from pyjms.transport.uri import did_you_mean
 from pyjms_broker import entry_points
 from pyjms_broker.connector.listening import FileHandles, check_exposure, listen
+from pyjms_broker.management.history import History
 from pyjms_broker.management.host import ManagedBroker
 from pyjms_broker.security.failed_logins import address_key
 from pyjms_broker.web.configuration import WebConfiguration
@@ -257,6 +259,8 @@ class WebServer:
         """The site as an ASGI application; None before the start."""
         self.context = WebContext(host, configuration)
         """The state shared by the site's parts."""
+        self.history: History | None = None
+        """What is recorded of the started broker; None: nothing."""
 
     @property
     def url(self) -> str:
@@ -319,8 +323,20 @@ class WebServer:
         if tls is None or not tls.need_client_auth:
             check_exposure(self._host, "Connector 'web'", self._listeners)
 
+    def record(self, directory: Path | None) -> None:
+        """Record the history of the started broker, and save it in a directory; None: nowhere."""
+        settings = self._configuration
+        if settings.history:
+            file = None if directory is None else directory / "history.gz"
+            self.history = History(
+                self._host, settings.history_destinations, file, settings.history_save_interval
+            )
+            self.history.start()
+
     async def stop(self) -> None:
-        """End all requests and release the port. Idempotent."""
+        """Save the history, end all requests and release the port. Idempotent."""
+        if self.history is not None:
+            await self.history.stop()
         self.context.stopping.set()
         server, self._server = self._server, None
         if server is None:

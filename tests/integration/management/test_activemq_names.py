@@ -174,6 +174,7 @@ async def test_pages_of_destinations_have_the_fields_of_activemq(
         *("messageGroupType", "messageGroups", "paused"),
     }
     expected = set(FIELDS) - own - (only_queues if kind == "Topic" else set())
+    expected |= {"enqueueRate", "dequeueRate"}
     expected |= {"firstMessageAge"} if kind == "Queue" else set()
     for values in page["data"].values():
         assert set(values) == expected

@@ -84,10 +84,10 @@ async def test_destinations_have_the_attributes_and_operations_of_activemq(
     (view,) = service.management.find(
         f"*:type=Broker,destinationType={kind.__name__},destinationName=a,*"
     )
-    age = ["FirstMessageAge"] if kind is Queue else []  # an addition, like `why`
-    assert sorted(view.get_all()) == sorted([*attributes.split(), *age])
+    added = ["EnqueueRate", "DequeueRate", *(["FirstMessageAge"] if kind is Queue else [])]
+    assert sorted(view.get_all()) == sorted([*attributes.split(), *added])
     own = ["deadLetterGroups", "retryGroup"] if kind is Queue else []
-    assert sorted(view.kind.operations) == sorted([*operations.split(), "why", *own])
+    assert sorted(view.kind.operations) == sorted([*operations.split(), "why", "history", *own])
     assert all(view.get(name) == value for name, value in view.get_all().items())
 
 

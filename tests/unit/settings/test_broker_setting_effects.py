@@ -1042,6 +1042,13 @@ SHOWN: Final = {
     "WebSettings.session_timeout": (
         "integration/web/test_server.py::test_a_login_ends_without_requests"
     ),
+    "WebSettings.history": ("integration/web/test_history.py::test_a_broker_may_record_nothing"),
+    "WebSettings.history_destinations": (
+        "integration/web/test_history.py::test_the_number_of_destinations_with_a_history"
+    ),
+    "WebSettings.history_save_interval": (
+        "integration/web/test_history.py::test_the_time_between_two_writes"
+    ),
     "WebSettings.parts": (
         "integration/web/test_server.py::test_a_part_that_is_not_installed_is_an_error"
     ),

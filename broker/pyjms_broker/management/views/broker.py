@@ -54,7 +54,7 @@ from pyjms_broker.management.model import (
 )
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.management.views.clients import clients, producer_name, producers
-from pyjms_broker.management.views.destinations import QUEUE, TOPIC, size_readers
+from pyjms_broker.management.views.destinations import QUEUE, TOPIC, rate_readers, size_readers
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 from pyjms_broker.region.system_usage import STORE_LIMIT, DiskUsage
@@ -312,6 +312,11 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         "Return why nothing is delivered: of a queue, or to a consumer or of a message by its id.",
         _why,
     ),
+    operation(
+        "CompositeData history(String range)",
+        "Return what was recorded of the last hour or day, oldest first, as columns.",
+        lambda b, name: b.tree.history.item(name),
+    ),
     operation("void stop()", "Stop the broker in the background.", lambda b: b.it.stop_soon()),
     operation(
         "void start()", "Start the broker; no effect while it is running.", lambda b: b.it.start()
@@ -466,6 +471,7 @@ _READERS: Final[Readers[_Broker]] = {
     "TotalProducerCount": _total("producers"),
     "TotalMessageCount": _total("messages"),
     **size_readers(lambda b: totals(b.it)),
+    **rate_readers(lambda b: None if b.it.history is None else b.it.history.broker_rates),
     "DataDirectory": lambda b: os.fspath(b.it.data_path),
     "JMSJobScheduler": _job_scheduler,
     "TransportConnectors": lambda b: {each.name: each.connect_uri for each in b.it.connectors},

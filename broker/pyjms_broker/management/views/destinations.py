@@ -135,6 +135,19 @@ def oldest_readers(arrival: Callable[[T], int]) -> Readers[T]:
     return {"FirstMessageAge": age}
 
 
+def rate_readers(rates: Callable[[T], tuple[float, float] | None]) -> Readers[T]:
+    """Return the functions for the messages a second, in and out."""
+
+    def rate(index: int) -> Callable[[T], float | None]:
+        def read(target: T) -> float | None:
+            found = rates(target)
+            return None if found is None else round(found[index], 2)
+
+        return read
+
+    return {"EnqueueRate": rate(0), "DequeueRate": rate(1)}
+
+
 def cursor_readers(
     is_full: Callable[[T], bool], size: Callable[[T], int], limit: Callable[[T], int]
 ) -> Readers[T]:
@@ -148,6 +161,9 @@ def cursor_readers(
 
 _READERS: Final[Readers[Managed[Any]]] = {
     **size_readers(lambda d: d.it.statistics),
+    **rate_readers(
+        lambda d: None if d.tree.host.history is None else d.tree.host.history.rates(d.it)
+    ),
     "StoreMessageSize": _store_size,
     "MinEnqueueTime": lambda d: minimum(d.it.statistics.min_time),
     "AverageBlockedTime": _average_blocked_time,
@@ -179,6 +195,11 @@ _BROWSED: Final = "Return the first messages, at most max_browse_page_size of th
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     operation("void resetStatistics()", "Reset the counters.", lambda d: d.it.statistics.reset()),
     operation("CompositeData why()", "Return why nothing is delivered, with remedies.", _why),
+    operation(
+        "CompositeData history(String range)",
+        "Return depth, rates, consumers and memory of the last hour or day, oldest first.",
+        lambda d, name: d.tree.history.item(name, d.it.destination),
+    ),
     *(
         operation(f"{kind} {name}({parameters})", _BROWSED, _browse)
         for kind, name in (
