@@ -32,7 +32,14 @@ from pyjms.cli.message_commands import browse, outbox_app, receive, redrive, sen
 from pyjms.cli.options import duration_option
 from pyjms.cli.pipeline import pipeline_app
 from pyjms.cli.replay import replay
-from pyjms.cli.terminal import LogFormat, UserCodeFailed, configure_logging, json_line, log_levels
+from pyjms.cli.terminal import (
+    LogFormat,
+    UserCodeFailed,
+    configure_logging,
+    json_line,
+    log_levels,
+    write_whole_lines,
+)
 from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime.distribution import DISTRIBUTION
@@ -334,6 +341,7 @@ def run(
     from pyjms.cli.embedded_port import open_port
     from pyjms.cli.loading import import_modules, load_application, pipelines_in
 
+    write_whole_lines()
     application = load_application(targets, config)
     tell_what_to_try = open_port(application)
     own = application.settings.logging

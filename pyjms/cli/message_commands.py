@@ -221,7 +221,8 @@ def browse(
             )
         factory = factory_for(url, user, password_file)
         printer = MessagePrinter(as_json_lines=json, headers=headers)
-        anyio.run(browse_all, factory, found, selector, limit, printer.print)
+        if not anyio.run(browse_all, factory, found, selector, limit, printer.print):
+            typer.echo("there are no messages", err=True)
 
 
 def _read_subscription(text: str, durable: str | None, client_id: str | None) -> Destination:

@@ -24,7 +24,9 @@ from pyjms.errors import ConfigurationException, JMSException, MessageEOFExcepti
 from pyjms.jms.api import MessageConsumer
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.failure_reason import reason_of
 from pyjms.jms.message import (
+    FAILURE_CAUSE,
     BytesMessage,
     MapMessage,
     Message,
@@ -33,6 +35,7 @@ from pyjms.jms.message import (
     TextMessage,
 )
 from pyjms.runtime.event_loop import spawn
+from pyjms.support.retry import ORIGINAL_DESTINATION
 
 _STANDARD_INPUT: Final = Path("-")
 
@@ -297,6 +300,7 @@ _HEADERS: Final[dict[str, Callable[[Message], object]]] = {
     "JMSCorrelationID": lambda m: m.correlation_id,
     "JMSReplyTo": lambda m: _text(m.reply_to),
     "JMSType": lambda m: m.type,
+    "OriginalDestination": lambda m: _text(m.original_destination),
 }
 _TYPES: Final[dict[type[Message], str]] = {
     TextMessage: "text",
@@ -316,6 +320,14 @@ def headers_of(message: Message) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _reason(message: Message) -> str | None:
+    """Return why a message is a dead letter; None: it is none."""
+    if FAILURE_CAUSE not in message.properties:
+        return None
+    original = _text(message.original_destination) or message.properties.get(ORIGINAL_DESTINATION)
+    return reason_of(message.properties, None if original is None else str(original))
+
+
 def as_json(message: Message) -> dict[str, object]:
     """Return headers, `properties`, `type`, and `body`, or `body_base64` for bytes and objects.
 
@@ -326,6 +338,8 @@ def as_json(message: Message) -> dict[str, object]:
         item["properties"] = {
             name: _plain(message.properties.get_object(name)) for name in message.properties
         }
+        if reason := _reason(message):
+            item["reason"] = reason
         item["type"] = type_of(message)
         body = _body_of(message)
     except JMSException as error:
@@ -370,6 +384,8 @@ class MessagePrinter:
 def _print_headers(message: Message) -> None:
     for name, value in headers_of(message).items():
         typer.echo(f"{name}: {safe_text(value)}")
+    if reason := _reason(message):
+        typer.echo(f"reason: {safe_text(reason)}")
     for name in message.properties:
         typer.echo(f"{safe_text(name)} = {safe_text(message.properties.get_object(name))}")
     typer.echo("")

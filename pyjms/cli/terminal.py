@@ -6,6 +6,7 @@ and an occasional line otherwise.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -176,6 +177,16 @@ def _lines(what: str, total: int | None, *, bytes_: bool) -> Callable[[int], Non
             print(f"{what}: {count}{whole}", file=sys.stderr, flush=True)
 
     return advance
+
+
+def write_whole_lines() -> None:
+    """Write what handlers print as whole lines, at once.
+
+    In a pipe they would wait for others, 8 KiB. With PYTHONUNBUFFERED each part of a line is
+    written by itself, and mixes with the log and with other workers.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
 LogFormat = Literal["text", "json"]

@@ -49,6 +49,7 @@ OUR_NAMES: Final = frozenset(
         "activemq.pool.max_sessions_per_connection", "activemq.pool.time_between_expiration_check",
         "activemq.pool.use_anonymous_producers", "activemq.pool.expiry_timeout",
         "activemq.pool.create_connection_on_startup", "activemq.pool.reconnect_on_exception",
+        "lifecycle.timeout_per_shutdown_phase",
     }
 )  # fmt: skip
 
@@ -59,6 +60,8 @@ _OLD_NAMES: Final = {
     "activemq.pool.maximum_active_session_per_connection": (
         "activemq.pool.max_sessions_per_connection"
     ),
+    "management.server.address": "health.host",
+    "management.server.port": "health.port",
 }
 
 _ABSENT: Final = (
@@ -169,14 +172,13 @@ class _Conversion:
     ) -> None:
         spring = dotted_path(path)
         parts = spring.split(".")
-        name = our_name(spring)
-        ours = _OLD_NAMES.get(name, name)
+        ours = _name_here(our_name(spring))
         reason = translate_spring_key(path) or next(
             (why for start, why in _NO_MEANING if f"{spring}.".startswith(f"{start}.")), ""
         )
         if spring == _ROOT_LEVEL:
             reason = _put_valid(target, ("logging", "root"), str(value).upper())
-        elif ours in OUR_NAMES or ours.startswith("lifecycle."):
+        elif ours is not None:
             reason = _put_valid(target, tuple(ours.split(".")), value)
         elif not reason:
             _put(target, ("app", *parts[parts[0] == "app" :]), value)
@@ -248,13 +250,18 @@ def translate_spring_key(path: KeyPath) -> str | None:
     """Return the explanation for an unknown key that Spring Boot has; None for other keys."""
     name = our_name(dotted_path(path))
     spring = f"Spring Boot's {dotted_path(path)}"
-    ours = _OLD_NAMES.get(name, name)
-    if ours in OUR_NAMES and ours != dotted_path(path):
+    ours = _name_here(name)
+    if ours not in (None, dotted_path(path)):
         return f"{spring} is {ours} here"
     for prefix, reason in _ABSENT:
         if name == prefix or name.startswith(f"{prefix}."):
             return f"{spring} does not exist here: {reason}"
     return None
+
+
+def _name_here(name: str) -> str | None:
+    """Return the key that a key of Spring Boot, in our spelling, is here; None: there is none."""
+    return name if name in OUR_NAMES else _OLD_NAMES.get(name)
 
 
 def our_name(name: str) -> str:

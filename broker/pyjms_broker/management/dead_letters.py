@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pyjms.errors import JMSException
+from pyjms.jms.failure_reason import reason_of
 from pyjms.jms.message import FAILURE_CAUSE
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.slices import Slices
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.management.failure_reason import reason_of
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.messages import move, original_destination
 from pyjms_broker.region.queue import Queue

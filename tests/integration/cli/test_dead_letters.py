@@ -9,8 +9,8 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.jms.destination import Queue
+from pyjms.jms.failure_reason import reason_of
 from pyjms.jms.message import Message, TextMessage
-from pyjms_broker.management.failure_reason import reason_of
 from pyjms_broker.management.model import View
 from tests.kit.brokers.managed import ManagedBroker
 from tests.kit.processes.command_line import objects, pyjms
@@ -189,3 +189,26 @@ def test_replay_names_the_handlers_and_the_queue(managed: ManagedBroker, tmp_pat
     assert "The application has no handler other (it has on_order)" in other.stderr
     missing = pyjms("replay", "ID:x", f"{file}:on_order", "--url", managed.openwire)
     assert "queue://ActiveMQ.DLQ has no message ID:x" in missing.stderr
+
+
+def test_a_broker_without_a_dead_letter_queue_has_no_dead_letters(managed: ManagedBroker) -> None:
+    for command in (("dead-letters",), ("retry", "--yes")):
+        done = broker(managed, *command)
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert done.stderr == "there are no dead letters\n"
+
+
+def test_browse_tells_where_a_dead_letter_was_and_why_it_is_one(managed: ManagedBroker) -> None:
+    fail(managed, "orders", ValueError("order 7 is unknown"), "a")
+    command = ("browse", "ActiveMQ.DLQ", "--url", managed.openwire)
+    lines = pyjms(*command, "--headers").stdout.splitlines()
+    assert "OriginalDestination: queue://orders" in lines
+    assert "reason: 2 deliveries failed: ValueError in orders" in lines
+    (found,) = objects(pyjms(*command, "--json"))
+    assert found["OriginalDestination"] == "queue://orders"
+    assert found["reason"] == "2 deliveries failed: ValueError in orders"
+
+
+def test_browse_says_that_a_queue_is_empty(managed: ManagedBroker) -> None:
+    done = pyjms("browse", "empty", "--url", managed.openwire)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "there are no messages\n")

@@ -39,8 +39,8 @@ def test_status_of_no_broker_is_exit_code_1() -> None:
     assert said.exit_code == 1
     assert said.stderr == (
         "pyjms broker status: The broker's web server at http://127.0.0.1:1/api/jolokia cannot be"
-        " reached: Connection refused (is the broker running, and does its configuration have"
-        " `web`?)\n"
+        " reached: Connection refused (is the broker running, with --web 8161 or `web: {}` in its"
+        " configuration? pyjms browse, receive and redrive need no web server)\n"
     )
 
 

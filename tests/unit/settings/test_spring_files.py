@@ -25,6 +25,8 @@ _YML = """spring:
     nonsense: 1
   lifecycle.timeout-per-shutdown-phase: 10s
 server: {port: 8080}
+management.server: {port: 8081, address: 0.0.0.0}
+management.endpoints.web.exposure.include: health
 logging.level.root: info
 logging.level.com.acme: debug
 shop:
@@ -64,6 +66,7 @@ def test_keys_get_their_names_and_units(yml: Path) -> None:
             },
         },
         "lifecycle": {"timeout_per_shutdown_phase": "10s"},
+        "health": {"port": 8081, "host": "0.0.0.0"},
         "logging": {"root": "INFO"},
         "app": {"shop": {"queue": "orders.new", "url": "${SHOP_URL:http://localhost}"}},
     }
@@ -78,7 +81,8 @@ def test_every_other_key_is_a_finding_with_its_line(yml: Path) -> None:
         "5: spring.activemq.packages.trust-all",
         "10: spring.jms.nonsense",
         "12: server.port",
-        "14: logging.level.com.acme",
+        "14: management.endpoints.web.exposure.include",
+        "16: logging.level.com.acme",
     ]
     assert "there are no packages to trust" in found[0]
 

@@ -48,6 +48,10 @@ _TIMEOUT: Final = 300.0
 """Response timeout in seconds, long enough to purge or move a long queue."""
 _NOT_FOUND: Final = 404
 _LONGEST_REASON: Final = 300
+_NO_WEB_SERVER: Final = (
+    "is the broker running, with --web 8161 or `web: {}` in its configuration? pyjms browse, "
+    "receive and redrive need no web server"
+)
 _EXAMPLE: Final = f"write it as {DEFAULT_URL}"
 
 
@@ -192,7 +196,7 @@ class JolokiaClient:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ConnectionFailedException(
                 f"The broker's web server at {self.url} cannot be reached: {reason}",
-                hint="is the broker running, and does its configuration have `web`?",
+                hint=_NO_WEB_SERVER,
             ) from error
         finally:
             connection.close()

@@ -18,6 +18,7 @@ from pyjms.cli.options import Selector, read_destination
 from pyjms.cli.terminal import ExitCode, json_line, plural, progress, safe_text, table
 from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
+from pyjms.jms.failure_reason import reason_of
 from pyjms_broker.cli.management.client import (
     Attributes,
     JolokiaClient,
@@ -29,7 +30,6 @@ from pyjms_broker.cli.management.client import (
     number,
     pattern,
 )
-from pyjms_broker.management.failure_reason import reason_of
 from pyjms_broker.management.object_name import ObjectName
 
 Selectors: TypeAlias = Annotated[
@@ -233,22 +233,23 @@ def delete_queues(client: JolokiaClient, queues: _Queues, yes: Yes = False) -> N
         typer.echo(f"Queue {safe_text(values['Name'])} deleted")
 
 
-@queue.command("pause")
-@management_command("queue pause")
-def pause_queues(client: JolokiaClient, queues: _Queues) -> None:
-    """Stop the delivery of queues to consumers; they accept messages meanwhile."""
-    for name, values in find_destinations(client, queues, "Queue").items():
-        client.execute(name, "pause")
-        typer.echo(f"Queue {safe_text(values['Name'])} is paused")
+def _set_delivery(verb: str, told: str, explanation: str) -> None:
+    """Add a command that calls the operation `verb` of queues."""
+
+    @queue.command(verb, help=explanation)
+    @management_command(f"queue {verb}")
+    def run(client: JolokiaClient, queues: _Queues) -> None:
+        for name, values in find_destinations(client, queues, "Queue").items():
+            client.execute(name, verb)
+            typer.echo(f"Queue {safe_text(values['Name'])} {told}")
 
 
-@queue.command("resume")
-@management_command("queue resume")
-def resume_queues(client: JolokiaClient, queues: _Queues) -> None:
-    """Continue the delivery of paused queues."""
-    for name, values in find_destinations(client, queues, "Queue").items():
-        client.execute(name, "resume")
-        typer.echo(f"Queue {safe_text(values['Name'])} delivers messages")
+_set_delivery(
+    "pause",
+    "is paused",
+    "Stop the delivery of queues to consumers; they accept messages meanwhile.",
+)
+_set_delivery("resume", "delivers messages", "Continue the delivery of paused queues.")
 
 
 @management_command("retry")
@@ -283,6 +284,9 @@ def retry(
     letter.
     """
     found = _dead_letter_queues(client, queues)
+    if not found:
+        typer.echo("there are no dead letters", err=True)
+        return
     if dry_run:
         _print_dead_letters(client, found, selector, reason, limit, as_json=json)
         return
@@ -314,12 +318,7 @@ def _dead_letter_queues(client: JolokiaClient, queues: list[str] | None) -> dict
     every = client.read_all(
         pattern(destinationType="Queue", destinationName="*"), "Name", *attributes
     )
-    found = {name: values for name, values in every.items() if _has_dead_letters(values)}
-    if not found:
-        raise JMSException(
-            f"{client.url} has no dead-letter queue", hint="name the queue as an argument"
-        )
-    return found
+    return {name: values for name, values in every.items() if _has_dead_letters(values)}
 
 
 def _has_dead_letters(values: Attributes) -> bool:

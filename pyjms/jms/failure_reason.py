@@ -1,8 +1,7 @@
 """The reason of a dead letter in a line, from its properties.
 
 Clients write it as Java prints a Throwable, with the whole redelivery policy, into the property
-`dlqDeliveryFailureCause`. Commands read it in other processes, so this module imports nothing of
-the broker. (activemq-broker L10)
+`dlqDeliveryFailureCause`. (activemq-broker L10)
 """
 
 from __future__ import annotations
