@@ -233,7 +233,7 @@ def delete_queues(client: JolokiaClient, queues: _Queues, yes: Yes = False) -> N
         typer.echo(f"Queue {safe_text(values['Name'])} deleted")
 
 
-def _set_delivery(verb: str, told: str, explanation: str) -> None:
+def _set_delivery(verb: str, state: str, explanation: str) -> None:
     """Add a command that calls the operation `verb` of queues."""
 
     @queue.command(verb, help=explanation)
@@ -241,7 +241,7 @@ def _set_delivery(verb: str, told: str, explanation: str) -> None:
     def run(client: JolokiaClient, queues: _Queues) -> None:
         for name, values in find_destinations(client, queues, "Queue").items():
             client.execute(name, verb)
-            typer.echo(f"Queue {safe_text(values['Name'])} {told}")
+            typer.echo(f"Queue {safe_text(values['Name'])} {state}")
 
 
 _set_delivery(
