@@ -43,7 +43,7 @@ ifneq ($(CLASSES),)
 export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(CLASSES) -Xlog:disable -Xlog:all=error:stderr
 endif
 
-.PHONY: run test spark servers integration java pythons environments check bench docs compiled nightly venv
+.PHONY: run test spark servers integration java pythons environments check bench docs wheel compiled nightly venv
 
 # Python compiles what is imported: compiling all packages would take as long as installing them.
 venv: .venv/.ready
@@ -102,6 +102,12 @@ check: venv
 
 bench: venv
 	$(BIN)/python -m benchmarks
+
+# Both wheels, in dist: pure Python, and compiled for this Python and machine (docs/wheels.md).
+wheel: venv
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	PYJMS_COMPILE=1 $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	ls -l dist
 
 # QUICK=--quick: not optimized, and without rates.
 compiled: venv

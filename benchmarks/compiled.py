@@ -1,8 +1,8 @@
-"""Compare the hot modules compiled by mypyc with the same source interpreted: make compiled.
+"""Test the compiled wheel, and compare it with the same source interpreted: make compiled.
 
-Copies pyjms and pyjms_broker to build/compiled, compiles the modules of `MODULES` there, runs
-the codec's and the regions' tests against that tree and prints the rates of both. Exits
-with 1 when the compiler or a test fails. Without a C compiler it prints that and exits with 0.
+Builds the wheel whose hot modules mypyc has compiled, installs it in build/compiled, runs the tests
+of wire, regions, connectors and broker against it there and prints the rates of both. Exits with 1
+when the compiler or a test fails. Without a C compiler it prints that and exits with 0.
 """
 
 from __future__ import annotations
@@ -16,30 +16,17 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
+import tomllib
 from pathlib import Path
 
 from benchmarks import queue
+from config.wheel.build_hook import compiled_modules
 
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "compiled"
-BUILD = ROOT / "benchmarks" / "build_extensions.py"
 PACKAGES = ("pyjms", "broker/pyjms_broker")
 PROGRAMS = ("benchmarks", "tests")
-MODULES = (
-    "pyjms/wire/limits.py",
-    "pyjms/wire/message_audit.py",
-    "pyjms/wire/openwire/*.py",
-    "broker/pyjms_broker/api/message.py",
-    "broker/pyjms_broker/api/subscription.py",
-    "broker/pyjms_broker/api/usage.py",
-    "broker/pyjms_broker/region/**/*.py",
-)
-INTERPRETED = (
-    "pyjms/wire/openwire/__init__.py",
-    "pyjms/wire/openwire/settings.py",  # a dataclass read once a connection
-    "broker/pyjms_broker/region/__init__.py",
-)
+HOOK = "tool.hatch.build.targets.wheel.hooks.custom"
 TESTS = (
     "tests/unit/wire",
     "tests/unit/region",
@@ -65,9 +52,11 @@ for name in sys.argv[1:]:
 
 
 def sources() -> list[str]:
-    """Return the modules to compile, as paths in the tree, which has both packages side by side."""
-    found = {path.relative_to(ROOT).as_posix() for kind in MODULES for path in ROOT.glob(kind)}
-    return sorted(name.removeprefix("broker/") for name in found.difference(INTERPRETED))
+    """Return the modules that the wheel compiles, as paths in it."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for key in HOOK.split("."):
+        settings = settings[key]
+    return compiled_modules(ROOT, settings["modules"], settings["interpreted"])
 
 
 def c_compiler() -> str | None:
@@ -76,34 +65,33 @@ def c_compiler() -> str | None:
     return shutil.which(named.split()[0])
 
 
-def copy_to_tree(parts: Sequence[str]) -> None:
-    """Copy sources with the byte code that is there, but for files that are being written."""
-    for part in parts:
+def install_wheel(*, quick: bool) -> None:
+    """Build the compiled wheel, install it in the tree, and put the tests beside it."""
+    wheels = ROOT / "build" / "wheel"
+    for folder in (TREE, wheels):
+        shutil.rmtree(folder, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), "."]
+    environment = {**os.environ, "PYJMS_COMPILE": "quick" if quick else "1"}
+    if subprocess.run(build, check=False, cwd=ROOT, env=environment).returncode:
+        sys.exit("the compiled wheel cannot be built; the output of mypyc is above")
+    (wheel,) = wheels.glob("*.whl")
+    install = [*pip, "install", "--no-deps", "--no-compile", "--target", str(TREE), str(wheel)]
+    subprocess.run(install, check=True)
+    shutil.copy(ROOT / "pyproject.toml", TREE)
+    for part in PROGRAMS:
+        shutil.copytree(ROOT / part, TREE / part, ignore=shutil.ignore_patterns("*.pyc.*"))
+    for part in PACKAGES:  # the byte code that is there saves the tests' processes their time
         shutil.copytree(
             ROOT / part,
             TREE / Path(part).name,
-            ignore=shutil.ignore_patterns("*.pyc.*"),
+            ignore=lambda folder, names: [
+                name
+                for name in names
+                if not name.endswith(".pyc") and not (Path(folder) / name).is_dir()
+            ],
             dirs_exist_ok=True,
         )
-
-
-def compile_tree(modules: list[str], *, quick: bool) -> None:
-    """Compile the modules, and add what their tests need; `quick`: see `build_extensions`."""
-    command = [sys.executable, "-P", str(BUILD), *(["--quick"] if quick else []), *modules]
-    done = subprocess.run(
-        command,
-        check=False,
-        cwd=TREE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if done.returncode:
-        sys.exit(f"{done.stdout}\nmypyc failed; its output is above")
-    # only now, since the build reads it otherwise
-    shutil.copy(ROOT / "pyproject.toml", TREE)
-    # and with the byte code that tests beside this have made in the meantime
-    copy_to_tree([*PACKAGES, *PROGRAMS])
 
 
 def run_tests() -> int:
@@ -152,9 +140,7 @@ def main() -> None:
     modules = sources()
     if not (arguments.keep and (TREE / "pyproject.toml").exists()):
         start = time.monotonic()
-        shutil.rmtree(TREE, ignore_errors=True)
-        copy_to_tree(PACKAGES)
-        compile_tree(modules, quick=arguments.quick)
+        install_wheel(quick=arguments.quick)
         print(f"{len(modules)} modules compiled in {time.monotonic() - start:.0f} s")
     prove_compiled(modules)
     failed = run_tests()

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjms.runtime.build import prefer_sources
 from pyjms.runtime.forwarding import lazily
+
+prefer_sources()
 
 # fmt: off
 # isort: off

@@ -42,6 +42,7 @@ from pyjms.cli.terminal import (
 )
 from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
 from pyjms.errors import ConfigurationException, JMSException
+from pyjms.runtime.build import build_name
 from pyjms.runtime.distribution import DISTRIBUTION
 from pyjms.runtime.logging import get_logger
 
@@ -294,7 +295,8 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)} (Python {platform.python_version()})")
+        python = f"Python {platform.python_version()}"
+        typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)} ({python}, {build_name()})")
         raise typer.Exit
 
 

@@ -131,6 +131,8 @@ RESERVED_VARIABLES: Final[Mapping[str, str]] = {
     "PYJMS_MANAGEMENT_URL": "the management URL of `pyjms broker` commands",
     "PYJMS_PASSWORD": "the password of the command line",
     "PYJMS_PROFILES": "the profiles, separated by commas",
+    "PYJMS_COMPILE": "asks the build of the wheel for the compiled one",
+    "PYJMS_PURE": "1: import the sources of the compiled wheel instead of its extensions",
     "PYJMS_SPARK_DRAIN_FILE": "set for Spark's other processes: the file that announces a stop",
     "PYJMS_SPARK_PASSWORD_*": "set for Spark's other processes: a broker's password",
     "PYJMS_URL": "the broker's URL of the command line",

@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from pyjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
+from pyjms.runtime.build import build_name
 from pyjms_broker.console.actions import (
     ACTIONS,
     EMPTY_FORM,
@@ -111,6 +112,7 @@ async def home(console: Console, request: Request) -> Response:
         total=total,
         chart=chart,
         problems=console.problems[:5],
+        build=build_name(),
     )
 
 

@@ -35,6 +35,7 @@ import anyio
 
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.build import build_name
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherited_error, inherits
@@ -560,7 +561,9 @@ class BrokerService(BrokerConfiguration):
         broker.now_master_broker()
         self.networks.start()
         await run_hooks(self.startup_hooks)
-        logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
+        logger.info(
+            "Broker %s started, at %s (%s)", self.broker_name, self.connect_uri, build_name()
+        )
 
     def on_lock_lost(self, reason: str = "another broker has taken over its store") -> None:
         """Stop, because another broker may use the store; a restart makes this one a slave."""

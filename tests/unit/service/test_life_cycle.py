@@ -18,6 +18,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.build import build_name
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
@@ -128,7 +129,8 @@ async def test_connectors_and_the_broker_are_named_in_the_log(
     service.add_connector("tcp://127.0.0.1:0", name="openwire")
     async with service:
         assert f"Connector openwire started: {service.connect_uri}" in caplog.messages
-        assert f"Broker logged started, at {service.connect_uri}" in caplog.messages
+        started = f"Broker logged started, at {service.connect_uri} ({build_name()})"
+        assert started in caplog.messages
     assert "Broker logged stopped" in caplog.messages
 
 

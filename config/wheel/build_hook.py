@@ -1,0 +1,144 @@
+"""Compile the modules that a message passes for the wheel, with mypyc: PYJMS_COMPILE=1 pip wheel .
+
+Without the variable the build backend makes the pure wheel (`py3-none-any`), and pip's installation
+from a checkout or an sdist is pure Python too. With it, the wheel is for the running Python and
+machine: an extension beside each source of `modules` (pyproject.toml) that is not in `interpreted`,
+and one shared library with the code of all. `PYJMS_COMPILE=quick` does without the optimization of
+the C compiler, for tests.
+
+How it is built
+---------------
+The packages are copied to a folder of their own, side by side, with the settings of mypy that
+concern the packages alone. The compiler runs in a process of its own there, which ends without
+releasing, one by one, the millions of objects that mypy has made. The C code comes in a file for
+each module, and as many of them are built at a time as there are processors; their objects are one
+library, in which calls from module to module are direct.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+VARIABLE = "PYJMS_COMPILE"
+QUICK = "quick"
+LIBRARY = "pyjms"
+PACKAGES = ("pyjms", "broker/pyjms_broker")
+COMPILERS = ("mypy>=1.18", "setuptools>=80")
+SETTINGS = """[mypy]
+plugins = pydantic.mypy
+ignore_missing_imports = True
+disable_error_code = import-untyped, unused-ignore, misc, no-any-return, no-untyped-call
+"""
+"""Types of optional packages are Any. Mistakes are for `make check` to find."""
+NO_WARNINGS = ("-Wno-all", "-w")
+"""They alone take a quick build more time than the rest of the compiler's work."""
+
+
+class CompiledModules(BuildHookInterface[Any]):
+    """The build hook of the wheel; it does nothing unless PYJMS_COMPILE is set."""
+
+    def dependencies(self) -> list[str]:
+        """Return what the build needs: types of the packages that the sources import, too."""
+        wanted = os.environ.get(VARIABLE)
+        return [*COMPILERS, *self.metadata.core.dependencies, "typing-extensions"] if wanted else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        level = os.environ.get(VARIABLE, "")
+        if not level or version == "editable":
+            return
+        if level not in {"1", QUICK}:
+            sys.exit(
+                f"{VARIABLE} is {level!r}: give 1, or {QUICK} for a build without optimization"
+            )
+        root, tree = Path(self.root), Path(tempfile.mkdtemp(prefix="pyjms-compile-"))
+        self._tree = tree
+        for package in PACKAGES:
+            ignored = shutil.ignore_patterns("__pycache__", "*.so")
+            shutil.copytree(root / package, tree / Path(package).name, ignore=ignored)
+        (tree / "mypy.ini").write_text(SETTINGS)
+        modules = compiled_modules(root, self.config["modules"], self.config["interpreted"])
+        compile_modules(tree, modules, quick=level == QUICK)
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        for suffix in ("so", "pyd"):
+            for path in tree.rglob(f"*.{suffix}"):
+                if "build" not in path.relative_to(tree).parts:
+                    build_data["force_include"][str(path)] = path.relative_to(tree).as_posix()
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        shutil.rmtree(getattr(self, "_tree", ""), ignore_errors=True)
+
+
+def compiled_modules(root: Path, patterns: Sequence[str], without: Sequence[str]) -> list[str]:
+    """Return the modules to compile, as paths in a folder that has the packages side by side."""
+    found = {path.relative_to(root).as_posix() for kind in patterns for path in root.glob(kind)}
+    return sorted(name.removeprefix("broker/") for name in found.difference(without))
+
+
+def compile_modules(tree: Path, modules: Sequence[str], *, quick: bool) -> None:
+    """Build the extensions of `modules` beside their sources in `tree`."""
+    command = [sys.executable, "-P", __file__, *([QUICK] if quick else []), *modules]
+    done = subprocess.run(
+        command,
+        check=False,
+        cwd=tree,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nmypyc failed; its output is above")
+
+
+def build_extensions(modules: list[str], *, quick: bool) -> None:
+    """Do the work of `compile_modules` in the folder that is current."""
+    from mypyc.build import mypycify
+    from setuptools import setup
+    from setuptools.command.build_ext import build_ext
+
+    class ParallelBuild(build_ext):
+        """Builds the files of an extension beside each other, not the extensions."""
+
+        def build_extensions(self) -> None:
+            compile_files = self.compiler.compile
+
+            def compile_together(sources: Sequence[str], **options: Any) -> list[str]:
+                with ThreadPoolExecutor(os.cpu_count()) as threads:
+                    each = threads.map(lambda source: compile_files([source], **options), sources)
+                    return [name for names in each for name in names]
+
+            self.compiler.compile = compile_together
+            super().build_extensions()
+
+    extensions = mypycify(
+        ["--strict", *modules],
+        opt_level="0" if quick else "2",
+        debug_level="0",
+        multi_file=True,
+        group_name=LIBRARY,
+    )
+    for extension in extensions:
+        extension.extra_compile_args += NO_WARNINGS
+    setup(
+        name=LIBRARY,
+        ext_modules=extensions,
+        cmdclass={"build_ext": ParallelBuild},
+        script_args=["build_ext", "--inplace"],
+    )
+
+
+if __name__ == "__main__":
+    quick = sys.argv[1] == QUICK
+    build_extensions(sys.argv[1 + quick :], quick=quick)
+    sys.stdout.flush()
+    os._exit(0)
