@@ -12,14 +12,14 @@ import anyio
 from examples.activemq_notes import listeners, session_listener
 from examples.activemq_notes.wiring import Wiring
 from pyjms import JmsApplication
-from pyjms.cli.terminal import configure_logging
+from pyjms.cli.logs import LogOutput
 
 CONFIGURATION = Path(__file__).with_name("application.yaml")
 
 
 async def bootstrap() -> None:
     app = JmsApplication(listeners, session_listener, config=CONFIGURATION, container=Wiring)
-    configure_logging(app.settings.logging.levels)
+    LogOutput().apply(app.settings.logging)
     async with app:
         producer = app.container.producer()
         await producer.produce()

@@ -15,7 +15,7 @@ from examples.flights import handlers
 from examples.flights.handlers import QUEUE, REQUESTS, TOPIC, Board, Container
 from examples.flights.records import read_flights
 from pyjms.aio import JmsApplication, JmsTemplate, QueueBrowser, Session, Topic
-from pyjms.cli.terminal import configure_logging
+from pyjms.cli.logs import LogOutput
 
 DEAD_LETTERS = "ActiveMQ.DLQ"
 DEADLINE = 120.0
@@ -25,12 +25,8 @@ async def main() -> int:
     app = JmsApplication(
         handlers, config=Path(__file__).with_name("application.yaml"), container=Container
     )
-    levels = {
-        **app.settings.logging.levels,
-        "pyjms.app.application": "INFO",
-        "pyjms.listener": "ERROR",
-    }
-    configure_logging(levels)
+    levels = {"pyjms.app.application": "INFO", "pyjms.listener": "ERROR"}
+    LogOutput(levels=levels).apply(app.settings.logging)
     # from the environment they are texts
     records, requests = (int(app.settings.app[name]) for name in ("records", "requests"))
     board: Board = app.container.board()

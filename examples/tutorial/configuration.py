@@ -19,7 +19,7 @@ from pyjms import (
     load_settings,
 )
 from pyjms.aio import JmsMessagingTemplate
-from pyjms.cli.terminal import configure_logging
+from pyjms.cli.logs import LogOutput
 
 __all__ = ["SETTINGS", "Configuration", "run"]
 
@@ -51,5 +51,5 @@ class Configuration(ApplicationContainer):
 
 def run(module: str) -> None:
     """Run a program of the tutorial by itself: the module of this name, until it is stopped."""
-    configure_logging(SETTINGS.logging.levels)
+    LogOutput().apply(SETTINGS.logging)
     JmsApplication(sys.modules[module], settings=SETTINGS, container=Configuration).run()

@@ -32,19 +32,12 @@ from pyjms.cli.message_commands import browse, outbox_app, receive, redrive, sen
 from pyjms.cli.options import duration_option
 from pyjms.cli.pipeline import pipeline_app
 from pyjms.cli.replay import replay
-from pyjms.cli.terminal import (
-    LogFormat,
-    UserCodeFailed,
-    configure_logging,
-    json_line,
-    log_levels,
-    write_whole_lines,
-)
+from pyjms.cli.terminal import UserCodeFailed, json_line, write_whole_lines
 from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime.build import build_name
 from pyjms.runtime.distribution import DISTRIBUTION
-from pyjms.runtime.logging import get_logger
+from pyjms.runtime.logging import LogFormat, get_logger
 
 logger: Final = get_logger(__name__)
 
@@ -335,6 +328,8 @@ def run(
     after the other, SIGTTIN adds a process and SIGTTOU removes one.
     """
     del profiles  # the option's callback has chosen them
+    from pyjms.cli.logs import LogOutput, log_levels
+
     given_levels = log_levels(log_level or [])
     if as_worker is None and (workers is not None or reload):
         from pyjms.cli.supervisor import supervise
@@ -347,12 +342,11 @@ def run(
     application = load_application(targets, config)
     tell_what_to_try = open_port(application)
     own = application.settings.logging
-    log_format = log_format or own.format
     worker = None if as_worker is None else WorkerArguments.from_text(as_worker)
     number = worker.number if worker is not None and worker.total > 1 else None
-    configure_logging({**own.levels, **given_levels}, log_format, worker=number)
+    LogOutput(log_format=log_format, levels=given_levels, worker=number).apply(own)
     application.observation.log_with(
-        context=log_format == "json", tracebacks=tracebacks or own.tracebacks
+        context="json" in own.formats(log_format), tracebacks=tracebacks or own.tracebacks
     )
     if shutdown_timeout is not None:
         application.stop_timeout = shutdown_timeout

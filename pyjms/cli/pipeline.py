@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyjms.cli.configuration import ConfigOption
-from pyjms.cli.terminal import configure_logging, table
+from pyjms.cli.terminal import table
 from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:
@@ -53,13 +53,15 @@ def run(
     A second signal, at least half a second later, ends the process at once. The exit code is 1 if a
     pipeline failed for good.
     """
+    from pyjms.cli.logs import LogOutput
     from pyjms.cli.pipeline_loading import load_pipelines
     from pyjms.spark.run import PipelineRunner
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()
     loaded = load_pipelines(targets or (), config, only or ())
-    configure_logging({"py4j": "WARNING", **loaded.settings.logging.levels})
+    settings = loaded.settings.logging
+    LogOutput(levels={"py4j": "WARNING", **settings.levels}).apply(settings)
     if not PipelineRunner(loaded.settings, loaded.pipelines).run(once):
         sys.exit(1)
 

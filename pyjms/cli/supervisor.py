@@ -54,14 +54,13 @@ from typing import Final, NoReturn
 import anyio
 from anyio.abc import Process
 
-from pyjms.cli.terminal import configure_logging
 from pyjms.cli.worker import WORKER_OPTION, WORKER_VARIABLE, WorkerArguments, WorkerReport
 from pyjms.errors import ConfigurationException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.backoff import ExponentialBackOff
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.runtime.logging import get_logger
+from pyjms.runtime.logging import LINE_FORMAT, get_logger
 
 logger: Final = get_logger(__name__)
 
@@ -521,7 +520,7 @@ def supervise(workers: int, folders: Sequence[Path] | None, *, reload: bool) -> 
         )
 
     changes = None
-    configure_logging({})
+    logging.basicConfig(format=LINE_FORMAT, level=logging.INFO)
     if reload:
         watched = _watched_folders(folders)
         changes = partial(_wait_for_changes, watched)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import io
 import json
-import logging
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import typer
 
@@ -25,12 +22,9 @@ from pyjms.runtime.logging import escape_control_characters
 
 __all__ = [
     "ExitCode",
-    "LogFormat",
     "UserCodeFailed",
-    "configure_logging",
     "in_bytes",
     "json_line",
-    "log_levels",
     "one_line_errors",
     "plural",
     "progress",
@@ -187,65 +181,6 @@ def write_whole_lines() -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True, write_through=False)
-
-
-LogFormat = Literal["text", "json"]
-LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-_WORKER_FORMAT: Final = (
-    "%(asctime)s %(levelname)-7s worker %(worker)d (pid %(pid)d) %(name)s: %(message)s"
-)
-
-
-def configure_logging(
-    levels: Mapping[str, str],
-    log_format: LogFormat = "text",
-    text: logging.Formatter | None = None,
-    worker: int | None = None,
-) -> None:
-    """Log to standard error; `levels` maps logger names (`root`: all) to level names.
-
-    `text` is the formatter of the format `text`; None: the usual one. Lines have the number and the
-    process id of a `worker`. Log handlers that the application has set up are not changed.
-    """
-    handler = logging.StreamHandler()
-    if worker is not None:
-        handler.addFilter(partial(_add_worker, worker, os.getpid()))
-    if log_format == "json":
-        from pyjms.observability.logs import JsonFormatter
-
-        handler.setFormatter(JsonFormatter())
-    else:
-        usual = _FORMAT if worker is None else _WORKER_FORMAT
-        handler.setFormatter(text or logging.Formatter(usual))
-    logging.basicConfig(handlers=[handler], level=levels.get("root", "INFO"))
-    for name, level in levels.items():
-        if name != "root":
-            logging.getLogger(name).setLevel(level)
-
-
-def _add_worker(worker: int, pid: int, record: logging.LogRecord) -> bool:
-    record.worker, record.pid = worker, pid
-    return True
-
-
-def log_levels(texts: Iterable[str]) -> dict[str, str]:
-    """Return the levels by logger name that `LEVEL` (root) and `LOGGER=LEVEL` name.
-
-    Raises:
-        ConfigurationException: there is no such level.
-    """
-    levels = {}
-    for text in texts:
-        name, equals, level = text.rpartition("=")
-        if level.upper() not in LOG_LEVELS or (equals and not name):
-            raise ConfigurationException(
-                f"--log-level {text}: there is no such level",
-                hint=f"write one of {', '.join(LOG_LEVELS).lower()}, or LOGGER=LEVEL",
-            )
-        levels[name or "root"] = level.upper()
-    return levels
 
 
 class UserCodeFailed(Exception):

@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.runtime.logging import error_text, span_fields
 from pyjms.template.interceptors import HandlerInvocation, Proceed
+from pyjms.wire.openwire.commands import MessageId
 
 __all__ = ["JsonFormatter", "MessageContext", "context_fields", "message_context"]
 
@@ -84,11 +87,29 @@ class MessageContext(logging.Filter):
         return True
 
 
+_FIELD_BY_TYPE: Final = ((Destination, "destination"), (MessageId, "message_id"))
+
+
+def _fields_of_values(args: object) -> dict[str, object]:
+    """Return the fields of the values in a record's message; of several, the first one's count."""
+    fields: dict[str, object] = {}
+    for value in args if isinstance(args, tuple) else ():
+        found = getattr(value, "log_fields", None)
+        if isinstance(found, Mapping):
+            fields = {**found, **fields}
+        for kind, name in _FIELD_BY_TYPE:
+            if isinstance(value, kind):
+                fields.setdefault(name, str(value))
+    return fields
+
+
 class JsonFormatter(logging.Formatter):
     """Formats each record as one JSON object in one line, with the message's context.
 
-    Fields: time (UTC), level, logger, message; the context; the fields of `extra`; for an exception
-    `error` with its type, its message and, if the record has one, its traceback.
+    Fields: time (UTC), level, logger, message; the context; what the values in the message are: the
+    `destination`, the `message_id`, and the `log_fields` of values that have them, such as the
+    broker's connections; the fields of `extra`; for an exception `error` with its type, its message
+    and, if the record has one, its traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -101,6 +122,7 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         entry |= context_fields()
+        entry |= _fields_of_values(record.args)
         entry |= {
             name: value
             for name, value in vars(record).items()

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 # and halves of surrogate pairs, which a log file in UTF-8 cannot have
 _NOT_SHOWN: Final = "\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]"
@@ -22,6 +22,14 @@ _LINK: Final = re.compile(r"\s*For further information visit \S+")
 _REPR: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +.\d*]*[ra]")
 _PLAIN: Final = (int, float, type(None))
 _formatter: Final = logging.Formatter()
+
+LogFormat: TypeAlias = Literal["text", "json"]
+LINE_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+"""The format of log lines as text."""
+WORKER_LINE_FORMAT: Final = (
+    "%(asctime)s %(levelname)-7s worker %(worker)d (pid %(pid)d) %(name)s: %(message)s"
+)
+"""The format of the lines of one of several worker processes."""
 
 
 log_fields: Final[ContextVar[Mapping[str, object]]] = ContextVar("pyjms_log_fields")

@@ -9,18 +9,11 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    create_model,
-)
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from pyjms.configuration.document import Document, Origin, Problems
+from pyjms.configuration.logs import LoggingSettings
 from pyjms.configuration.placeholders import Placeholders
 from pyjms.configuration.section import DescribedModel, Duration, ReceiveTimeout, Section, Text
 from pyjms.configuration.validation import validate
@@ -34,9 +27,6 @@ from pyjms.settings.listeners import (
     ListenerSettings,
 )
 from pyjms.settings.spark import PipelineSettings, SparkSettings
-
-LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
-Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -72,22 +62,11 @@ class HealthSettings(Section):
     application as not ready; not set: no limit."""
 
 
-class LoggingSettings(DescribedModel):
+class ApplicationLoggingSettings(LoggingSettings):
     """Logging of `pyjms run` (`logging`); all other keys are logger names with their levels."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[str, Level] = Field(init=False)
-
-    format: Literal["text", "json"] = "text"
-    """text, or json: one object per line, with the id and destination of the message being
-    handled."""
     tracebacks: bool = False
     """Whether the first failure of a message is logged with the handler's traceback."""
-
-    @property
-    def levels(self) -> dict[str, str]:
-        """The levels by logger name; root: all loggers."""
-        return dict(self.__pydantic_extra__)
 
 
 class CacheSettings(Section):
@@ -225,7 +204,7 @@ class PyjmsSettings(DescribedModel, BaseSettings):
     """Spark, for pipelines."""
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict)
     """Pipelines in SQL, and changes to decorated ones, by name."""
-    logging: LoggingSettings = LoggingSettings()
+    logging: ApplicationLoggingSettings = ApplicationLoggingSettings()
     """Log levels by logger name (root: all loggers), and the log format of `pyjms run`."""
     app: dict[str, Any] = Field(default_factory=dict)
     """The application's own settings."""

@@ -46,7 +46,7 @@ SURFACES = {
     "pyjms_broker.management": """
         ManagedPlugin Management ObjectName StatisticsBrokerPlugin View""",
     "pyjms_broker.settings": """
-        BrokerSettings ConnectorSettings PluginSettings PolicySettings RecoveryPolicySettings
+        BrokerLoggingSettings BrokerSettings ConnectorSettings PluginSettings PolicySettings RecoveryPolicySettings
         StoreSettings SystemUsageSettings broker_schema load_broker_settings""",
     "pyjms_broker.store.api": """
         MessageStore OperationContext PersistenceAdapter Position Positions RecoveredTransaction

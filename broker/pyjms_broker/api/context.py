@@ -154,6 +154,18 @@ class ConnectionContext:
         """The name of the authenticated user; None: the broker has no users."""
         return None if self.security is None else self.security.user_name
 
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What JSON lines of the log about this client tell of it; texts are the client's."""
+        connection = self.connection
+        fields = {
+            "connector": self.connector_name,
+            "client_id": self.client_id,
+            "user": self.user or self.user_name,
+            "address": None if connection is None else connection.remote_address,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
     def may_use(self, owner: str | None, work: Collection[tuple[Right, Destination]]) -> bool:
         """Return whether the client may use what belongs to another user.
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pyjms.cli.terminal import LogFormat
+from pyjms.runtime.logging import LogFormat
 from pyjms_broker.cli import config as config_commands
 from pyjms_broker.cli import jobs, journal, transfer
 from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
@@ -106,8 +106,12 @@ def start(
         ),
     ] = False,
     log_format: Annotated[
-        LogFormat, typer.Option(help="Lines of text, or a JSON object a line with its fields.")
-    ] = "text",
+        LogFormat | None,
+        typer.Option(
+            help="Lines of text, or a JSON object a line with its fields. Default: logging.format, "
+            "text."
+        ),
+    ] = None,
     log_level: Annotated[
         list[str] | None,
         typer.Option(

@@ -21,14 +21,16 @@ from typing import Final
 
 import anyio
 
-from pyjms.cli.terminal import LogFormat, configure_logging, log_levels
+from pyjms.cli.logs import LogOutput, log_levels
 from pyjms.configuration.document import BROKER_PREFIX
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
-from pyjms.runtime.logging import escape_control_characters, get_logger, indented
+from pyjms.runtime.logging import LogFormat, escape_control_characters, get_logger, indented
 from pyjms_broker.cli.config import given_properties
+from pyjms_broker.security.audit import logger as audit
 from pyjms_broker.service import BrokerService
 from pyjms_broker.service.factories import create_broker
+from pyjms_broker.settings.model import BrokerLoggingSettings
 from pyjms_broker.web.configuration import WebConfiguration
 
 logger = get_logger(__name__)
@@ -61,7 +63,10 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if record.exc_info:
             record.exc_text = None  # may be cached by another formatter
-        return super().format(record)
+        try:
+            return super().format(record)
+        finally:
+            record.exc_text = None
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         record.message = escape_control_characters(record.message)
@@ -103,14 +108,16 @@ def run(
     openwire: str | None,
     name: str | None,
     web: str | None = None,
-    log_format: LogFormat = "text",
+    log_format: LogFormat | None = None,
     log_level: Sequence[str] = (),
 ) -> int:
     """Run a broker until it stops; return exit code 0 (stopped), 1 (failed) or 2 (bad options)."""
     text = LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        configure_logging(log_levels(log_level), log_format, text)
-        service = make_service(source, data, ephemeral, openwire, name, web)
+        log = LogOutput(text=text, log_format=log_format, levels=log_levels(log_level))
+        log.hold()
+        service = make_service(source, data, ephemeral, openwire, name, web, log=log)
+        _apply_logging(service)
     except ConfigurationException as error:
         return _report(error, REFUSED)
     _tune_garbage_collection()
@@ -137,8 +144,13 @@ def make_service(
     openwire: str | None = None,
     name: str | None = None,
     web: str | None = None,
+    *,
+    log: LogOutput | None = None,
 ) -> BrokerService:
-    """Create the broker that the options and the configuration file describe."""
+    """Create the broker that the options and the configuration file describe.
+
+    `log` is the log that a broker of this process may change.
+    """
     given = (data, ephemeral, openwire, name, web)
     if data is not None and ephemeral:
         raise ConfigurationException(
@@ -165,8 +177,21 @@ def make_service(
         service.add_connector(f"tcp://{openwire or DEFAULT_OPENWIRE}", name="openwire")
     if web is not None:
         service.web = _web_at(web, service.web)
-    service.read_again = partial(make_service, source, *given)
+    service.change_logging = None if log is None else partial(_change_logging, log)
+    service.read_again = partial(make_service, source, *given, log=log)
     return service
+
+
+def _change_logging(log: LogOutput, settings: BrokerLoggingSettings) -> None:
+    log.apply(settings, {audit.name: settings.audit})
+
+
+def _apply_logging(service: BrokerService) -> None:
+    """Write the log as the settings of the broker say, or their defaults."""
+    settings = service.settings
+    if service.change_logging is not None:
+        logging_settings = BrokerLoggingSettings() if settings is None else settings.logging
+        service.change_logging(logging_settings)
 
 
 def _web_at(address: str, configured: WebConfiguration | None) -> WebConfiguration:
@@ -244,7 +269,9 @@ async def serve(service: BrokerService) -> BrokerService:
                     notify(READY)
                     await service.wait_until_stopped()
                 restart = service.restart_requested and not stopping
-                service = (service.successor if restart else None) or service
+                if restart and service.successor is not None:
+                    service = service.successor
+                    _apply_logging(service)
         except IllegalStateException:
             if not stopping:
                 raise

@@ -376,6 +376,11 @@ class BaseDestination(RegionDestination):
     def __str__(self) -> str:
         return self.destination.qualified_name
 
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What JSON lines of the log about this destination tell of it."""
+        return {"destination": str(self.destination)}
+
 
 class ArrivalOrder:
     """Keeps the order of arrival while messages are being stored.

@@ -501,6 +501,11 @@ class AbstractSubscription(Subscription):
     def __str__(self) -> str:
         return f"{type(self).__name__} {self.consumer_id} on {self.requested}"
 
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What JSON lines of the log about this subscription tell of it and its client."""
+        return {"destination": str(self.requested), **self.context.log_fields}
+
 
 _NONE_TRANSACTED: Final[set[MessageReference]] = set()
 """What all subscriptions have until a transaction acknowledges messages. Nothing is added to it."""

@@ -9,7 +9,7 @@ passwords, messages or arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -41,14 +41,23 @@ def acting_as(user: str, address: str) -> Iterator[None]:
         _actor.reset(token)
 
 
-def audit(user: str | None, address: str | None, act: str, result: str, *, level: int) -> None:
-    """Log an action. Never blocks."""
+def audit(
+    user: str | None,
+    address: str | None,
+    act: str,
+    result: str,
+    *,
+    level: int,
+    client: Mapping[str, object] | None = None,
+) -> None:
+    """Log an action; `client` has further fields of JSON lines. Never blocks."""
     if logger.isEnabledFor(level):
         name = "null" if user is None else user[:_SHOWN]
         for special in ("\\", "'"):  # a name with a quote could forge a log line
             name = name.replace(special, f"\\{special}")
         text = escape_control_characters(act[:_SHOWN])
         fields = {
+            **(client or {}),
             "user": escape_control_characters(name),
             "address": address,
             "act": text,
@@ -75,7 +84,7 @@ def audit_client(
     """Log an action of a client."""
     user = context.user_name if context.security is None else context.security.user_name
     address = None if context.connection is None else context.connection.remote_address
-    audit(user, address, act, result, level=level)
+    audit(user, address, act, result, level=level, client=context.log_fields)
 
 
 @dataclass(frozen=True)

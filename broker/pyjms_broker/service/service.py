@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from pyjms_broker.management.history import History
     from pyjms_broker.management.host import ManagedBroker
     from pyjms_broker.network import NetworkConnector, NetworkConnectorAttributes
-    from pyjms_broker.settings import BrokerSettings, ConnectorSettings
+    from pyjms_broker.settings import BrokerLoggingSettings, BrokerSettings, ConnectorSettings
     from pyjms_broker.settings.runtime import RuntimeConfiguration
     from pyjms_broker.store.jobs.scheduler import JobSchedulerStore
     from pyjms_broker.web import WebConfiguration
@@ -174,6 +174,8 @@ class BrokerService(BrokerConfiguration):
         super().__post_init__()
         self.restart_requested = False
         """Whether the caller should start `successor`, or this broker again if it is None."""
+        self.change_logging: Callable[[BrokerLoggingSettings], None] | None = None
+        """Changes the log of the process; None: it belongs to the program around the broker."""
         self.read_again: Callable[[], BrokerService] | None = None
         """Makes a broker of the configuration, read again; blocking. None: there is none."""
         self.successor: BrokerService | None = None
@@ -480,7 +482,6 @@ class BrokerService(BrokerConfiguration):
         self._stopped = anyio.Event()
         self._region = None
         self._opening = opening = anyio.CancelScope()
-        self.watchdog = watch_loop(f"broker {self.broker_name}")
         try:
             with opening:
                 await self._open()
@@ -488,6 +489,8 @@ class BrokerService(BrokerConfiguration):
                 raise IllegalStateException(
                     f"Broker '{self.broker_name}' was stopped while it was starting"
                 )
+            # not before: a start loads modules, which holds the loop and nobody up
+            self.watchdog = watch_loop(f"broker {self.broker_name}")
             self._state = BrokerState.RUNNING
         except BaseException:
             await self._end(_STOP_TIMEOUT)

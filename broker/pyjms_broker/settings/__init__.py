@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from pyjms_broker.settings.extensions import PluginSettings, RecoveryPolicySettings, StoreSettings
 from pyjms_broker.settings.loading import broker_schema, load_broker_settings
-from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings, SystemUsageSettings
+from pyjms_broker.settings.model import (
+    BrokerLoggingSettings,
+    BrokerSettings,
+    ConnectorSettings,
+    SystemUsageSettings,
+)
 from pyjms_broker.settings.policies import PolicySettings
 
 __all__ = [
+    "BrokerLoggingSettings",
     "BrokerSettings",
     "ConnectorSettings",
     "PluginSettings",

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
+from pyjms.configuration.logs import LogFile, LoggingSettings
 from pyjms.configuration.section import Section
 from pyjms.settings.tls import TlsCommonSettings
 from pyjms.transport.discovery import check_agent
@@ -141,6 +142,13 @@ class WebSettings(Section, WebAttributes):
         return WebConfiguration(tls=tls, **{name: getattr(self, name) for name in names})
 
 
+class BrokerLoggingSettings(LoggingSettings):
+    """Log of `pyjms broker start` (`logging`); all other keys are logger names and levels."""
+
+    audit: LogFile | None = None
+    """A file for the audit log alone, its path or a section; null: it is part of the log."""
+
+
 class _PluginsSchema:
     """The JSON Schema of `plugins`: built-in plug-ins with their settings, others with any keys."""
 
@@ -221,6 +229,8 @@ class BrokerSettings(Section, BrokerAttributes):
         ...,
     ] = ()
     """Other brokers to which messages for their consumers are forwarded; see docs/networks.md."""
+    logging: BrokerLoggingSettings = BrokerLoggingSettings()
+    """The log of `pyjms broker start`; a broker inside a program logs as the program does."""
     web: WebSettings | None = None
     """The web server: console, Jolokia, REST, metrics and health; null: none."""
     destinations: tuple[DestinationName, ...] = ()

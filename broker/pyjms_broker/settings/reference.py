@@ -17,10 +17,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from pyjms.configuration.logs import LogFileSettings
 from pyjms.configuration.section import Bytes, Duration, field_descriptions
 from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.settings.loading import broker_schema
 from pyjms_broker.settings.model import (
+    BrokerLoggingSettings,
     BrokerSettings,
     ConnectorSettings,
     ConnectorTlsSettings,
@@ -55,11 +57,11 @@ _HEADER: Final = """\
 # Generated from the settings models: see pyjms_broker/settings/reference.py.
 
 """
-_MAPPINGS: Final = ("persistence", "web")
+_MAPPINGS: Final = ("persistence", "web", "logging")
 """Keys whose value is a section, not a list."""
 _COMMENT_COLUMN: Final = 38
 _WIDTH: Final = 120
-_FIRST: Final = ("type", "uri", "directory", "destination", "temp_queue", "temp_topic")
+_FIRST: Final = ("type", "uri", "directory", "destination", "temp_queue", "temp_topic", "path")
 """Keys that come first in a section."""
 
 
@@ -212,6 +214,19 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
             for name in BUILT_IN_PLUGINS
         ),
     ),
+    "logging": (
+        (
+            _Example(
+                BrokerLoggingSettings,
+                {
+                    "file": _Example(LogFileSettings, {"path": "log/broker.log"}),
+                    "audit": _Text("path: log/audit.log                 # with the keys of file"),
+                },
+            ),
+            _Text("root: INFO                          # Level of all loggers"),
+            _Text("pyjms_broker.network: DEBUG         # Level of one logger"),
+        ),
+    ),
     "web": ((_Example(WebSettings, {"tls": None, "reader_groups": frozenset({"operators"})}),),),
     "destinations": ((_Text('[orders.new, "topic://news"]'),),),
     "policies": (
@@ -281,7 +296,8 @@ def _document() -> Iterator[str]:
         if is_structure or follows_structure:
             yield "\n"
         follows_structure = is_structure
-        yield from (line.render() for line in _entry(BrokerSettings, name, value))
+        shown = {} if examples and isinstance(value, BaseModel) else value  # the example has all
+        yield from (line.render() for line in _entry(BrokerSettings, name, shown))
         for number, items in enumerate(examples, 1):
             mark = "#|" if number == 1 else f"#{number}|"
             yield from (line.render(mark) for line in _example(name, items))

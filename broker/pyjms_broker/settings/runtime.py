@@ -35,6 +35,7 @@ from pyjms_broker.service.filter_chain import intercept_destinations
 from pyjms_broker.service.usage_limits import change_limits
 from pyjms_broker.settings.extensions import PluginSettings
 from pyjms_broker.settings.model import (
+    BrokerLoggingSettings,
     BrokerSettings,
     ConnectorSettings,
     NetworkConnectorSettings,
@@ -60,14 +61,12 @@ def changed_keys(key: str, before: object, after: object) -> list[str]:
     if is_same(before, after):
         return []
     if isinstance(before, BaseModel) and isinstance(after, BaseModel):
-        names = type(before).model_fields
-        if names.keys() == type(after).model_fields.keys():
+        old, new = _values(before), _values(after)
+        if type(before).model_fields.keys() == type(after).model_fields.keys():
             return [
                 changed
-                for name in names
-                for changed in changed_keys(
-                    f"{key}.{name}", getattr(before, name), getattr(after, name)
-                )
+                for name in {**old, **new}
+                for changed in changed_keys(f"{key}.{name}", old.get(name), new.get(name))
             ]
     if isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
         pairs = enumerate(zip(before, after, strict=True))
@@ -75,9 +74,14 @@ def changed_keys(key: str, before: object, after: object) -> list[str]:
     return [key]
 
 
+def _values(model: BaseModel) -> dict[str, object]:
+    own = {name: getattr(model, name) for name in type(model).model_fields}
+    return own | (model.model_extra or {})
+
+
 def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
-        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+        return {name: _plain(each) for name, each in _values(value).items()}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
@@ -183,6 +187,7 @@ class RuntimeConfiguration:
             "virtual_destinations": self._change_virtual_destinations,
             "destinations": self._add_destinations,
             "system_usage": self._change_system_usage,
+            "logging": self._change_logging,
         }
         """By key: function that applies a change; returns the value in effect, and the problems."""
 
@@ -233,6 +238,15 @@ class RuntimeConfiguration:
         changes.pending += problems
         if is_same(self._in_effect[key], after):
             changes.applied += changed_keys(key, before, after)
+
+    async def _change_logging(
+        self, before: BrokerLoggingSettings, after: BrokerLoggingSettings
+    ) -> tuple[BrokerLoggingSettings, list[str]]:
+        change = self._service.change_logging
+        if change is None:
+            return before, ["logging: the log belongs to the program around the broker"]
+        await anyio.to_thread.run_sync(change, after)
+        return after, []
 
     def _report(self, changes: ConfigurationChanges) -> None:
         name = self._service.broker_name

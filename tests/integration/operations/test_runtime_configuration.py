@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pyjms.configuration.logs import LoggingSettings
 from pyjms.errors import ConfigurationException, JMSSecurityException
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
@@ -94,6 +95,21 @@ def users(*names: str) -> dict[str, Any]:
 
 def rights(**groups: str) -> dict[str, Any]:
     return {"type": "authorization", "entries": [{"destination": ">", "admin": "*", **groups}]}
+
+
+async def test_the_log_of_the_process_changes(configured: Configure) -> None:
+    async with configured(logging={"root": "INFO"}) as broker:
+        changed: list[LoggingSettings] = []
+        broker.service.change_logging = changed.append
+        applied, pending = await broker.update(logging={"root": "INFO", "pyjms_broker": "DEBUG"})
+        assert (applied, pending) == (["logging.pyjms_broker"], [])
+        assert changed[0].levels == {"root": "INFO", "pyjms_broker": "DEBUG"}
+        broker.service.change_logging = None
+        applied, pending = await broker.update(logging={})
+        assert (applied, pending) == (
+            [],
+            ["logging: the log belongs to the program around the broker"],
+        )
 
 
 async def test_users_and_rights_change_for_clients_that_are_connected_too(

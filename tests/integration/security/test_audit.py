@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 
@@ -9,7 +10,9 @@ import pytest
 
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Queue, Topic
-from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
+from pyjms.observability.logs import JsonFormatter
+from pyjms.wire.openwire.commands import ConnectionError as Report
+from pyjms.wire.openwire.commands import RemoveSubscriptionInfo, Throwable
 from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.management import Management
 from pyjms_broker.security.audit import AuditPlugin, acting_as
@@ -40,11 +43,34 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return found
 
 
-def address_of(broker: SecuredBroker, client: RawClient) -> str:
-    """Return the address that the broker knows a client by."""
+def connection_of(broker: SecuredBroker, client: RawClient) -> BrokerConnection:
+    """Return the broker's side of a client's connection."""
     connection = broker.service.connections.by_id[client.connection_id]
     assert isinstance(connection, BrokerConnection)
-    return connection.remote_address
+    return connection
+
+
+def address_of(broker: SecuredBroker, client: RawClient) -> str:
+    """Return the address that the broker knows a client by."""
+    return connection_of(broker, client).remote_address
+
+
+async def test_json_lines_about_a_client_tell_whose_it_is(
+    secured: StartSecured, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with secured(USERS) as broker:
+        client = await broker.client("alice", "alice-secret", client_id="shop")
+        where = address_of(broker, client)
+        client.send_command(Report(Throwable("x", "it is full")))
+        await client.consumer(Queue("q"))
+        (record,) = [r for r in caplog.records if "reports an error" in r.getMessage()]
+        (subscription,) = broker.service.region_broker.destinations()[Queue("q")].consumers
+        about_it = logging.makeLogRecord({"msg": "%s is slow", "args": (subscription,)})
+        written, about = (json.loads(JsonFormatter().format(each)) for each in (record, about_it))
+        connector = connection_of(broker, client).connector.name
+    fields = {"client_id": "shop", "user": "alice", "address": where, "connector": connector}
+    assert written.items() >= fields.items()
+    assert about.items() >= {**fields, "destination": "queue://q"}.items()
 
 
 async def test_clients_acts_are_logged_with_the_plugin(

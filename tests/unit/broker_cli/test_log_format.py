@@ -42,26 +42,38 @@ def test_lines_of_a_traceback_are_indented() -> None:
     assert "\x1b" not in "".join(others)
 
 
+CODE = """
+import logging
+from pathlib import Path
+from pyjms_broker.cli.start import Source, run
+from pyjms_broker.security.audit import audit
+from pyjms_broker.service import BrokerService
+
+started = BrokerService.start
+
+async def start(self):
+    await started(self)
+    audit("eve\\n", "10.0.0.1", "log in", "refused", level=logging.WARNING)
+    self.stop_soon()
+
+BrokerService.start = start
+options = {options!r}
+run(Source(config=Path("broker.yaml")), data=None, ephemeral=True, openwire=None, name="a", **options)
+"""
+
+
+def run_broker(folder: Path, logging: str, **options: str | list[str]) -> str:
+    """Run a broker in a process of its own, which owns the log; return its standard error."""
+    text = f"connectors: []\nlogging: {logging}\n"
+    (folder / "broker.yaml").write_text(text, encoding="utf-8")
+    done = run_python("-c", CODE.format(options=options), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
 def test_json_lines_have_the_fields_of_the_audit_log(tmp_path: Path) -> None:
-    """With levels by logger, in a process of its own: the log belongs to the whole process."""
-    file = tmp_path / "broker.yaml"
-    file.write_text("persistent: false\nconnectors: []\n", encoding="utf-8")
-    code = (
-        "import logging\n"
-        "from pyjms_broker.cli.start import Source, run\n"
-        "from pyjms_broker.security.audit import audit\n"
-        "from pyjms_broker.service import BrokerService\n"
-        "started = BrokerService.start\n"
-        "async def start(self):\n"
-        "    await started(self)\n"
-        "    audit('eve\\n', '10.0.0.1', 'log in', 'refused', level=logging.WARNING)\n"
-        "    self.stop_soon()\n"
-        "BrokerService.start = start\n"
-        "run(Source(), data=None, ephemeral=True, openwire='127.0.0.1:0', name='a',"
-        " log_format='json', log_level=['warning'])\n"
-    )
-    done = run_python("-c", code, cwd=tmp_path)
-    (line,) = [json.loads(each) for each in done.stderr.splitlines()]
+    written = run_broker(tmp_path, "{format: json, root: WARNING}")
+    (line,) = [json.loads(each) for each in written.splitlines()]
     assert (
         line.items()
         >= {
@@ -73,6 +85,30 @@ def test_json_lines_have_the_fields_of_the_audit_log(tmp_path: Path) -> None:
             "result": "refused",
         }.items()
     )
+
+
+def test_options_come_before_the_file(tmp_path: Path) -> None:
+    written = run_broker(
+        tmp_path, "{format: text, root: ERROR}", log_format="json", log_level=["warning"]
+    )
+    assert json.loads(written)["logger"] == "pyjms_broker.audit"
+
+
+def test_the_log_and_the_audit_log_have_files(tmp_path: Path) -> None:
+    written = run_broker(
+        tmp_path, "{stderr: false, file: log/broker.log, audit: {path: audit.log, format: json}}"
+    )
+    assert written == ""
+    (line,) = (tmp_path / "audit.log").read_text("utf-8").splitlines()
+    assert json.loads(line)["result"] == "refused"
+    log = (tmp_path / "log" / "broker.log").read_text("utf-8")
+    assert ("Broker a stopped" in log, "refused" in log) == (True, False)
+
+
+def test_a_fresh_broker_starts_without_a_warning(tmp_path: Path) -> None:
+    written = run_broker(tmp_path, "{pyjms_broker.audit: ERROR}")
+    assert "Broker a started" in written
+    assert "WARNING" not in written
 
 
 def test_an_unknown_level_is_refused(pyjms_broker: Callable[..., Result]) -> None:

@@ -431,7 +431,7 @@ def test_the_reference_has_every_key_with_its_default() -> None:
 
 def test_the_examples_of_the_reference(tmp_path: Path) -> None:
     text = (ROOT / "config/application.yaml").read_text(encoding="utf-8")
-    defaults = ("brokers: {}", "listeners: {}", "pipelines: {}", "app: {}")
+    defaults = ("brokers: {}", "listeners: {}", "pipelines: {}", "app: {}", "  file: null")
     lines = [line for line in text.splitlines() if not line.startswith(defaults)]
     examples = "\n".join(line.removeprefix("#|") for line in lines)
     settings = load(tmp_path, examples)

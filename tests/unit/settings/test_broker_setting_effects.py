@@ -1019,6 +1019,31 @@ SHOWN: Final = {
     "ConnectorTlsSettings.want_client_auth": (
         "integration/tls/test_settings.py::test_the_certificates_of_clients"
     ),
+    # BrokerLoggingSettings, LogFileSettings
+    "BrokerSettings.logging": (
+        "unit/broker_cli/test_log_format.py::test_json_lines_have_the_fields_of_the_audit_log"
+    ),
+    "BrokerLoggingSettings.format": (
+        "unit/broker_cli/test_log_format.py::test_json_lines_have_the_fields_of_the_audit_log"
+    ),
+    "BrokerLoggingSettings.stderr": (
+        "unit/broker_cli/test_log_format.py::test_the_log_and_the_audit_log_have_files"
+    ),
+    "BrokerLoggingSettings.file": (
+        "unit/broker_cli/test_log_format.py::test_the_log_and_the_audit_log_have_files"
+    ),
+    "BrokerLoggingSettings.audit": (
+        "unit/broker_cli/test_log_format.py::test_the_log_and_the_audit_log_have_files"
+    ),
+    "LogFileSettings.path": ("unit/cli/test_log_output.py::test_a_file_is_given_by_its_path"),
+    "LogFileSettings.format": ("unit/cli/test_log_output.py::test_a_file_has_a_format_of_its_own"),
+    "LogFileSettings.rotate": (
+        "unit/cli/test_log_output.py::test_a_file_of_another_day_is_renamed"
+    ),
+    "LogFileSettings.maximum_size": (
+        "unit/cli/test_log_output.py::test_a_file_is_renamed_at_its_size"
+    ),
+    "LogFileSettings.keep": ("unit/cli/test_log_output.py::test_a_file_is_renamed_at_its_size"),
     # WebSettings
     "BrokerSettings.web": ("integration/web/test_server.py::test_the_site_over_tls"),
     "WebSettings.enabled": (

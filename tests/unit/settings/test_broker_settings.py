@@ -309,6 +309,7 @@ def test_the_examples_of_the_reference_have_every_other_key(tmp_path: Path) -> N
         "plugins: []",
         "connectors: []",
         "network_connectors: []",
+        "logging: {}",
         "web: null",
         "destinations: []",
         "policies: []",

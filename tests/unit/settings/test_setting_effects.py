@@ -442,6 +442,8 @@ ELSEWHERE = {
     "health.probe_timeout": "tests/integration/observability/test_health.py",
     "health.stuck_after": "tests/integration/observability/test_health.py",
     "logging.format": "tests/integration/observability/test_logs.py",
+    "logging.stderr": "tests/unit/cli/test_log_output.py",
+    "logging.file": "tests/unit/cli/test_log_output.py",
     "logging.tracebacks": "tests/integration/observability/test_logs.py",
     "app": "tests/unit/settings/test_application_settings.py",
 }

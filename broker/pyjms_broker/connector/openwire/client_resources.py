@@ -494,4 +494,4 @@ class ClientResources:
         try:
             call(*args)
         except Exception:
-            logger.exception("%s: cleaning up failed", self._owner.remote_address)
+            logger.exception("%s: cleaning up failed", self._owner)

@@ -342,19 +342,17 @@ def on_connection_error(
     connection: BrokerConnection, command: ConnectionErrorCommand
 ) -> CommandResult:
     """Log an error reported by the client."""
-    logger.warning("%s reports an error: %s", connection.remote_address, command.exception)
+    logger.warning("%s reports an error: %s", connection, command.exception)
     return COMPLETED
 
 
 def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandResult:
     """Record that the client is a bridge of another broker. (activemq-edges NW1)"""
     if connection.serves_broker:
-        logger.warning("%s introduces itself again", connection.remote_address)
+        logger.warning("%s introduces itself again", connection)
     elif info.network_connection:
         _check_bridge(connection)
-        logger.info(
-            "%s is a network bridge of broker %s", connection.remote_address, info.broker_name
-        )
+        logger.info("%s is a network bridge of broker %s", connection, info.broker_name)
         connection.serves_broker = True
         for state in connection.resources.connections.values():
             state.context.network_connection = True

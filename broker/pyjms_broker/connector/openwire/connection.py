@@ -204,6 +204,16 @@ class BrokerConnection:
     def remote_address(self) -> str:
         return self._transport.remote_address
 
+    def __str__(self) -> str:
+        return self.remote_address
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What JSON lines of the log about this connection tell of its client."""
+        for state in self.resources.connections.values():
+            return state.context.log_fields
+        return {"connector": self.connector.name, "address": self.remote_address}
+
     @property
     def peer_certificate(self) -> Mapping[str, Any] | None:
         """The client's TLS certificate, if it was verified."""
@@ -321,7 +331,7 @@ class BrokerConnection:
     def give_way(self, error: Exception) -> None:
         """Yield to a newer connection with the same id. (activemq-broker C1, C8)"""
         if not self.is_lost:
-            logger.warning("%s is disconnected: %s", self.remote_address, error)
+            logger.warning("%s is disconnected: %s", self, error)
         self.release(error)
         self.stop_soon(error)
 
@@ -580,7 +590,7 @@ class BrokerConnection:
     def _log_end(self, what: str, error: BaseException) -> None:
         address = self.remote_address
         reason = str(error).removeprefix(f"{address}: ")
-        logger.log(level_of_end(error), "%s %s: %s", address, what, reason)
+        logger.log(level_of_end(error), "%s %s: %s", self, what, reason)
 
     # to the client
     def dispatch(self, dispatch: MessageDispatch) -> None:
@@ -606,7 +616,7 @@ class BrokerConnection:
             if isinstance(command, ActiveMQMessage):  # of a duplex bridge, which dead-letters it
                 raise
             name = type(command).__name__
-            logger.warning("%s: %s cannot be sent: %s", self.remote_address, name, error)
+            logger.warning("%s: %s cannot be sent: %s", self, name, error)
             self.stop_soon(error)
             return
         if self._outbound.congested:
@@ -800,7 +810,7 @@ class BrokerConnection:
         result.then(respond)
 
     def _send_error(self, command: Command, error: Exception, *, acked: bool = False) -> None:
-        log_unexpected(error, f"{type(command).__name__} of {self.remote_address}")
+        log_unexpected(error, type(command).__name__, self)
         if self.host.store_failed:
             return  # the outcome is unknown; a client that fails over asks the next broker
         # a received PartialCommand has no such field
@@ -826,4 +836,4 @@ class BrokerConnection:
         try:
             self.broker.set_rollback_only(state.context, xid, error)
         except Exception:
-            logger.exception("%s: %s cannot be marked rollback-only", self.remote_address, xid)
+            logger.exception("%s: %s cannot be marked rollback-only", self, xid)

@@ -64,10 +64,10 @@ def refuse(_connection: object, command: Command) -> NoReturn:
     )
 
 
-def log_unexpected(error: Exception, operation: str) -> None:
+def log_unexpected(error: Exception, operation: str, client: object) -> None:
     """Log the traceback of an exception that is a bug; JMSExceptions are only sent."""
     if not isinstance(error, JMSException):
-        logger.error("%s failed", operation, exc_info=error)
+        logger.error("%s of %s failed", operation, client, exc_info=error)
 
 
 def level_of_end(error: BaseException) -> int:
