@@ -88,7 +88,7 @@ class PlannedListener:
             ConfigurationException: its destinations are of both kinds.
         """
         text = self.endpoint.destination
-        members = parse_destination(text, self._kind).composite_destinations
+        members = parse_destination(text, self.kind).composite_destinations
         if len({member.is_topic for member in members}) > 1:
             raise ConfigurationException(
                 f"{text!r}: one consumer cannot receive from queues and topics",
@@ -170,7 +170,7 @@ class PlannedListener:
 
     def _check_subscription(self) -> None:
         """Refuse a named subscription that is not durable, and a durable one that cannot start."""
-        endpoint, is_topic = self.endpoint, self._kind is Topic
+        endpoint, is_topic = self.endpoint, self.kind is Topic
         if endpoint.durable and not is_topic:
             raise ConfigurationException(
                 "durable: a queue has no subscriptions", hint="write topic://NAME, or only the name"
@@ -181,13 +181,13 @@ class PlannedListener:
                 hint="write topic://NAME, or use a container factory whose names mean topics "
                 "(jms.pub_sub_domain)",
             )
-        if endpoint.subscription and not self._is_durable:
+        if endpoint.subscription and not self.is_durable:
             raise ConfigurationException(
                 f"subscription {endpoint.subscription!r}: its container factory creates "
                 "no durable subscriptions",
                 hint="set durable on this listener, or jms.subscription_durable; and jms.client_id",
             )
-        if not is_topic or not self._is_durable:
+        if not is_topic or not self.is_durable:
             return
         if endpoint.concurrency is not None and parse_concurrency(endpoint.concurrency)[1] > 1:
             raise ConfigurationException(
@@ -203,7 +203,7 @@ class PlannedListener:
         option = "retry" if policy is not None else "errors"
         if policy is None and self.endpoint.errors != "reply":
             return
-        if self._consumes_on_receipt:
+        if self.consumes_on_receipt:
             raise ConfigurationException(
                 f"{option}: messages count as consumed even if the handler fails",
                 hint="make the listener's session transacted, or set its acknowledge_mode to "
@@ -217,7 +217,7 @@ class PlannedListener:
 
     def durable_subscription(self) -> tuple[object, ...] | None:
         """Return broker, client id and name of the durable subscription; None: there is none."""
-        if not self.is_known or not self._is_durable or self._kind is not Topic:
+        if not self.is_known or not self.is_durable or self.kind is not Topic:
             return None
         uri = getattr(self.factory.connection_factory, "uri", None)
         broker = id(self.factory) if uri is None else str(uri)
@@ -258,7 +258,7 @@ class PlannedListener:
         except (JMSException, ValueError) as error:  # the check of the settings reports it, once
             logger.debug("jms.listener.retry has no effect: %s", error)
             return None
-        if policy is None or (self.is_known and self._consumes_on_receipt):
+        if policy is None or (self.is_known and self.consumes_on_receipt):
             return None
         return (
             replace(policy, dead_letter=None)
@@ -267,7 +267,7 @@ class PlannedListener:
         )
 
     @property
-    def _kind(self) -> type[Destination]:
+    def kind(self) -> type[Destination]:
         kind: type[Destination] | None = named_kind(self.endpoint.destination)
         if kind is not None:
             return Topic if issubclass(kind, Topic) else Queue
@@ -278,7 +278,7 @@ class PlannedListener:
         return Topic if topics else Queue
 
     @property
-    def _is_durable(self) -> bool:
+    def is_durable(self) -> bool:
         if self.endpoint.durable is not None:
             return self.endpoint.durable
         names = ("subscription_durable", "durable_subscription_name")
@@ -293,7 +293,7 @@ class PlannedListener:
         return self.options.get("session_acknowledge_mode", AcknowledgeMode.AUTO)
 
     @property
-    def _consumes_on_receipt(self) -> bool:
+    def consumes_on_receipt(self) -> bool:
         """Whether messages count as consumed even if the handler fails."""
         return not self._is_transacted and self._mode in _CONSUMED_ON_RECEIPT
 
@@ -530,6 +530,12 @@ def add_repeated_ids(endpoints: Iterable[JmsListenerEndpoint], problems: Problem
 
 def _listener_of(endpoint: JmsListenerEndpoint) -> Any:
     return getattr(endpoint, "handler", None) or getattr(endpoint, "message_listener", endpoint)
+
+
+def place_of(endpoint: JmsListenerEndpoint) -> str:
+    """Return `file:line: ` of an endpoint's handler, or an empty text."""
+    source, line = _location(_listener_of(endpoint))
+    return f"{source}:{line}: " if source else ""
 
 
 def _described(endpoint: JmsListenerEndpoint) -> str:

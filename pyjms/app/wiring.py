@@ -48,6 +48,7 @@ from pyjms.app.container import (
     provider_names,
     spread_attempts,
 )
+from pyjms.app.hints import hints_of
 from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.app.lifecycle import Hook, hook_kind
 from pyjms.app.resources import ApplicationResources
@@ -547,6 +548,8 @@ class Wiring:
             planned = [PlannedListener(each, self._factories.of(each)) for each in endpoints]
             for line in repeated_subscriptions(planned):
                 problems.add(ConfigurationException(line))
+            for each in planned:
+                problems.hints.extend(hints_of(each))
         return endpoints
 
     def _valid_hooks(self, targets: list[object], problems: Problems) -> list[Hook]:

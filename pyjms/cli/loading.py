@@ -355,9 +355,11 @@ def _error_in_user_code(cause: BaseException, error: JMSException) -> Configurat
 def report(problems: Problems) -> None:
     """Print all problems, the skipped checks, and the number of problems; exit with code 1.
 
-    Returns if there are none.
+    Without problems it prints the hints, and returns.
     """
     if not problems:
+        for hint in problems.hints:
+            typer.echo(f"pyjms: hint: {hint}", err=True)
         return
     found = ConfigurationException.joined(problems.found).problems
     for problem in found:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -85,6 +86,19 @@ class RedeliveryPolicy:
             share = self.collision_avoidance_percent / 100
             delay *= 1 + random.uniform(-share, share)  # noqa: S311 - spreads load, no secret
         return delay
+
+    def total_delay(self) -> float:
+        """Return the seconds that all redeliveries of a message take, without random variation.
+
+        Infinite if there is no maximum.
+        """
+        if self.maximum_redeliveries == NO_MAXIMUM_REDELIVERIES:
+            return math.inf
+        plain = replace(self, use_collision_avoidance=False)
+        counted = min(self.maximum_redeliveries, _MOST_STEPS)
+        total = sum(plain.delay_before(number) for number in range(1, counted + 1))
+        more = self.maximum_redeliveries - counted
+        return total + more * plain.delay_before(counted + 1)  # all of which are equal
 
     def is_exceeded(self, redeliveries: int) -> bool:
         """Return whether a message that was redelivered this often becomes a dead letter."""

@@ -94,6 +94,8 @@ class Problems:
         self.found: list[ConfigurationException] = []
         self.unchecked: list[str] = []
         """A sentence about each part that could not be checked because of other problems."""
+        self.hints: list[str] = []
+        """What is valid but may surprise; no problem."""
         self.lacks_files: bool = False
         """Whether a file could not be read, so that its settings are unknown."""
         self.paths: set[Path] = set()
@@ -127,6 +129,7 @@ class Problems:
         """Add the problems of another check."""
         self.found.extend(others.found)
         self.unchecked.extend(others.unchecked)
+        self.hints.extend(others.hints)
         self.lacks_files = self.lacks_files or others.lacks_files
 
     @contextmanager

@@ -125,6 +125,8 @@ _order = attrgetter("order")
 _STAMP: Final = 50
 """The bits of a candidate's stamp in its order."""
 _PRIORITY: Final = 80
+_USUAL_PRIORITIES: Final = (4, 5)
+"""The defaults of JMS and of REST, which nobody has chosen for a message."""
 _GROUPS: Final = (1 << (_PRIORITY - _STAMP)) - 1
 
 
@@ -1020,6 +1022,8 @@ class Queue(BaseDestination):
     )
 
     marks_redelivered: bool = False
+    _tells_priorities: bool = True
+    """Whether it has not been told yet that a priority has no effect here."""
     _browsers: tuple[Subscription, ...] = ()
     _oldest_paged_out: int = 0
     """When the first paged-out message arrived."""
@@ -1052,6 +1056,8 @@ class Queue(BaseDestination):
         """Messages that become visible only once they are stored, and those behind them."""
         if policy.persist_jms_redelivered and store is not None:
             self.marks_redelivered = True
+        if policy.prioritized_messages or destination.is_temporary:
+            self._tells_priorities = False
         if self.is_paged:
             self.needs_disk = True
 
@@ -1110,6 +1116,7 @@ class Queue(BaseDestination):
                 or message_id.broker_sequence_id
                 or 0 < message.expiration < now
                 or (is_stored and message.persistent)
+                or (message.priority not in _USUAL_PRIORITIES and self._tells_priorities)
                 or size >= free
                 # found as well by `send`, which also makes the audit
                 or (self._is_audited if audit is None else audit.is_duplicate(message_id))
@@ -1146,6 +1153,8 @@ class Queue(BaseDestination):
         if audit is not None and audit.is_duplicate(reference.message_id):
             check_return(self.broker.own_path, self.references, reference)
             return COMPLETED
+        if reference.priority not in _USUAL_PRIORITIES and self._tells_priorities:
+            self._tell_priority(context, reference)
         self.memory.increase(reference.size)
         stored: Completion = COMPLETED
         if is_leased := self.reader is not None and self.reader.is_leased:
@@ -1184,6 +1193,18 @@ class Queue(BaseDestination):
             (self._arrivals or self._keep_order()).append(reference, stored)
         message = reference.cached or reference.message
         return stored if message.response_required else COMPLETED
+
+    def _tell_priority(self, context: ConnectionContext, reference: MessageReference) -> None:
+        """Log once that a priority has no effect; not for dead letters, which keep theirs."""
+        if not context.is_broker:
+            self._tells_priorities = False
+            logger.warning(
+                "Messages to %s have priorities, such as %d of %s, but it dispatches them in the "
+                "order of their arrival: set prioritized_messages in its policy",
+                self.destination,
+                reference.priority,
+                reference.message_id,
+            )
 
     def _keep_order(self) -> ArrivalOrder:
         arrivals = self._arrivals = ArrivalOrder(self._enqueue, self._discard)

@@ -118,6 +118,37 @@ def test_check_knows_failover_urls(pyjms: Run, tmp_path: Path) -> None:
     assert "did you mean 'timeout'" in pyjms("check").stderr
 
 
+PATIENT = """
+from pyjms import RetryPolicy, jms_listener
+
+patient = RetryPolicy(maximum=10, initial_delay=1.0, multiplier=2.0)
+
+@jms_listener("a", id="one", retry=patient)
+async def one(text: str): ...
+
+@jms_listener("b", id="two", retry=patient, concurrency="2")
+async def two(text: str): ...
+
+@jms_listener("topic://c", id="three")
+async def three(text: str): ...
+"""
+
+
+def test_check_gives_hints_on_what_one_message_would_stop(pyjms: Run, tmp_path: Path) -> None:
+    (tmp_path / "patient.py").write_text(PATIENT)
+    done = pyjms("check", "patient")
+    assert (done.returncode, done.stdout) == (0, "No problems found in patient.\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "pyjms: hint: patient.py:6: Listener 'one': a message that keeps failing stops its only "
+        "consumer for 0:17:03 (10 redeliveries), and the messages behind it wait: "
+    )
+    assert not pyjms("check", "patient", PYJMS_ACTIVEMQ__NON_BLOCKING_REDELIVERY="true").stderr
+    unlimited = pyjms("check", "patient", PYJMS_LISTENERS__THREE__REDELIVERY__MAXIMUM="-1").stderr
+    assert "Listener 'three': a message that keeps failing stops its only consumer" in unlimited
+    assert "for ever (no maximum of redeliveries)" in unlimited
+
+
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_nothing_to_run_is_an_error(pyjms: Run, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty.py").write_text(
