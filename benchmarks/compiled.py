@@ -33,15 +33,12 @@ TESTS = (
     "tests/unit/transaction",
     "tests/unit/connector",
     "tests/integration/broker",
+    "tests/integration/management",
+    "tests/integration/console/test_why.py",
 )
 UNRELATED = (  # they run the scheduler, the command line and other processes, not the regions
     "tests/integration/broker/scheduler",
     "tests/integration/broker/configuration/test_command_line.py",
-    # Classes that mypyc has compiled share one cache of ABCMeta with their bases. In modules that
-    # are not compiled, such as those of ranges, `isinstance(queue, Topic)` makes the same question
-    # with BaseDestination answer False.
-    "tests/integration/broker/test_log_lines.py",
-    "tests/integration/broker/configuration/test_transfer_command.py",
 )
 CASES = ("vm listener", "tcp listener", "vm receive", "tcp receive")
 PROOF = """

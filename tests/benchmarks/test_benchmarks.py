@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import cProfile
+import importlib
 import json
 import subprocess
 import sys
+from abc import ABCMeta
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,19 @@ def test_the_compiled_modules_are_the_hot_ones() -> None:
     assert "pyjms_broker/api/destination.py" not in modules  # derived from by interpreted classes
     folders = (ROOT, ROOT / "broker")
     assert [name for name in modules if not any((f / name).exists() for f in folders)] == []
+
+
+def test_compiled_classes_have_no_abc_meta() -> None:
+    # They would share the caches of their first abstract class, so that in interpreted modules
+    # `isinstance(queue, Topic)` made the same question with BaseDestination answer False.
+    names = [name.removesuffix(".py").replace("/", ".") for name in compiled.sources()]
+    classes = {
+        each
+        for name in names
+        for each in vars(importlib.import_module(name)).values()
+        if type(each) is ABCMeta
+    }
+    assert {each for each in classes if each.__module__ in names} == set()
 
 
 def test_compiling_is_skipped_without_a_compiler(

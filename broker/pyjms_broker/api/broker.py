@@ -7,11 +7,10 @@ around the region broker. Methods run to completion on the broker's event loop; 
 JMSException, which becomes the client's response. (ActiveMQ Broker, Region, BrokerFilter;
 activemq-broker B1 to B6)
 """
-# ruff: noqa: B027 - most brokers have nothing to do with the events that filters report
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar
@@ -43,7 +42,7 @@ from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
 
 
-class Broker(ABC):
+class Broker:
     """The interface of the region broker and the filters around it."""
 
     plain: Broker | None = None

@@ -9,7 +9,7 @@ topics; interfaces specific to one kind are in
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -148,7 +148,7 @@ SUMS: Final = frozenset((*COUNTERS, *_GAUGES))
 """The fields whose value for several destinations is the sum."""
 
 
-class BrokerDestination(ABC):
+class BrokerDestination:
     """A queue or topic in the broker, or a filter around one. Source: ActiveMQ Destination."""
 
     destination: Destination

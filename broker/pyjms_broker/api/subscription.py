@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
 
-class Subscription(ABC):
+class Subscription:
     """A consumer, or a durable subscription without a consumer. Hashes by identity.
 
     Source: ActiveMQ Subscription.

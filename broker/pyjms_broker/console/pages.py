@@ -25,6 +25,7 @@ from pyjms_broker.console.actions import (
 )
 from pyjms_broker.console.chart import Chart, chart_of
 from pyjms_broker.console.console import BASE, Console, Notice, asset, link, page_of
+from pyjms_broker.console.feeds import feed_routes
 from pyjms_broker.console.model.clients import (
     bridges,
     connection_view,
@@ -568,7 +569,7 @@ def console_routes(context: WebContext) -> list[BaseRoute]:
     for path in ("/login", "/static"):
         context.allow(BASE + path, Access.ANYBODY)
     context.allow(f"{BASE}/logout", Access.USER)
-    below: list[BaseRoute] = [Route("/static/{name}", asset)]
+    below: list[BaseRoute] = [Route("/static/{name}", asset), *feed_routes(console)]
     below += [
         Route(path, _endpoint(console, page), methods=[method])
         for (method, path), page in _PAGES.items()

@@ -24,6 +24,7 @@ MAP: Final = "java.util.Map"
 OBJECT_NAME: Final = "javax.management.ObjectName"
 OBJECT_NAMES: Final = "[Ljavax.management.ObjectName;"
 ROWS: Final = "javax.management.openmbean.TabularData"
+COMPOSITE: Final = "javax.management.openmbean.CompositeData"
 
 
 class Metric(NamedTuple):
@@ -74,6 +75,7 @@ mapping: Final = partial(Attribute, MAP)
 object_name: Final = partial(Attribute, OBJECT_NAME)
 object_names: Final = partial(Attribute, OBJECT_NAMES)
 rows: Final = partial(Attribute, ROWS)
+composite: Final = partial(Attribute, COMPOSITE)
 octets: Final = partial(Attribute, "[B")
 
 
@@ -292,9 +294,7 @@ DESTINATION: Final[Table] = {
     ),
     "MinEnqueueTime": long("Shortest time from arrival to first dispatch, in ms."),
     **SIZES,
-    "MemoryPercentUsage": integer(
-        "Percentage of MemoryLimit in use.", "memory.percent", label="Memory %", unit="%"
-    ),
+    "MemoryPercentUsage": integer("Percentage of MemoryLimit in use.", label="Memory %", unit="%"),
     "MemoryUsageByteCount": long(
         "Total size of the messages in memory, in bytes.",
         "memory.used",
@@ -302,7 +302,8 @@ DESTINATION: Final[Table] = {
         metric=Metric("memory_bytes", "Memory of its messages."),
     ),
     "MemoryLimit": long(
-        "Memory limit in bytes; 0: only the broker's limit.", "memory.limit", unit="bytes"
+        "Memory limit in bytes: the broker's if it has none of its own; 0: unlimited.",
+        unit="bytes",
     ),
     "MemoryUsagePortion": Attribute(FLOAT, "Always 1.", always=1.0),
     "TempUsageLimit": long("Limit of the temp store, in bytes.", "temp_usage.limit"),
@@ -622,4 +623,51 @@ JOB_SCHEDULER: Final[Table] = {
     "NextScheduleTime": string("The time at which the next job is due; empty: no jobs."),
     "DelayedMessageCount": integer("Number of jobs with a delay."),
     "ScheduledMessageCount": integer("Number of jobs."),
+}
+
+# the process, with Java's names
+
+_MEMORY_USAGE: Final = "in bytes: init (0), used, committed (as used), and max"
+PROCESS_MEMORY: Final[Table] = {
+    "HeapMemoryUsage": composite(f"Memory of the process (RSS), {_MEMORY_USAGE}."),
+    "NonHeapMemoryUsage": composite("Always 0: all of it is in HeapMemoryUsage."),
+    "ObjectPendingFinalizationCount": integer("Always 0.", always=0),
+}
+PROCESS_THREADS: Final[Table] = {
+    "ThreadCount": integer("Number of Python's threads."),
+    "DaemonThreadCount": integer("Threads that do not keep the process alive."),
+    "PeakThreadCount": integer("The most threads that were seen by readers of this attribute."),
+    "TotalStartedThreadCount": long("At least so many were started: PeakThreadCount."),
+}
+OPERATING_SYSTEM: Final[Table] = {
+    "Name": string("Name of the operating system."),
+    "Version": string("Version of its kernel."),
+    "Arch": string("The machine's architecture."),
+    "AvailableProcessors": integer("Number of processors."),
+    "SystemLoadAverage": double("Processes that ran or waited to, on average of a minute."),
+    "SystemCpuLoad": double("Share of the processors in use since the last look; -1: unknown."),
+    "ProcessCpuLoad": double("Share of all processors that the process used, in the same time."),
+    "ProcessCpuTime": long("CPU time of the process, in ns."),
+    "TotalPhysicalMemorySize": long("Memory of the machine, in bytes.", unit="bytes"),
+    "FreePhysicalMemorySize": long("Free memory of the machine, in bytes.", unit="bytes"),
+    "OpenFileDescriptorCount": long("Open file handles; -1: unknown."),
+    "MaxFileDescriptorCount": long("The limit of open file handles; -1: unlimited."),
+}
+PROCESS_RUNTIME: Final[Table] = {
+    "Name": string("The process's number and host."),
+    "Pid": long("The process's number."),
+    "Uptime": long("Time since the broker's start, in ms.", unit="ms"),
+    "StartTime": long("The time of the broker's start, in ms since 1970."),
+    "VmName": string("The kind of Python."),
+    "VmVersion": string("The version of Python."),
+}
+GARBAGE_COLLECTOR: Final[Table] = {
+    "Name": string("The generation's name."),
+    "CollectionCount": long("Number of its collections."),
+    "CollectionTime": long("Always -1, unknown.", always=-1),
+}
+MEMORY_POOL: Final[Table] = {
+    "Usage": composite(f"Memory of the process (RSS), {_MEMORY_USAGE}."),
+    "PeakUsage": composite("The same when it was highest."),
+    "CollectionUsage": composite("Always null, unknown."),
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.runtime.ids import IdGenerator
+from pyjms.runtime.machine import ProcessMeter
 from pyjms.runtime.watchdog import LoopWatchdog
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -179,6 +180,7 @@ class ManagementContext:
     def __init__(self, host: ManagedBroker) -> None:
         self.host = host
         self.names = Names(lambda: host.broker_name)
+        self.process = ProcessMeter()
         self._producer_id = ProducerId(IdGenerator().generate())
         self._sequence = itertools.count(1)
         self.client = ConnectionContext()

@@ -15,7 +15,14 @@ from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.host import Managed, ManagedBroker, ManagementContext
 from pyjms_broker.management.model import ROOT, Part, View
 from pyjms_broker.management.object_name import ObjectName
-from pyjms_broker.management.views import broker, clients, destinations, stores, subscriptions
+from pyjms_broker.management.views import (
+    broker,
+    clients,
+    destinations,
+    process,
+    stores,
+    subscriptions,
+)
 
 _PARTS: Final = (
     *broker.PARTS,
@@ -23,6 +30,7 @@ _PARTS: Final = (
     *subscriptions.PARTS,
     *clients.PARTS,
     *stores.PARTS,
+    *process.PARTS,
 )
 
 

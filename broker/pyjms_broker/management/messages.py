@@ -155,11 +155,16 @@ def _date(milliseconds: int) -> str:
         found = datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (ValueError, OverflowError, OSError):  # any long that a client has set
         return f"{milliseconds} ms"
-    return found.isoformat().replace("+00:00", "Z")
+    return found.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _optional(value: object) -> str:
-    return "" if value is None else str(value)
+def _optional(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _broker_path(reference: MessageReference) -> str:
+    path = reference.message.broker_path  # Java's text of an array, and of none
+    return "null" if path is None else str([str(each) for each in path])
 
 
 _FIELDS: Final[dict[str, Callable[[MessageReference], object]]] = {
@@ -176,7 +181,7 @@ _FIELDS: Final[dict[str, Callable[[MessageReference], object]]] = {
     "JMSXGroupID": lambda r: r.message.group_id,
     "JMSXGroupSeq": lambda r: r.message.group_sequence,
     "JMSXUserID": lambda r: r.message.user_id,
-    "BrokerPath": lambda r: str([str(each) for each in r.message.broker_path or ()]),
+    "BrokerPath": _broker_path,
     "OriginalDestination": lambda r: _optional(original_destination(r)),
 }
 
@@ -263,12 +268,16 @@ def _time_to_live(message: ActiveMQMessage, value: object) -> None:
     message.expiration = message.timestamp + lifetime if lifetime > 0 else 0
 
 
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
 def _number_field(field: str) -> Callable[[ActiveMQMessage, object], None]:
     return lambda message, value: setattr(message, field, _whole(value))
 
 
 def _text_field(field: str) -> Callable[[ActiveMQMessage, object], None]:
-    return lambda message, value: setattr(message, field, _optional(value))
+    return lambda message, value: setattr(message, field, _text(value))
 
 
 def _priority(message: ActiveMQMessage, value: object) -> None:
@@ -276,7 +285,7 @@ def _priority(message: ActiveMQMessage, value: object) -> None:
 
 
 def _reply_to(message: ActiveMQMessage, value: object) -> None:
-    message.reply_to = parse_destination(_optional(value)) if value else None
+    message.reply_to = parse_destination(_text(value)) if value else None
 
 
 _HEADERS: Final[dict[str, Callable[[ActiveMQMessage, object], None]]] = {

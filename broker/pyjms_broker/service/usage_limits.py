@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import resource
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any, Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.machine import available_memory
 from pyjms_broker.region.system_usage import STORE_LIMIT, TEMP_LIMIT, DiskUsage, SystemUsage
 from pyjms_broker.service.configuration import BrokerConfiguration
 
@@ -19,11 +18,6 @@ logger = get_logger(__name__)
 
 _SHARE_OF_MEMORY: Final = 0.7
 """The share of the available memory to which a memory limit that is too high is lowered."""
-
-_CGROUP_LIMITS: Final = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
 
 
 def system_usage_of(config: BrokerConfiguration) -> SystemUsage:
@@ -93,23 +87,6 @@ def _bytes_of(name: str, limit: int | str, whole: Callable[[], int]) -> int:
             hint="write for example 70%, of the memory or of the disk; 100% at most",
         )
     return int(whole() * percent / 100)
-
-
-def available_memory() -> int:
-    """Return the number of bytes of memory that this process may use.
-
-    This is the machine's memory, or the limit of the process or its container.
-    """
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    limits += [soft for soft in (resource.getrlimit(resource.RLIMIT_AS)[0],) if soft > 0]
-    for file in _CGROUP_LIMITS:
-        try:
-            text = file.read_text(encoding="ascii").strip()
-        except OSError:
-            continue  # another version of control groups is in use, or none
-        if text.isdigit():  # otherwise it is "max"
-            limits.append(int(text))
-    return min(limits)
 
 
 def disk_size(directory: Path) -> int:

@@ -22,6 +22,7 @@ from pyjms.runtime.distribution import DISTRIBUTION
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.connector.openwire.throwables import java_name
+from pyjms_broker.management.attribute_table import ROWS
 from pyjms_broker.management.errors import (
     AttributeNotFoundException,
     InstanceNotFoundException,
@@ -30,7 +31,6 @@ from pyjms_broker.management.errors import (
     ManagementException,
     OperationNotFoundException,
 )
-from pyjms_broker.management.host import DOMAIN
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import Operation, View, ViewKind
 from pyjms_broker.management.object_name import ObjectName
@@ -241,16 +241,12 @@ _DEEPEST: Final = 15
 
 
 def as_typed(value: object, java_type: str) -> object:
-    """Convert a view's value by its Java type: object names, and tables by message id.
+    """Convert a view's value by its Java type: object names, and tables by their key columns.
 
     Source: Jolokia ObjectNameSimplifier, TabularDataExtractor.
     """
-    if java_type.endswith(_TABLE) and isinstance(value, list):
-        return {
-            str(row["JMSMessageID"]): {k: v for k, v in row.items() if k not in _BODIES}
-            for row in value
-            if isinstance(row, dict) and "JMSMessageID" in row
-        } or value
+    if java_type == ROWS and isinstance(value, list):
+        return _as_table(value)
     if "javax.management.ObjectName" not in java_type:
         return value
     if isinstance(value, list | tuple):
@@ -258,9 +254,27 @@ def as_typed(value: object, java_type: str) -> object:
     return _as_object_name(value)
 
 
-_TABLE: Final = "javax.management.openmbean.TabularData"
+_KEYS: Final = (
+    ("JMSMessageID",),
+    ("healthId", "level", "message", "resource"),
+    ("jobId",),
+    ("subscription",),
+)
+"""The key columns of ActiveMQ's tables: of messages, warnings, jobs and slow consumers."""
 _BODIES: Final = frozenset({"Text", "BodyLength", "BodyPreview", "ContentMap"})
 """Columns that ActiveMQ's table of messages lacks, as they depend on the message type."""
+
+
+def _as_table(rows: list[dict[str, object]]) -> dict[str, object]:
+    """Return the rows by their keys, a level of mappings for each key column."""
+    table: dict[str, Any] = {}
+    for row in rows:
+        *outer, last = next(keys for keys in _KEYS if keys[0] in row)
+        level = table
+        for key in outer:
+            level = level.setdefault(str(row[key]), {})
+        level[str(row[last])] = {name: row[name] for name in row if name not in _BODIES}
+    return table
 
 
 def _as_object_name(value: object) -> object:
@@ -318,35 +332,33 @@ async def describe_views(management: Management, path: Sequence[str], depth: int
     Raises:
         InvalidArgumentException: the path has no valid name.
     """
-    domain = path[0] if path else DOMAIN
-    if domain != DOMAIN:
-        return {}
     views = await management.find_in_slices(_pattern(path))
     # below the domain and the names; the same few descriptions are in all views
     levels = depth + min(len(path), 2) - 2 if depth else _DEEPEST
     described: dict[int, object] = {}
-    beans: dict[str, object] = {}
+    domains: dict[str, dict[str, object]] = {}
     slices = Slices()
     for view in views:
         key = id(view.kind)
         if key not in described:
             whole = _describe(view.kind)
             described[key] = whole if len(path) > 1 else _cut(whole, levels) if levels > 0 else "1"
-        beans[canonical(view.name).partition(":")[2]] = described[key]
+        domain, _, name = canonical(view.name).partition(":")
+        domains.setdefault(domain, {})[name] = described[key]
         await slices.after_item()
+    if not path:
+        return domains if levels >= 0 else dict.fromkeys(domains, "1")
+    beans = domains.get(path[0], {})
     if len(path) > 1:
         found: object = part_of(next(iter(beans.values()), {}), path[2:])
         return _cut({} if found is None else found, depth)
-    if path:
-        return beans
-    return {DOMAIN: beans if levels >= 0 else "1"}
+    return beans
 
 
 def _pattern(path: Sequence[str]) -> ObjectName:
-    if len(path) < 2:
-        return ObjectName(f"{DOMAIN}:*")
+    domain, name = path[0] if path else "*", path[1] if len(path) > 1 else "*"
     try:
-        return ObjectName(f"{DOMAIN}:{path[1]}")
+        return ObjectName(f"{domain}:{name}")
     except MalformedObjectNameException as error:
         raise InvalidArgumentException(error.reason, hint=error.hint) from error
 
@@ -590,7 +602,8 @@ def routes(context: WebContext) -> list[BaseRoute]:
     return [
         Route(_PATH, get, methods=["GET"]),
         Route(_PATH, post, methods=["POST"]),
-        Route(f"{_PATH}/", post, methods=["POST"]),
+        # the path of a POST means nothing: Telegraf writes /read
+        Route(f"{_PATH}/{{path:path}}", post, methods=["POST"]),
         Route(f"{_PATH}/{{path:path}}", get, methods=["GET"]),
     ]
 

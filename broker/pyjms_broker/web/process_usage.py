@@ -5,13 +5,13 @@ The names of the process are those of the Prometheus clients.
 
 from __future__ import annotations
 
-import resource
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from pyjms.runtime import machine
 from pyjms_broker.management.attribute_table import Metric
 
 _CPU: Final = Metric("process_cpu_seconds_total", "CPU time of the process.")
@@ -29,16 +29,13 @@ def process_usage(store: Path | None) -> list[tuple[Metric, float]]:
 
 def _of_process() -> Iterator[tuple[Metric, float]]:
     yield _CPU, time.process_time()
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if most != resource.RLIM_INFINITY:
-        yield _MOST_FILES, most
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        handles = sum(1 for _ in Path("/proc/self/fd").iterdir())
-    except OSError:
-        return  # not Linux
-    yield _MEMORY, pages * resource.getpagesize()
-    yield _FILES, handles
+    for metric, value in (
+        (_MOST_FILES, machine.most_files()),
+        (_MEMORY, machine.resident_memory()),
+        (_FILES, machine.open_files()),
+    ):
+        if value is not None:
+            yield metric, value
 
 
 def _of_disk(store: Path | None) -> Iterator[tuple[Metric, float]]:

@@ -9,7 +9,7 @@ begins with the type byte. (openwire-encoding 2 to 5)
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -48,7 +48,7 @@ class TruncatedFrameError(RemoteProtocolError):
         self.needed = needed
 
 
-class Reader(ABC):
+class Reader:
     """Reads one frame. Create a LooseReader or a TightReader per frame."""
 
     def __init__(
@@ -97,11 +97,11 @@ class Reader(ABC):
         self._aware(code)
         return self._structure(code)
 
-    def _begin(self) -> None:  # noqa: B027 - nothing in loose encoding
-        """Read the bytes between the type byte and the fields."""
+    def _begin(self) -> None:
+        """Read the bytes between the type byte and the fields; loose: none."""
 
-    def _aware(self, code: int) -> None:  # noqa: B027 - nothing in loose encoding
-        """Read the bytes before a nested structure of type `code`."""
+    def _aware(self, code: int) -> None:
+        """Read the bytes before a nested structure of type `code`; loose: none."""
 
     @abstractmethod
     def _flag(self) -> bool: ...

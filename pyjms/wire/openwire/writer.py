@@ -9,7 +9,7 @@ Only LocalProtocolError escapes, and then the cache is as if nothing had been wr
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ _TRUNCATING_VERSIONS: Final = (1, 10)
 _LONGEST_MESSAGE: Final = 1024
 
 
-class Writer(ABC):
+class Writer:
     """Writes one frame. Create a LooseWriter or a TightWriter per frame.
 
     If `is_sharing`, long byte fields are omitted from the frame, and the caller inserts them.
@@ -90,14 +90,14 @@ class Writer(ABC):
         if self.cache is not None:
             self.cache.undo_frame()
 
-    def _begin(self) -> None:  # noqa: B027 - nothing in loose encoding
-        """Prepare for a frame."""
+    def _begin(self) -> None:
+        """Prepare for a frame; loose: nothing to do."""
 
     @abstractmethod
     def _finish(self, code: int) -> bytes: ...
 
-    def _aware(self, code: int) -> None:  # noqa: B027 - nothing in loose encoding
-        """Append the bytes before a nested structure of type `code`."""
+    def _aware(self, code: int) -> None:
+        """Append the bytes before a nested structure of type `code`; loose: none."""
 
     @abstractmethod
     def _flag(self, value: bool) -> None: ...

@@ -13,6 +13,7 @@ BROKER: Final = "org.apache.activemq:type=Broker,brokerName=jolokia"
 ORDERS: Final = f"{BROKER},destinationType=Queue,destinationName=orders"
 OTHERS: Final = f"{BROKER},destinationType=Queue,destinationName=others"
 QUEUES: Final = f"{BROKER},destinationType=Queue,destinationName=*"
+HEALTH: Final = f"{BROKER},service=Health"
 TEXT: Final = "sendTextMessage(java.lang.String)"
 MAP_TEXT: Final = "sendTextMessage(java.util.Map,java.lang.String)"
 
@@ -133,6 +134,48 @@ SCENARIO: Final[list[tuple[str, Any]]] = [
     ("several", [read(attribute="QueueSize"), read("org.example:a=b"), {"type": "version"}]),
     ("none of several", []),
     ("a number of several", [1]),
+    ("browse nothing as a table", execute("browseAsTable()")),
+    ("warnings as a table", execute("health", mbean=HEALTH)),
+    ("warnings as a list", execute("healthList", mbean=HEALTH)),
+    ("the state of health", read(HEALTH)),
+    (
+        "read the memory of the process",
+        read(
+            "java.lang:type=Memory",
+            attribute=["HeapMemoryUsage", "NonHeapMemoryUsage", "ObjectPendingFinalizationCount"],
+        ),
+    ),
+    ("read a part of it by GET", "/read/java.lang:type=Memory/HeapMemoryUsage/used"),
+    (
+        "read the threads",
+        read(
+            "java.lang:type=Threading",
+            attribute=[
+                *("ThreadCount", "DaemonThreadCount", "PeakThreadCount"),
+                "TotalStartedThreadCount",
+            ],
+        ),
+    ),
+    (
+        "read the machine",
+        read(
+            "java.lang:type=OperatingSystem",
+            attribute=[
+                *("ProcessCpuLoad", "SystemCpuLoad", "SystemLoadAverage", "ProcessCpuTime"),
+                *("AvailableProcessors", "TotalPhysicalMemorySize", "FreePhysicalMemorySize"),
+                *("OpenFileDescriptorCount", "MaxFileDescriptorCount", "Name", "Version", "Arch"),
+            ],
+        ),
+    ),
+    (
+        "read the runtime",
+        read(
+            "java.lang:type=Runtime",
+            attribute=["Uptime", "StartTime", "Name", "Pid", "VmName", "VmVersion"],
+        ),
+    ),
+    ("read what one of them has", read("java.lang:type=*", attribute="Uptime")),
+    ("list their domain", {"type": "list", "path": "java.lang/type=Memory/attr/HeapMemoryUsage"}),
     ("remove a queue", execute("removeQueue", "orders", mbean=BROKER)),
     ("read of the removed queue", read(attribute="QueueSize")),
 ]
@@ -183,11 +226,13 @@ def recordable(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def structure(value: Any) -> Any:
-    """Return the keys and types of an answer; text may be missing."""
+    """Return the keys and types of an answer, of which null is one."""
     if isinstance(value, dict):
         return {name: structure(each) for name, each in sorted(value.items())}
     if isinstance(value, list):
         return [structure(each) for each in value]
     if isinstance(value, bool):
         return "boolean"
-    return "number" if isinstance(value, int | float) else "text"
+    if value is None or isinstance(value, str):
+        return type(value).__name__
+    return "number"

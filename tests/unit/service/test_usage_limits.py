@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.machine import available_memory
 from pyjms_broker.service import BrokerService
-from pyjms_broker.service.usage_limits import available_memory, disk_size
+from pyjms_broker.service.usage_limits import disk_size
 from pyjms_broker.settings import load_broker_settings
 
 GB = 1 << 30

@@ -15,6 +15,7 @@ from pyjms.runtime import clock as _clock
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.dead_letters import groups_of, retry_group
 from pyjms_broker.management.diagnosis import diagnose_destination
@@ -62,6 +63,21 @@ def _average_blocked_time(d: _Destination) -> float:
 def _store_size(d: _Destination) -> int:
     store = d.it.store if isinstance(d.it, Queue | Topic) else None
     return 0 if store is None else store.message_size
+
+
+def _memory_limit(d: Managed[Any]) -> int:
+    """Return the limit that holds for it, its own or the broker's. Source: ActiveMQ Usage."""
+    usage: MemoryUsage | None = d.it.memory
+    while usage is not None:
+        if usage.limit:
+            return usage.limit
+        usage = usage.parent
+    return 0
+
+
+def _memory_percent(d: _Destination) -> int:
+    limit = _memory_limit(d)
+    return d.it.memory.used * 100 // limit if limit else 0
 
 
 def _subscriptions(d: _Destination) -> list[str]:
@@ -165,6 +181,8 @@ _READERS: Final[Readers[Managed[Any]]] = {
         lambda d: None if d.tree.host.history is None else d.tree.host.history.rates(d.it)
     ),
     "StoreMessageSize": _store_size,
+    "MemoryLimit": _memory_limit,
+    "MemoryPercentUsage": _memory_percent,
     "MinEnqueueTime": lambda d: minimum(d.it.statistics.min_time),
     "AverageBlockedTime": _average_blocked_time,
     "TotalBlockedTime": lambda d: int(d.it.statistics.blocked_time),
@@ -349,7 +367,7 @@ _QUEUE_READERS: Final[Readers[_Queue]] = {
     **cursor_readers(
         lambda d: d.it.memory.is_above(d.it.policy.cursor_memory_high_water_mark),
         _cursor_bytes,
-        lambda d: d.it.memory.limit or d.tree.host.system_usage.memory.limit,
+        _memory_limit,
     ),
     **oldest_readers(lambda d: d.it.oldest_arrival()),
     "CacheEnabled": lambda d: d.it.contents.paged_out_count == 0,

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Queue, Topic
-from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
+from pyjms.wire.openwire.commands import ConsumerId, RemoveSubscriptionInfo
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
@@ -53,16 +53,24 @@ def _client_id(c: _Consumer) -> str | None:
     return c.it.context.client_id
 
 
+def _consumer_id(c: _Consumer) -> ConsumerId | None:
+    """Return the consumer's id; an offline subscription has none, even if it had a consumer."""
+    return c.it.consumer_id if _is_active(c) else None
+
+
 def _session_id(c: _Consumer) -> int:
-    return 0 if c.it.consumer_id is None else c.it.consumer_id.session_id
+    found = _consumer_id(c)
+    return 0 if found is None else found.session_id
 
 
 def _number(c: _Consumer) -> int:
-    return 0 if c.it.consumer_id is None else c.it.consumer_id.value
+    found = _consumer_id(c)
+    return -1 if found is None else found.value
 
 
 def _connection_id(c: _Consumer) -> str | None:
-    return None if c.it.consumer_id is None else c.it.consumer_id.connection_id
+    found = _consumer_id(c)
+    return "NOTSET" if found is None else found.connection_id
 
 
 def _is_active(c: _Consumer) -> bool:
