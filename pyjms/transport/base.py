@@ -28,7 +28,7 @@ Rules:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyjms.errors import ConnectionFailedException
@@ -160,6 +160,17 @@ class Transport(ABC, Generic[C]):
         """Bytes of the largest frame that the peer may send; None: no frames, or no peer."""
         return None
 
+    @property
+    def steals_links(self) -> bool:
+        """Whether the peer's protocol lets a client take over its id from a former connection."""
+        return False
+
+    def on_release(self, refused: Collection[Any]) -> None:
+        """Pass on the last commands of a lost client, whose state the listener removes next.
+
+        `refused` are the messages of the client that were never accepted.
+        """
+
 
 class TransportFilter(Transport[C]):
     """A transport around another one. By default it passes on everything in both directions."""
@@ -222,6 +233,13 @@ class TransportFilter(Transport[C]):
     @property
     def max_frame_size(self) -> int | None:
         return self.next.max_frame_size
+
+    @property
+    def steals_links(self) -> bool:
+        return self.next.steals_links
+
+    def on_release(self, refused: Collection[Any]) -> None:
+        self.next.on_release(refused)
 
     def on_command(self, command: C) -> None:
         """Pass a command from the peer to the listener."""

@@ -112,6 +112,10 @@ class Subscription:
     def window_freed(self) -> None:
         """Dispatch pending messages, because the window may have free space."""
 
+    def recover_kept(self) -> None:
+        """Send what topics keep for retroactive consumers once more; others get nothing."""
+        return
+
     @abstractmethod
     def destination_removed(self, destination: BrokerDestination) -> None:
         """Detach from a removed destination."""

@@ -18,6 +18,7 @@ from pyjms.runtime.slices import Slices
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId, MessageId, ProducerId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.context import BlockedSend, ClientConnection, ConnectionContext
+from pyjms_broker.connector.mqtt.state import KeptSessions
 
 logger = get_logger(__name__)
 
@@ -131,6 +132,7 @@ class ConnectionRegistry:
 
     def __init__(self) -> None:
         self.ends = ConnectionEnds()
+        self.mqtt_sessions = KeptSessions()
         self.by_id: dict[ConnectionId, ClientConnection] = {}
         self._users: dict[str, str] = {}
         self._former_users: OrderedDict[str, str] = OrderedDict()

@@ -1,18 +1,19 @@
-"""One port for OpenWire and STOMP: `auto://host:port?options`, and with TLS: `auto+ssl://`.
+"""One port for OpenWire, STOMP and MQTT: `auto://host:port?options`, and with TLS: `auto+ssl://`.
 
 `MultiProtocolConnector` is also the base of the connector for WebSocket. Its options are those of
-both protocols.
+all protocols; each protocol gets those that it knows.
 
 The first bytes determine the client's protocol; it has `protocolDetectionTimeOut` (ms, 30000) to
-send them. `auto.protocols=default,stomp` restricts the protocols; `auto.stomp.x` is an option of
-STOMP.
-(activemq-edges U5)
+send them. `auto.protocols=default,stomp` restricts the protocols; `auto.stomp.x` and `auto.mqtt.x`
+are options of one of them.
+(activemq-edges U5; mqtt-connector M4)
 """
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -27,6 +28,7 @@ from pyjms.transport.layers import ByteLayer, LayeredStream
 from pyjms.transport.openwire.factory import accepted_transport
 from pyjms.transport.openwire.options import ACCEPTED, read_server_options
 from pyjms.transport.options import (
+    Options,
     milliseconds,
     peer_address,
     read_on_demand,
@@ -36,6 +38,13 @@ from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
 from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.mqtt.connector import (
+    LINK_STEALING,
+    MQTT_TRANSPORT,
+    MQTT_WIRE_FORMAT,
+    accepted_mqtt,
+    read_mqtt_options,
+)
 from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.stomp.connector import (
     STOMP_TRANSPORT,
@@ -47,13 +56,15 @@ from pyjms_broker.connector.tcp import ProtocolConnector
 
 OPENWIRE: Final = "openwire"
 STOMP: Final = "stomp"
-_OTHER_PORT: Final = "this port is for OpenWire and STOMP"
+MQTT: Final = "mqtt"
+_OTHER_PORT: Final = "this port is for OpenWire, STOMP and MQTT"
 _MAGIC: Final = b"\x01ActiveMQ"
 """The type of WireFormatInfo and its magic; the size of the command may precede them."""
 _SIZE_LENGTH: Final = 4
 _ENOUGH: Final = 16
 """The bytes that identify each protocol."""
-_MQTT_CONNECT: Final = 0x10
+_MQTT: Final = re.compile(rb"\x10[\x80-\xff]{0,3}[\x00-\x7f]\x00[\x04\x06]M")
+"""The beginning of a CONNECT: its type, its length, and the name of the protocol."""
 _FOREIGN: Final = (
     (b"AMQP", "AMQP"),
     (b"GET ", "HTTP"),
@@ -66,33 +77,51 @@ _FOREIGN: Final = (
 )
 _ANSWER_TO_HTTP: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-    b"This port is for OpenWire and STOMP.\n"
+    b"This port is for OpenWire, STOMP and MQTT.\n"
 )
 _TIMEOUT: Final = "protocolDetectionTimeOut"
 _PROTOCOLS: Final = "auto.protocols"
-_STOMP_PREFIX: Final = "auto.stomp."
-_NAMES: Final = {"default": OPENWIRE, OPENWIRE: OPENWIRE, STOMP: STOMP}
-_STOMP_OPTIONS: Final = frozenset(
+_NAMES: Final = {"default": OPENWIRE, OPENWIRE: OPENWIRE, STOMP: STOMP, MQTT: MQTT}
+_COMMON: Final = frozenset(
     [
-        *(f"transport.{name}" for name in (*ACCEPTED, *STOMP_TRANSPORT)),
-        *(f"wireFormat.{name}" for name in STOMP_WIRE_FORMAT),
+        *(f"transport.{name}" for name in (*ACCEPTED, "connectAttemptTimeout")),
+        "wireFormat.maxFrameSize",
+        LINK_STEALING,
     ]
 )
-_STOMP_ONLY: Final = _STOMP_OPTIONS - {
-    *(f"transport.{name}" for name in (*ACCEPTED, "connectAttemptTimeout")),
-    "wireFormat.maxFrameSize",
+"""The options of all protocols."""
+
+
+def _options(transport: Options, wire_format: Options) -> frozenset[str]:
+    names = (f"transport.{name}" for name in transport)
+    return _COMMON.union(names, (f"wireFormat.{name}" for name in wire_format))
+
+
+_OPTIONS: Final = {
+    STOMP: _options(STOMP_TRANSPORT, STOMP_WIRE_FORMAT),
+    MQTT: _options(MQTT_TRANSPORT, MQTT_WIRE_FORMAT),
 }
+_NOT_OPENWIRE: Final = frozenset().union(*_OPTIONS.values()) - _COMMON
 """The options that OpenWire does not have, such as heart-beats."""
+_NO_OWN: Final[Mapping[str, Mapping[str, str]]] = {}
 
 
 class MultiProtocolConnector(ProtocolConnector):
-    """Listens for clients of OpenWire and STOMP, with TLS if the scheme says so."""
+    """Listens for clients of OpenWire, STOMP and MQTT, with TLS if the scheme says so."""
 
     schemes = ("tcp", "ssl")
     """The client's scheme without and with TLS."""
 
-    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+    def __init__(
+        self,
+        host: BrokerHost,
+        uri: TransportURI,
+        name: str | None = None,
+        own: Mapping[str, Mapping[str, str]] = _NO_OWN,
+    ) -> None:
         """Read the options of `uri`, including those of TLS if its scheme uses TLS.
+
+        `own` are further options by the protocol to which they apply.
 
         Raises:
             ConfigurationException: the URI has no port, an option is unknown or invalid, or there
@@ -101,11 +130,16 @@ class MultiProtocolConnector(ProtocolConnector):
         super().__init__(host, uri, name)
         uri = self.uri
         server, self._tcp_options, self._openwire_options = read_server_options(
-            replace(uri, options={k: v for k, v in uri.options.items() if k not in _STOMP_ONLY})
+            replace(uri, options={k: v for k, v in uri.options.items() if k not in _NOT_OPENWIRE})
         )
-        self._stomp_options = read_stomp_options(
-            replace(uri, options={k: v for k, v in uri.options.items() if k in _STOMP_OPTIONS})
-        )
+
+        def uri_of(protocol: str) -> TransportURI:
+            known = _OPTIONS[protocol]
+            options = {k: v for k, v in uri.options.items() if k in known}
+            return replace(uri, options={**options, **own.get(protocol, {})})
+
+        self._stomp_options = read_stomp_options(uri_of(STOMP))
+        self._mqtt_options = read_mqtt_options(uri_of(MQTT))
         self._apply(server)
         self._ids = IdGenerator()
 
@@ -150,6 +184,15 @@ class MultiProtocolConnector(ProtocolConnector):
                 layered=layered,
                 unsent_budget=self.host.unsent_budget,
             )
+        if protocol == MQTT:
+            return accepted_mqtt(
+                stream,
+                self._mqtt_options,
+                self.host,
+                self._ids.generate(),
+                scheme=self.client_scheme,
+                layered=layered,
+            )
         return accepted_transport(
             stream,
             self._tcp_options,
@@ -167,14 +210,19 @@ class AutoConnector(MultiProtocolConnector):
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
         """Read the options for detection, and those of the protocols."""
         options = dict(uri.options)
-        self._protocols = _protocols(uri, options.pop(_PROTOCOLS, "default,stomp"))
+        self._protocols = _protocols(uri, options.pop(_PROTOCOLS, "default,stomp,mqtt"))
         try:
             self._timeout = milliseconds(options.pop(_TIMEOUT, "30000"))
         except ValueError as error:
             raise ConfigurationException(f"Option {_TIMEOUT} of {uri}: {error}") from error
-        for option in [option for option in options if option.startswith(_STOMP_PREFIX)]:
-            options[f"transport.{option.removeprefix(_STOMP_PREFIX)}"] = options.pop(option)
-        super().__init__(host, replace(uri, options=options), name)
+        own: dict[str, dict[str, str]] = {}
+        for protocol in _OPTIONS:
+            prefix = f"auto.{protocol}."
+            names = [option for option in options if option.startswith(prefix)]
+            own[protocol] = {
+                f"transport.{each.removeprefix(prefix)}": options.pop(each) for each in names
+            }
+        super().__init__(host, replace(uri, options=options), name, own)
 
     async def choose(self, stream: ByteStream, remote: str) -> Transport[Command]:
         protocol, stream = await detect(stream, remote, self._timeout)
@@ -206,11 +254,11 @@ def protocol_of(data: bytes) -> str | None:
     for first, name in _FOREIGN:
         if data.startswith(first):
             raise RemoteProtocolError(f"The client speaks {name}", hint=_OTHER_PORT)
-    if data[:1] == bytes([_MQTT_CONNECT]) and (b"MQTT" in data or b"MQIsdp" in data):
-        raise RemoteProtocolError("The client speaks MQTT", hint=_OTHER_PORT)
+    if _MQTT.match(data) is not None:
+        return MQTT
     if len(text) >= _ENOUGH or len(data) > 2 * _ENOUGH:
         raise RemoteProtocolError(
-            f"The client speaks neither OpenWire nor STOMP; it began with {data[:_ENOUGH]!r}",
+            f"The client speaks none of OpenWire, STOMP and MQTT; it began with {data[:_ENOUGH]!r}",
             hint=_OTHER_PORT,
         )
     return None

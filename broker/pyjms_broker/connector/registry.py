@@ -19,6 +19,7 @@ _OPENWIRE: Final = "pyjms_broker.connector.openwire.connector:OpenWireConnector"
 _AUTO: Final = "pyjms_broker.connector.multiprotocol:AutoConnector"
 _WEBSOCKET: Final = "pyjms_broker.connector.websocket:WebSocketConnector"
 _STOMP: Final = "pyjms_broker.connector.stomp.connector:StompConnector"
+_MQTT: Final = "pyjms_broker.connector.mqtt.connector:MqttConnector"
 _BUILT_IN: Final[dict[str, str]] = {
     "tcp": _OPENWIRE,
     "nio": _OPENWIRE,
@@ -35,6 +36,10 @@ _BUILT_IN: Final[dict[str, str]] = {
     "stomp+nio": _STOMP,
     "stomp+ssl": _STOMP,
     "stomp+nio+ssl": _STOMP,
+    "mqtt": _MQTT,
+    "mqtt+nio": _MQTT,
+    "mqtt+ssl": _MQTT,
+    "mqtt+nio+ssl": _MQTT,
 }
 """Scheme to factory, written as in an entry point and imported for the scheme's first connector."""
 BUILT_IN_SCHEMES: Final = frozenset(_BUILT_IN)

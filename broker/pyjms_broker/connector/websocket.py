@@ -1,10 +1,10 @@
-"""OpenWire and STOMP over WebSocket: `ws://host:port?options`, and with TLS: `wss://`.
+"""OpenWire, STOMP and MQTT over WebSocket: `ws://host:port?options`, and with TLS: `wss://`.
 
-The subprotocol determines the client's protocol: `openwire`, or `v12.stomp`, `v11.stomp`,
-`v10.stomp` and `stomp`, as in ActiveMQ. STOMP frames are sent as text messages if they are UTF-8,
-and received as text or binary messages. The option `websocket.allowedOrigins` lists the origins
-(`https://shop.example.com,...` or `*`) of pages from which browsers may connect, in addition to the
-broker's own host; for a broker without users, that is `localhost` or a loopback address.
+The subprotocol determines the client's protocol: `openwire`, `mqtt` and `mqttv3.1`, or `v12.stomp`,
+`v11.stomp`, `v10.stomp` and `stomp`, as in ActiveMQ. STOMP frames are sent as text messages if they
+are UTF-8, and received as text or binary messages. The option `websocket.allowedOrigins` lists the
+origins (`https://shop.example.com,...` or `*`) of pages from which browsers may connect, besides
+the broker's own host; for a broker without users, that is `localhost` or a loopback address.
 `websocket.maxTextMessageSize` and `websocket.maxBinaryMessageSize` limit received messages, which
 clients such as stompjs do not cut.
 """
@@ -31,8 +31,13 @@ from pyjms.transport.websocket import (
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
 from pyjms_broker.connector.base import BrokerHost
-from pyjms_broker.connector.multiprotocol import OPENWIRE, STOMP, MultiProtocolConnector
+from pyjms_broker.connector.multiprotocol import MQTT, OPENWIRE, STOMP, MultiProtocolConnector
 
+_PROTOCOLS: Final = {
+    **dict.fromkeys(STOMP_SUBPROTOCOLS, STOMP),
+    **dict.fromkeys(("mqtt", "mqttv3.1"), MQTT),
+}
+"""Protocols by subprotocol; any other one is OpenWire's."""
 _PREFIX: Final = "websocket."
 _ORIGINS: Final = "allowedOrigins"
 _SIZES: Final[Options] = {
@@ -65,7 +70,7 @@ class WebSocketConnector(MultiProtocolConnector):
         has_users = self.host.broker.authenticates_clients
         policy = replace(self._policy, is_local=not (has_users or self.host.allow_anonymous_remote))
         websocket = await accept_websocket(stream, policy, remote, timeout, layered.update)
-        protocol = STOMP if websocket.subprotocol in STOMP_SUBPROTOCOLS else OPENWIRE
+        protocol = _PROTOCOLS.get(websocket.subprotocol or "", OPENWIRE)
         return self.transport_of(protocol, websocket, layered)
 
 
@@ -80,7 +85,7 @@ def _read_policy(uri: TransportURI) -> tuple[HandshakePolicy, TransportURI]:
             f"Unknown option {_PREFIX}{min(unknown)} of {uri}", hint=f"there are {known}"
         )
     named = (origin.strip().rstrip("/") for origin in origins.split(","))
-    subprotocols = (OPENWIRE_SUBPROTOCOL, *STOMP_SUBPROTOCOLS)
+    subprotocols = (OPENWIRE_SUBPROTOCOL, *_PROTOCOLS)
     allowed = frozenset(filter(None, named))
     sizes = MessageSizes(**read_options(options, _SIZES))
     return HandshakePolicy(subprotocols, allowed, sizes=sizes), rest

@@ -461,11 +461,15 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._is_reported_slow = False
         self.backlog.leaves_in_store = False
         if info.retroactive and not self._pending:
-            self._recover()
+            self._append_kept()
         self.is_active = True
         self.window_freed()
 
-    def _recover(self) -> None:
+    def recover_kept(self) -> None:
+        self._append_kept()
+        self.window_freed()
+
+    def _append_kept(self) -> None:
         """Append copies of the messages that topics keep for retroactive consumers.
 
         No store has them for this subscription, so each activation appends the same ones, even

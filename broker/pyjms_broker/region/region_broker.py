@@ -453,6 +453,10 @@ class SubscriptionRegistry:
         if subscription.owner is None:
             subscription.owner = context.user
 
+    def of_client(self, client_id: str) -> list[DurableTopicSubscription]:
+        """Return the durable subscriptions of a client, active or not."""
+        return list(self._of_clients.get(client_id, {}).values())
+
     def durable_subscriptions(self) -> list[DurableTopicSubscription]:
         """Return all durable subscriptions, active or not."""
         return list(self._durables.values())

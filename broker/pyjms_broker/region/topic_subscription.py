@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from pyjms.errors import JMSException, LocalProtocolError
 from pyjms.runtime import clock as _clock
@@ -26,6 +26,7 @@ from pyjms_broker.region.subscription import AbstractSubscription, SubscriptionR
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
+    from pyjms_broker.region.topic import Topic
 
 logger = get_logger(__name__)
 
@@ -136,6 +137,11 @@ class TopicSubscription(AbstractSubscription):
                 self._earliest_expiration = min(self._earliest_expiration, reference.expiration)
             if self._most_unevicted < len(pending):
                 self.broker.evictions.run(self._evict)
+
+    def recover_kept(self) -> None:
+        for topic in cast("list[Topic]", self.destinations):
+            for reference in topic.kept_for(self):
+                self.add(reference)
 
     def _update_spooling(self) -> None:
         """Notify the topics whether their messages need space in the temp store."""

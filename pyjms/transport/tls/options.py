@@ -81,7 +81,17 @@ def _check_known(name: str) -> None:
 
 
 TLS_SCHEMES = frozenset(
-    {"ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl", "wss", "stomp+ssl", "stomp+nio+ssl"}
+    {
+        "ssl",
+        "nio+ssl",
+        "auto+ssl",
+        "auto+nio+ssl",
+        "wss",
+        "stomp+ssl",
+        "stomp+nio+ssl",
+        "mqtt+ssl",
+        "mqtt+nio+ssl",
+    }
 )
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 """The TLS versions, lowest first. Older ones are refused, because RFC 8996 forbids them."""

@@ -2,5 +2,6 @@
 
 from tests.kit.brokers.networks import network
 from tests.kit.brokers.security import secured
+from tests.kit.mqtt.client import mqtt_broker
 from tests.kit.stomp.client import stomp_broker
 from tests.kit.tls import files, make_files

@@ -218,7 +218,8 @@ class ClientResources:
         context.certificate = self._owner.peer_certificate
         context.connector_name = self._connector.name
         context.connector_url = self._connector.connect_uri
-        context.allow_link_stealing = self._connector.allow_link_stealing
+        steals = self._connector.allow_link_stealing or self._owner.steals_links
+        context.allow_link_stealing = steals
         context.congested = self._owner.congested
         context.limit_messages(largest_message(self._owner.max_frame_size))
         context.memory = self._memory

@@ -225,6 +225,11 @@ class BrokerConnection:
         return self._transport.max_frame_size
 
     @property
+    def steals_links(self) -> bool:
+        """Whether the client's protocol lets it take over its id from a former connection."""
+        return self._transport.steals_links
+
+    @property
     def congested(self) -> bool:
         """Whether too much unread data is queued for the client."""
         return self._draining is not None
@@ -345,6 +350,10 @@ class BrokerConnection:
             pass
 
     def _release_in_steps(self, error: Exception | None) -> Iterator[None]:
+        if self._releasing is None and not self.connector.stopping:
+            states = self.resources.connections.values()
+            sends = [send for state in states for send in state.context.blocked_sends]
+            self._transport.on_release([s.message for s in sends if not s.is_admitted])
         if self._releasing is None:
             self._closed = True
             self._set_congested(True)  # nothing is dispatched between the steps

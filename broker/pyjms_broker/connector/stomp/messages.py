@@ -27,7 +27,7 @@ from pyjms.jms.mutf8 import decode_mutf8_lenient, encode_mutf8
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.limits import LARGE_FRAME, inflate, inflate_sized
+from pyjms.wire.limits import inflate
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
     ActiveMQMapMessage,
@@ -45,8 +45,9 @@ from pyjms.wire.openwire.commands import (
     RemoveInfo,
     SessionId,
 )
-from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map, encode_text
+from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from pyjms.wire.stomp import Frame, can_be_header
+from pyjms_broker.connector.bodies import LATEST_BODY
 from pyjms_broker.connector.stomp import elements
 from pyjms_broker.connector.stomp.elements import Counter, Element, element_of, value_of
 from pyjms_broker.connector.stomp.headers import MAXIMUM_INT, DestinationNames, boolean, integer
@@ -358,10 +359,6 @@ ADVISORY: Final = "jms-advisory-json"
 """The transformation of advisory messages if the subscription requests none."""
 _DEFAULT_PRIORITY: Final = 4
 _HIGHEST_PRIORITY: Final = 9
-_INFLATED: Final = 4 * 1024 * 1024
-_INFLATED_RATIO: Final = 32
-"""A compressed body is inflated to at most `_INFLATED` bytes or `_INFLATED_RATIO` times its size,
-because its inflated size is not accounted before it is queued for a client."""
 _PROPERTIES: Final = 1024 * 1024
 """The maximum size of properties, in bytes; they are converted for each subscriber."""
 
@@ -423,33 +420,6 @@ _KINDS: Final[dict[str, type[ActiveMQMessage]]] = {
     "text": ActiveMQTextMessage,
     "bytes": ActiveMQBytesMessage,
 }
-
-
-class _LatestBody:
-    """The most recently converted long body, which the subscribers of a topic share."""
-
-    def __init__(self) -> None:
-        self._latest: tuple[bytes | None, bytes] = (None, b"")
-
-    def of(self, message: ActiveMQMessage) -> bytes:
-        """Return the body of a message, converting it unless it was the last one.
-
-        Raises:
-            JMSException: it cannot be read.
-        """
-        content, body = self._latest
-        if message.content is None or message.content is not content:
-            body = _content(message)
-            if len(body) > LARGE_FRAME:
-                self._latest = (message.content, body)
-        return body
-
-    def forget(self) -> None:
-        """Drop the body, because all subscribers have the message."""
-        self._latest = (None, b"")
-
-
-LATEST_BODY: Final = _LatestBody()
 
 
 def to_message(frame: Frame, names: DestinationNames) -> ActiveMQMessage:
@@ -620,20 +590,6 @@ def _property_text(value: object) -> str:
     if isinstance(value, dict | list | bytes):
         return str(value)
     return str(convert(value, "String", PROPERTY_READS, NULLS))
-
-
-def _content(message: ActiveMQMessage) -> bytes:
-    """Return the body; only text and bytes messages have one. (activemq-edges ST6)"""
-    content = message.content
-    if not content:
-        return b""
-    limit = max(_INFLATED, _INFLATED_RATIO * len(content))
-    if message.TYPE == ActiveMQBytesMessage.TYPE:
-        return inflate_sized(content, limit) if message.compressed else content
-    if message.TYPE == ActiveMQTextMessage.TYPE:
-        text = decode_text(inflate(content, limit) if message.compressed else content)
-        return (text or "").encode("utf-8", "replace")
-    return b""
 
 
 # bodies as XML or JSON

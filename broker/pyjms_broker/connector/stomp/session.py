@@ -80,6 +80,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.stomp import HEART_BEAT, V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
+from pyjms_broker.connector.bodies import LATEST_BODY
 from pyjms_broker.connector.stomp.answers import Answers, Request
 from pyjms_broker.connector.stomp.headers import (
     MAXIMUM_INT,
@@ -89,7 +90,7 @@ from pyjms_broker.connector.stomp.headers import (
     integer,
     require,
 )
-from pyjms_broker.connector.stomp.messages import LATEST_BODY, to_frame, to_message
+from pyjms_broker.connector.stomp.messages import to_frame, to_message
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.stomp.connector import StompOptions

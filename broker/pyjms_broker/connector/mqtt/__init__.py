@@ -1,0 +1,1 @@
+"""The connector of MQTT 3.1 and 3.1.1."""
