@@ -151,6 +151,11 @@ class Transport(ABC, Generic[C]):
         return None
 
     @property
+    def protocol(self) -> str:
+        """The protocol that the peer speaks, if it is not that of the commands; empty: it is."""
+        return ""
+
+    @property
     def notices_silence(self) -> bool:
         """Whether the transport detects a peer that has died without closing the connection."""
         return False
@@ -225,6 +230,10 @@ class TransportFilter(Transport[C]):
     @property
     def peer_certificate(self) -> Mapping[str, Any] | None:
         return self.next.peer_certificate
+
+    @property
+    def protocol(self) -> str:
+        return self.next.protocol
 
     @property
     def notices_silence(self) -> bool:

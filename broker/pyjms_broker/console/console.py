@@ -14,19 +14,23 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 from anyio.lowlevel import checkpoint
 from jinja2 import DictLoader, Environment, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from pyjms.errors import JMSException
 from pyjms.runtime.slices import Slices
 from pyjms_broker.console.chart import Rates, rate_text
+from pyjms_broker.console.live import LiveParts
+from pyjms_broker.console.model.connections import ConnectionRates
 from pyjms_broker.console.model.messages import time_text
 from pyjms_broker.console.model.overview import Problem, problems
+from pyjms_broker.console.retries import Retries
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.diagnosis import is_slow
 from pyjms_broker.management.diagnosis import time_text as age_text
@@ -52,6 +56,11 @@ class Notice:
     text: str
     hint: str = ""
     is_error: bool = False
+
+    @classmethod
+    def of(cls, error: JMSException) -> Self:
+        """Return the notice of a failure."""
+        return cls(error.reason, error.hint or "", is_error=True)
 
 
 class Notices:
@@ -132,9 +141,9 @@ def _bytes_text(number: float) -> str:
     return f"{number:,.1f} TiB"
 
 
-def _titles(table: attributes.Table, names: Iterable[str], **own: str) -> list[str]:
-    """Return the titles of columns; `own` has those of the page instead of the table's labels."""
-    return [own.get(name) or table[name].label for name in names]
+def _number_titles(table: attributes.Table, names: Iterable[str], **own: str) -> list[str]:
+    """Return the titles of columns of numbers; `own` has the page's instead of table labels."""
+    return [f"#{own.get(name) or table[name].label}" for name in names]
 
 
 def _environment() -> Environment:
@@ -153,7 +162,11 @@ def _environment() -> Environment:
         "age": age_text,
     }
     environment.globals |= {"link": link, "base": BASE, "asset_version": _VERSION}
-    environment.globals |= {"titles": _titles, "attributes": attributes, "is_slow": is_slow}
+    environment.globals |= {
+        "number_titles": _number_titles,
+        "attributes": attributes,
+        "is_slow": is_slow,
+    }
     environment.globals["ui"] = environment.get_template("macros.html").module
     return environment
 
@@ -169,26 +182,48 @@ class _RenderedPage(HTMLResponse):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        slices = Slices(items=10_000)
-        found: list[str] = []
-        await checkpoint()  # the page's and the layout's templates are compiled at their first use
-        for piece in self._pieces:
-            found.append(piece)
-            await slices.after_item()
         # a Java string may contain half of a surrogate pair
-        self.body = "".join(found).encode("utf-8", "replace")
+        self.body = (await _joined(self._pieces)).encode("utf-8", "replace")
         self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 
 
-def render(
-    template: str, values: Mapping[str, Any], *, only_live: bool = False, status: int = 200
-) -> HTMLResponse:
-    """Render a page; `only_live`: only the part that is reloaded while the page is open."""
-    found = _ENVIRONMENT.get_template(template)
-    if only_live:
-        return _RenderedPage(iter(found.blocks["live"](found.new_context(dict(values)))), status)
-    return _RenderedPage(found.generate(values), status)
+async def _joined(pieces: Iterator[str]) -> str:
+    slices = Slices(items=10_000)
+    found: list[str] = []
+    await checkpoint()  # the page's and the layout's templates are compiled at their first use
+    for piece in pieces:
+        found.append(piece)
+        await slices.after_item()
+    return "".join(found)
+
+
+LIVE_KEY: Final = "x-live"
+"""The header of a request for an update: the key of the last one."""
+
+
+class _Update(Response):
+    """What has changed in the live part of a page: status 204 if nothing has."""
+
+    def __init__(self, parts: LiveParts, user: str, key: str, pieces: Iterator[str]) -> None:
+        super().__init__(headers=_HEADERS)
+        self._parts = parts
+        self._user, self._key = user, key
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        text = (await _joined(self._pieces)).encode("utf-8", "replace").decode()
+        found = self._parts.update(self._user, self._key, text)
+        if found is None:
+            response = Response(status_code=204, headers=_HEADERS)
+        else:
+            response = JSONResponse({"key": found[0], "pieces": found[1]}, headers=_HEADERS)
+        await response(scope, receive, send)
+
+
+def render(template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
+    """Render a page."""
+    return _RenderedPage(_ENVIRONMENT.get_template(template).generate(values), status)
 
 
 class Console:
@@ -201,9 +236,13 @@ class Console:
     def __init__(self, web: WebContext) -> None:
         self.web = web
         self.rates = Rates()
+        self.connection_rates = ConnectionRates()
+        self.retries = Retries()
+        web.on_stop(self.retries.close)
         self.problems: list[Problem] = []
         """What was found for the last page."""
         self._notices = Notices()
+        self._live = LiveParts()
 
     @property
     def management(self) -> Management:
@@ -222,20 +261,20 @@ class Console:
     def page(
         self, request: Request, template: str, /, *, status: int = 200, **values: Any
     ) -> Response:
-        """Render a page's template with values, or only its live part."""
-        only_live = request.headers.get("hx-request") == "true"
-        return render(
-            template, {**self._common(request), **values}, only_live=only_live, status=status
-        )
+        """Render a page's template with values, or what has changed in its live part."""
+        values = {**self._common(request), **values}
+        key = request.headers.get(LIVE_KEY)
+        if key is None:
+            return render(template, values, status)
+        found = _ENVIRONMENT.get_template(template)
+        pieces = iter(found.blocks["live"](found.new_context(values)))
+        return _Update(self._live, self.web.user(request).name, key, pieces)
 
     def error_page(self, request: Request, text: str, hint: str | None, status: int) -> Response:
         """Return a page that describes an error: what is wrong, where, what to do."""
         notice = Notice(text, hint or "", is_error=True)
-        return render(
-            "error.html",
-            {**self._common(request), "title": "Error", "notice": notice},
-            status=status,
-        )
+        values = {**self._common(request), "title": "Error", "notice": notice}
+        return render("error.html", values, status)
 
     def redirect(self, request: Request, page: str, notice: Notice) -> Response:
         """Redirect the browser to a page that shows a notice."""

@@ -6,29 +6,21 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from pyjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from pyjms.runtime.build import build_name
-from pyjms_broker.console.actions import (
-    ACTIONS,
-    EMPTY_FORM,
-    HEADER_FIELDS,
-    NUMBER_FIELDS,
-    Action,
-    Form,
-    send_messages,
-)
+from pyjms_broker.console.actions import ACTIONS, Action, Form
 from pyjms_broker.console.chart import Chart, chart_of
 from pyjms_broker.console.console import BASE, Console, Notice, asset, link, page_of
 from pyjms_broker.console.feeds import feed_routes
 from pyjms_broker.console.model.clients import (
     bridges,
-    connection_view,
+    connection_of,
     connectors,
     consumers_of,
     names_of,
@@ -37,6 +29,7 @@ from pyjms_broker.console.model.clients import (
     subscribers,
     views_named,
 )
+from pyjms_broker.console.model.connections import CONNECTION_COLUMNS, connection_page
 from pyjms_broker.console.model.destinations import (
     COLUMNS,
     DestinationView,
@@ -44,6 +37,7 @@ from pyjms_broker.console.model.destinations import (
     dead_letter_queues,
     destination_page,
     destination_view,
+    names_with,
     view_of,
 )
 from pyjms_broker.console.model.messages import (
@@ -54,6 +48,13 @@ from pyjms_broker.console.model.messages import (
     queue_named,
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, search
+from pyjms_broker.console.send_form import (
+    EMPTY_FORM,
+    HEADER_FIELDS,
+    NUMBER_FIELDS,
+    send_messages,
+)
+from pyjms_broker.management.attribute_table import DESTINATION
 from pyjms_broker.management.dead_letters import groups_of
 from pyjms_broker.management.diagnosis import diagnose, diagnose_destination, diagnose_message
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
@@ -149,6 +150,34 @@ async def search_page(console: Console, request: Request) -> Response:
 _PAGE_SIZE = 50
 
 
+class Table(NamedTuple):
+    """How a table is filtered and sorted."""
+
+    text: str
+    sort: str
+    descending: bool
+    everything: bool
+
+    @classmethod
+    def of(cls, request: Request, sort: str) -> Self:
+        """Return what a request asks for; `sort` is the column by default."""
+        return cls(
+            text(request, "filter").strip(),
+            text(request, "sort") or sort,
+            flag(request, "descending"),
+            flag(request, "everything"),
+        )
+
+    def query(self) -> dict[str, object]:
+        """Return the parameters of the same table."""
+        return {
+            "filter": self.text,
+            "everything": self.everything,
+            "sort": self.sort,
+            "descending": self.descending,
+        }
+
+
 def _chart(console: Console, row: DestinationView, width: int, height: int) -> Chart:
     counters = row.target.it.statistics
     series = console.rates.observe(str(row.destination), counters.enqueues, counters.dequeues)
@@ -157,15 +186,14 @@ def _chart(console: Console, row: DestinationView, width: int, height: int) -> C
 
 async def destinations(console: Console, request: Request, *, kind: str) -> Response:
     """Show the queues or topics with their actions."""
-    sort, wanted = text(request, "sort") or "name", text(request, "filter").strip()
-    everything, descending = flag(request, "everything"), flag(request, "descending")
+    table = Table.of(request, "name")
     page = await destination_page(
         console.tree,
         topics=kind == "topic",
-        text=wanted,
-        everything=everything,
-        sort=sort,
-        descending=descending,
+        text=table.text,
+        everything=table.everything,
+        sort=table.sort,
+        descending=table.descending,
         number=number(request, "page"),
         size=_PAGE_SIZE,
     )
@@ -175,13 +203,15 @@ async def destinations(console: Console, request: Request, *, kind: str) -> Resp
         "destinations.html",
         title=f"{kind.title()}s",
         kind=kind,
-        columns={key: each for key, each in COLUMNS.items() if key != "pending" or kind == "queue"},
+        columns={
+            key: DESTINATION[each].label if key == "name" else f"#{DESTINATION[each].label}"
+            for key, each in COLUMNS.items()
+            if key != "pending" or kind == "queue"
+        },
+        numbers=[each for each in COLUMNS.values() if each != "Name"][kind == "topic" :],
         page=page,
         rows=list(zip(page.items, charts, strict=True)),
-        text=wanted,
-        everything=everything,
-        sort=sort,
-        descending=descending,
+        table=table,
     )
 
 
@@ -276,7 +306,12 @@ async def dead_letters(console: Console, request: Request) -> Response:
     name = text(request, "queue") or (queues[0].destination.physical_name if queues else "")
     if not name:
         return console.page(
-            request, "dead_letters.html", title="Dead letters", queues=queues, queue=None
+            request,
+            "dead_letters.html",
+            title="Dead letters",
+            queues=queues,
+            queue=None,
+            running=None,
         )
     return await _messages(
         console,
@@ -285,6 +320,7 @@ async def dead_letters(console: Console, request: Request) -> Response:
         name,
         title="Dead letters",
         queues=queues,
+        running=console.retries.of(name),
         groups=await groups_of(queue_named(console.tree, name)),
     )
 
@@ -307,17 +343,14 @@ async def message(console: Console, request: Request) -> Response:
         message=found,
         diagnosis=await diagnose_message(console.tree, queue, found.reference),
         has_trail=console.tree.region.trail is not None,
-        targets=_other_queues(console, name),
     )
 
 
-def _other_queues(console: Console, name: str) -> list[str]:
-    names = (
-        each.physical_name
-        for each in console.tree.destinations()
-        if not each.is_topic and not each.is_temporary and each.physical_name != name
-    )
-    return sorted(names)[:200]
+async def names(console: Console, request: Request) -> Response:
+    """Return names of queues or topics, to complete what is typed."""
+    is_topic = text(request, "kind") == "topic"
+    found = await names_with(console.tree, text(request, "q"), topics=is_topic)
+    return JSONResponse(found, headers={"cache-control": "no-store"})
 
 
 def _send_page(
@@ -356,13 +389,30 @@ async def subscribers_page(console: Console, request: Request) -> Response:
     )
 
 
-connections = page_of(
-    "connections.html",
-    "Connections",
-    connectors=lambda console: connectors(console.management),
-    network_connectors=lambda console: network_connectors(console.management),
-)
-"""The connectors with their connections, and the network connectors."""
+async def connections(console: Console, request: Request) -> Response:
+    """Show the connectors, the connections, and the network connectors."""
+    table = Table.of(request, "client")
+    page = await connection_page(
+        console.tree,
+        console.connection_rates,
+        text=table.text,
+        sort=table.sort,
+        descending=table.descending,
+        number=number(request, "page"),
+        size=_PAGE_SIZE,
+    )
+    return console.page(
+        request,
+        "connections.html",
+        title="Connections",
+        table=table,
+        columns=CONNECTION_COLUMNS,
+        page=page,
+        connectors=connectors(console.tree),
+        network_connectors=network_connectors(console.management),
+    )
+
+
 network = page_of(
     "network.html",
     "Network",
@@ -374,7 +424,7 @@ network = page_of(
 
 async def connection(console: Console, request: Request) -> Response:
     """Show a connection with its sessions, and their consumers and producers."""
-    view = connection_view(console.management, require(request, "view"))
+    view = connection_of(console.management, require(request, "id"))
     names = (*names_of(view, "Consumers"), *names_of(view, "Producers"))
     clients = views_named(console.management, names)
     clients.sort(key=_session_id)
@@ -391,6 +441,7 @@ async def connection(console: Console, request: Request) -> Response:
         request,
         "connection.html",
         title=f"Connection {view['ClientId'] or view['RemoteAddress']}",
+        id=require(request, "id"),
         values=view,
         sessions=sessions,
     )
@@ -413,14 +464,18 @@ async def scheduled_jobs(console: Console, request: Request) -> Response:
 
 
 _BACK: Final = re.compile(r"[a-z-]{0,30}(\?[!-~]{0,4000})?", re.ASCII)
-_MOST_FIELDS: Final = 100
+_MOST_FIELDS: Final = 200
+"""The maximum number of fields: a table has at most 100 check boxes."""
 
 
-async def _fields(console: Console, request: Request) -> dict[str, str]:
+async def _fields(console: Console, request: Request) -> dict[str, list[str]]:
     """Return the fields of a form, after checking its token, or raise WebError."""
+    fields: dict[str, list[str]] = {}
     async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
-        fields = {name: value for name, value in form.items() if isinstance(value, str)}
-    console.web.check_form(request, fields.pop("token", None))
+        for name, value in form.multi_items():
+            if isinstance(value, str):
+                fields.setdefault(name, []).append(value)
+    console.web.check_form(request, next(iter(fields.pop("token", ())), None))
     return fields
 
 
@@ -431,47 +486,60 @@ def _action(name: str) -> Action:
     return found
 
 
-def _back(fields: dict[str, str], action: Action) -> str:
-    back = fields.get("back", "")
+def _back(form: Form, action: Action) -> str:
+    back = form.get("back")
     return back if back and _BACK.fullmatch(back) else action.after
 
 
 async def confirm(console: Console, request: Request) -> Response:
-    """Ask for confirmation of an action that cannot be undone."""
-    name = require(request, "action")
+    """Ask for confirmation of an action; POST is for many objects, which no URL can name."""
+    is_post = request.method == "POST"
+    query = request.query_params
+    fields = (
+        await _fields(console, request)
+        if is_post
+        else {name: query.getlist(name) for name in query}
+    )
+    form = Form(console, fields)
+    name = form.get("action")
     action = _action(name)
     if action.ask is None:
         raise WebError(
             404, f"The action {name!r} needs no confirmation", "use the forms of the console"
         )
-    query = dict(request.query_params)
+    back = _back(form, action)
+    try:
+        question = await action.ask(form)
+    except JMSException as error:
+        if not is_post:
+            raise
+        return console.redirect(request, back, Notice.of(error))
     return console.page(
         request,
         "confirm.html",
         title="Confirm",
-        question=action.ask(Form(console.management, query)),
+        question=question,
         action=name,
-        fields={field: query[field] for field in action.fields if query.get(field)},
-        back=_back(query, action),
+        fields={field: fields[field] for field in action.fields if field in fields},
+        back=back,
     )
 
 
 async def act(console: Console, request: Request) -> Response:
     """Execute the action of a form; the next page shows the result or the error."""
     action = _action(request.path_params["action"])
-    fields = await _fields(console, request)
-    back = _back(fields, action)
+    form = Form(console, await _fields(console, request))
     try:
-        notice = Notice(await action.run(Form(console.management, fields)))
+        notice = Notice(await action.run(form))
     except JMSException as error:
-        notice = Notice(error.reason, error.hint or "", is_error=True)
-    return console.redirect(request, back, notice)
+        notice = Notice.of(error)
+    return console.redirect(request, _back(form, action), notice)
 
 
 async def send(console: Console, request: Request) -> Response:
     """Send messages; after an error, show the form again with its values."""
     fields = await _fields(console, request)
-    form = {**dict.fromkeys(EMPTY_FORM, ""), **fields}
+    form = {**dict.fromkeys(EMPTY_FORM, ""), **{name: each[0] for name, each in fields.items()}}
     try:
         count, message_id = await send_messages(console.management, form)
     except JMSException as error:
@@ -544,6 +612,8 @@ _PAGES: Final[dict[tuple[str, str], _Page]] = {
     ("GET", "/send"): send_page,
     ("POST", "/send"): send,
     ("GET", "/confirm"): confirm,
+    ("POST", "/confirm"): confirm,
+    ("GET", "/names"): names,
     ("POST", "/actions/{action}"): act,
     ("GET", "/login"): login_form,
     ("POST", "/login"): log_in,

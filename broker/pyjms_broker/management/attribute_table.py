@@ -510,6 +510,10 @@ CONNECTION: Final[Table] = {
         "java.lang.Long", "Age of the oldest open transaction, in ms; null: none."
     ),
     "SessionCount": integer("Number of sessions."),
+    "Protocol": string("The protocol that the client speaks.", "transport.protocol"),
+    "CreationTime": long("When the client connected, in ms since 1970.", "state.began"),
+    "SentCount": long("Messages that the client has sent."),
+    "DispatchedCounter": long("Messages dispatched to the client."),
     "Consumers": object_names("Object names of the consumers."),
     "Producers": object_names("Object names of the producers."),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pyjms.errors import JMSException
@@ -64,35 +65,57 @@ async def groups_of(queue: Queue) -> list[Group]:
     return sorted(found.values(), key=lambda each: -each.size)
 
 
-async def retry_group(tree: ManagementContext, queue: Queue, reason: str, rate: float = 0.0) -> int:
-    """Send the dead letters of a group to their original destinations; return their number.
+class Retry:
+    """A retry of dead letters: each that is wanted is sent to its original destination.
 
-    Those that arrive meanwhile, because they failed again, stay. A cancellation takes effect
-    between two messages.
+    Those that arrive meanwhile, because they failed again, stay.
 
     Args:
         tree: the context of the views.
         queue: the dead-letter queue.
-        reason: the reason of the group.
+        is_wanted: returns whether a message is retried.
         rate: the maximum number of messages a second; 0: no maximum.
-
-    Raises:
-        JMSException: a copy was refused, or not stored; messages before it were sent.
     """
-    began, count = _clock.time_ms(), 0
-    slices = Slices()
-    for reference in queue.messages():
-        await slices.after_item()
-        original = original_destination(reference)
-        if original is None or original == queue.destination:
-            continue
-        if reference.message.broker_in_time > began or reason_of_reference(reference) != reason:
-            continue
-        stored = move(tree, queue, reference, original)
-        if stored is None:
-            continue
-        await wait_for(stored)
-        count += 1
-        if rate > 0:
-            await _clock.sleep(1 / rate)
-    return count
+
+    def __init__(
+        self,
+        tree: ManagementContext,
+        queue: Queue,
+        is_wanted: Callable[[MessageReference], bool],
+        rate: float = 0.0,
+    ) -> None:
+        self._tree = tree
+        self.queue = queue
+        self._is_wanted = is_wanted
+        self.rate = rate
+        self.count = 0
+        """The number of messages that were sent so far."""
+
+    async def run(self) -> int:
+        """Retry, and return the number of messages. Cancellable between two messages.
+
+        Raises:
+            JMSException: a copy was refused, or not stored; messages before it were sent.
+        """
+        began = _clock.time_ms()
+        slices = Slices()
+        for reference in self.queue.messages():
+            await slices.after_item()
+            original = original_destination(reference)
+            if original is None or original == self.queue.destination:
+                continue
+            if reference.message.broker_in_time > began or not self._is_wanted(reference):
+                continue
+            stored = move(self._tree, self.queue, reference, original)
+            if stored is None:
+                continue
+            await wait_for(stored)
+            self.count += 1
+            if self.rate > 0:
+                await _clock.sleep(1 / self.rate)
+        return self.count
+
+
+def of_reason(reason: str) -> Callable[[MessageReference], bool]:
+    """Return the function that says whether a dead letter belongs to the group of a reason."""
+    return lambda reference: reason_of_reference(reference) == reason

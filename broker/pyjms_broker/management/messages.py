@@ -24,6 +24,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.slices import Slices
 from pyjms.selector import Selector, SelectorLimitException, selector_or_none
 from pyjms.wire.limits import MAX_PROPERTY_VALUES, inflate, inflate_sized
 from pyjms.wire.openwire.commands import (
@@ -409,18 +410,16 @@ async def move_matching(
         JMSException: a copy was refused, or not stored; messages before it are moved.
     """
 
-    def free() -> Iterator[MessageReference]:
-        return (
-            reference
-            for reference in select(queue, selector, tree)
-            if _is_free(reference) and target_of(reference) is not None
-        )
-
     def act(reference: MessageReference) -> Completion | None:
         target = target_of(reference)
         return None if target is None else move(tree, queue, reference, target)
 
-    return await _in_pages(free, act, maximum)
+    return await _in_pages(
+        queue.messages,
+        _matcher(tree, selector, lambda each: _is_free(each) and target_of(each) is not None),
+        act,
+        maximum,
+    )
 
 
 async def copy_matching(
@@ -432,9 +431,12 @@ async def copy_matching(
         InvalidSelectorException: the selector is not valid.
         JMSException: a copy was refused, or not stored.
     """
-    found = select(queue, selector, tree)
+    once = queue.messages()
     return await _in_pages(
-        lambda: found, lambda reference: copy(tree, queue, reference, target), maximum
+        lambda: once,
+        _matcher(tree, selector),
+        lambda reference: copy(tree, queue, reference, target),
+        maximum,
     )
 
 
@@ -449,25 +451,49 @@ async def remove_matching(
     """
     _check_not_leased(queue)
     return await _in_pages(
-        lambda: (each for each in select(queue, selector, tree) if _is_free(each)),
+        queue.messages,
+        _matcher(tree, selector, _is_free),
         lambda each: COMPLETED if queue.remove_message(tree.client, each) else None,
         maximum,
     )
 
 
+def _matcher(
+    tree: ManagementContext,
+    selector: str | None,
+    is_candidate: Callable[[MessageReference], bool] = lambda _: True,
+) -> Callable[[MessageReference], bool]:
+    compiled = selector_or_none(selector, tree.region.selector_limits)
+    return lambda reference: (
+        is_candidate(reference) and (compiled is None or is_selected(compiled, reference))
+    )
+
+
 async def _in_pages(
-    candidates: Callable[[], Iterator[MessageReference]],
+    scan: Callable[[], Iterator[MessageReference]],
+    is_wanted: Callable[[MessageReference], bool],
     act: Callable[[MessageReference], Completion | None],
     maximum: int,
 ) -> int:
-    """Call `act` for messages, page by page; return the number of completions that it returned."""
+    """Call `act` for wanted messages, page by page; return the number of its completions.
+
+    Each page is searched from the start of what `scan` returns, because messages are paged in and
+    out meanwhile.
+    """
     count = 0
+    slices = Slices()  # a long queue must not block the event loop
     while count < maximum:
-        page = list(islice(candidates(), min(_AT_ONCE, maximum - count)))
+        page: list[MessageReference] = []
+        for reference in scan():
+            if is_wanted(reference):
+                page.append(reference)
+                if len(page) == min(_AT_ONCE, maximum - count):
+                    break
+            await slices.after_item()
         done = [stored for stored in map(act, page) if stored is not None]
         await wait_for(all_of(done))
         if not done:
             break
         count += len(done)
-        await _clock.sleep(0)  # a long queue must not block the event loop
+        await _clock.sleep(0)
     return count

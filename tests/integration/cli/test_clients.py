@@ -54,7 +54,7 @@ def test_an_unknown_queue_is_no_success(managed: ManagedBroker) -> None:
 def test_connections_are_listed_and_closed(managed: ManagedBroker, subscriber: Connection) -> None:
     head, line = broker(managed, "connections", "list").stdout.splitlines()
     assert head.split() == [
-        *("client", "address", "user", "consumers", "producers", "slow", "blocked")
+        *("client", "address", "user", "protocol", "consumers", "producers", "slow", "blocked")
     ]
     assert line.split()[0] == "shop"
     closed = broker(managed, "connections", "close", "shop")

@@ -109,7 +109,7 @@ def test_the_console_shows_the_reason_in_a_line_and_retries_its_group(
             one = await console.text("message", queue="ActiveMQ.DLQ", id=message)
             assert "RedeliveryPolicy" in one
             fields = {"kind": "queue", "name": "ActiveMQ.DLQ", "reason": reason}
-            assert "Retry the group" in await console.text(
+            assert "Retry 2 messages" in await console.text(
                 "confirm", action="retry-group", **fields
             )
             done = await console.act("retry-group", **fields)

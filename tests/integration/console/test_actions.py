@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.openwire.commands import ConsumerControl
+from pyjms_broker.management.views.clients import clients
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.raw import RawClient
+from tests.kit.waiting import until
 from tests.kit.web.console import HOSTILE, Console, console_of, notice_of
 
 ORDERS = {"kind": "queue", "name": "orders"}
@@ -20,7 +24,7 @@ def size(service: BrokerService, queue: str) -> int:
 
 
 def ids(text: str) -> list[str]:
-    return re.findall(r"<code>(ID:[^<]+)</code></a>", text)
+    return re.findall(r'type="checkbox" form="bulk" name="id" value="(ID:[^"]+)"', text)
 
 
 async def first_id(console: Console, queue: str) -> str:
@@ -82,7 +86,7 @@ async def test_a_queue_is_paused_and_resumed(
 async def test_counters_are_reset(console: Console, shop: RawClient) -> None:
     await console.act("reset", **ORDERS)
     row = (await console.text("queues")).partition(">orders<")[2].partition("</tr>")[0]
-    assert re.findall(r"<td>([\d,]+)</td>", row) == ["61", "0", "0", "0"]
+    assert re.findall(r'<td class="n">([\d,]+)</td>', row) == ["61", "0", "0", "0"]
 
 
 @pytest.mark.parametrize(
@@ -126,11 +130,138 @@ async def test_all_dead_letters_are_retried(
     assert (size(service, "invoices"), size(service, "shipping")) == (1, 1)
 
 
+async def test_several_queues_are_told_before_they_are_purged(
+    service: BrokerService, console: Console, shop: RawClient
+) -> None:
+    fields = {"kind": "queue", "name": ["orders", "prices"]}
+    asked = await console.post("confirm", action="purge", **fields)
+    assert "62 messages will be deleted" in asked.text
+    assert "orders, prices." in asked.text
+    assert asked.text.count('name="name" value=') == 2
+    assert (size(service, "orders"), size(service, "prices")) == (61, 1)
+    purged = await console.act("purge", **fields)
+    assert notice_of(purged) == "62 messages of 2 queues were deleted."
+    assert (size(service, "orders"), size(service, "prices")) == (0, 0)
+
+
+async def test_what_fails_of_several_is_told_and_the_rest_is_done(
+    service: BrokerService, console: Console, shop: RawClient
+) -> None:
+    paused = await console.act("pause", kind="queue", name=["gone", "orders"])
+    assert "1 of 2 failed; gone: There is no queue 'gone'" in notice_of(paused)
+    assert "paused" in await console.text("queue", name="orders")
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "asked", "done", "left"),
+    [
+        ("delete-message", "", "Delete 2 messages of orders?", "2 messages of orders were", 59),
+        ("move-message", "x", "Move 2 messages of orders to x?", "were moved to x.", 59),
+        ("copy-message", "x", "Copy 2 messages of orders to x?", "were copied to x.", 61),
+    ],
+)
+async def test_selected_messages_are_told_before_they_are_changed(
+    service: BrokerService,
+    console: Console,
+    shop: RawClient,
+    action: str,
+    target: str,
+    asked: str,
+    done: str,
+    left: int,
+) -> None:
+    chosen = ids(await console.text("browse", queue="orders"))[3:5]
+    fields = {**ORDERS, "id": chosen, "target": target}
+    assert asked in (await console.post("confirm", action=action, **fields)).text
+    assert size(service, "orders") == 61
+    assert done in notice_of(await console.act(action, **fields))
+    assert size(service, "orders") == left
+    there = set(ids(await console.text("browse", queue="orders"))) & set(chosen)
+    assert (left == 61) == bool(there)
+
+
+async def test_a_selected_message_that_has_left_is_told(console: Console, shop: RawClient) -> None:
+    chosen = ids(await console.text("browse", queue="orders"))[:2]
+    deleted = await console.act("delete-message", **ORDERS, id=[chosen[0], "ID:gone"])
+    assert "1 of 2 messages were not deleted: in flight to a consumer" in notice_of(deleted)
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "problem"),
+    [
+        ("purge", {"kind": "queue"}, "Nothing is selected"),
+        ("delete-message", ORDERS, "Nothing is selected"),
+        ("close-connection", {}, "Nothing is selected"),
+        ("move-message", {**ORDERS, "id": "ID:1"}, "The field target is empty"),
+    ],
+)
+async def test_a_question_about_nothing_returns_to_the_page(
+    console: Console, shop: RawClient, action: str, fields: dict[str, str], problem: str
+) -> None:
+    back = await console.post("confirm", action=action, back="browse?queue=orders", **fields)
+    assert problem in notice_of(back)
+    assert back.url.path == "/admin/browse"
+
+
+@pytest.mark.fact("activemq-edges W5")
+async def test_a_question_needs_the_token_too(console: Console, shop: RawClient) -> None:
+    data = {"action": "purge", "token": "wrong", **ORDERS}
+    assert (await console.client.post("/admin/confirm", data=data)).status_code == 403
+
+
+async def test_a_group_of_dead_letters_is_retried_with_a_rate(
+    service: BrokerService, console: Console, shop: RawClient
+) -> None:
+    group = {**DEAD, "reason": "refused at once: ValueError in invoices"}
+    asked = await console.text("confirm", action="retry-group", **group)
+    assert 'name="rate"' in asked
+    assert "Retry 1 message" in asked
+    started = await console.act("retry-group", **group, rate="100")
+    assert "100 a second" in notice_of(started)
+    await until(lambda: size(service, "ActiveMQ.DLQ") == 1)
+    assert size(service, "invoices") == 1
+    wrong = await console.act("retry-group", **group, rate="fast")
+    assert "The field rate is 'fast'" in notice_of(wrong)
+
+
+async def test_a_slow_retry_is_shown_and_stopped(
+    service: BrokerService, console: Console, shop: RawClient
+) -> None:
+    await console.act("retry-all", **DEAD, rate="0.001")
+    await until(lambda: size(service, "ActiveMQ.DLQ") == 1)
+    assert "Retrying all: 1 sent, one in 1,000 s." in await console.text("dead-letters")
+    again = await console.act("retry-all", **DEAD, rate="5")
+    assert "are retried already" in notice_of(again)
+    stopped = await console.act("stop-retry", name="ActiveMQ.DLQ")
+    assert notice_of(stopped) == "The retry of ActiveMQ.DLQ was stopped: 1 message was sent."
+    assert "Retrying" not in await console.text("dead-letters")
+    none = await console.act("stop-retry", name="ActiveMQ.DLQ")
+    assert "No retry of ActiveMQ.DLQ goes on" in notice_of(none)
+
+
+@pytest.mark.fact("activemq-edges JX11")
+async def test_one_consumer_is_closed_from_the_page_of_its_queue(
+    console: Console, shop: RawClient
+) -> None:
+    text = await console.text("queue", name="billing")
+    link = re.search(r'href="/admin/(confirm\?action=close-consumer[^"]+)"', text)
+    assert link is not None
+    asked = await console.text(unescape(link[1]))
+    assert "Close the consumer of shop on billing?" in asked
+    view = re.search(r'name="view" value="([^"]+)"', asked)
+    assert view is not None
+    closed = await console.act("close-consumer", view=unescape(view[1]))
+    assert "The consumer of shop on billing is being closed" in notice_of(closed)
+    assert isinstance(await shop.heard(ConsumerControl), ConsumerControl)
+
+
 async def test_messages_that_match_are_moved(
     service: BrokerService, console: Console, shop: RawClient
 ) -> None:
     fields = {**DEAD, "target": "later", "selector": "dlqDeliveryFailureCause LIKE '%timeout%'"}
-    assert "Those that match" in await console.text("confirm", action="move-all", **fields)
+    asked = await console.text("confirm", action="move-all", **fields)
+    assert "are moved: 1 message." in asked
+    assert ">Move 1 message<" in asked
     moved = notice_of(await console.act("move-all", **fields))
     assert moved == "1 message of ActiveMQ.DLQ was moved to later."
     assert size(service, "later") == 1
@@ -164,12 +295,13 @@ async def test_a_connection_is_closed(
     service: BrokerService, console: Console, shop: RawClient
 ) -> None:
     listed = await console.text("connections")
-    view = re.search(r'name="view" value="([^"]+)"', listed)
-    assert view is not None
-    asked = await console.text("confirm", action="close-connection", view=view[1])
-    assert " consumers and " in asked
-    transport = service.management.view(view[1]).target.it.transport
-    closed = await console.act("close-connection", view=view[1])
+    found = re.search(r'name="id" value="([^"]+)"', listed)
+    assert found is not None
+    asked = await console.text("confirm", action="close-connection", id=found[1])
+    assert "It has 3 consumers and " in asked
+    (client,) = clients(service.management.context)
+    transport = client.transport
+    closed = await console.act("close-connection", id=found[1])
     assert "The connection shop is being closed" in notice_of(closed)
     await transport.wait_stopped()
     assert ">shop<" not in await console.text("connections")

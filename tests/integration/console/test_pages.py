@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import AsyncExitStack
 
 import pytest
 
 from pyjms.jms.destination import Queue
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.raw import RawClient
-from tests.kit.web.console import HOSTILE, Console, notice_of
+from tests.kit.web.console import HOSTILE, Console, Live, connected, notice_of
 
 PAGES = (
     *("", "queues", "topics", "subscribers", "connections", "network", "scheduled"),
@@ -36,9 +38,11 @@ async def test_home_shows_the_broker(console: Console) -> None:
 async def test_the_table_of_queues_has_their_counters(console: Console, shop: RawClient) -> None:
     text = await console.text("queues")
     row = text[text.index(">orders<") :].partition("</tr>")[0]
-    assert re.findall(r"<td>([\d,]+)</td>", row) == ["61", "0", "61", "0"]
-    for operation in ("Browse", "Send", "Pause", "Purge", "Delete"):
-        assert f">{operation}<" in row
+    assert re.findall(r'<td class="n">([\d,]+)</td>', row) == ["61", "0", "61", "0"]
+    assert ">Browse<" in row
+    assert ">Send<" in row
+    for operation in ("Purge", "Pause", "Resume", "Delete"):
+        assert f">{operation}<" in text
 
 
 async def test_tables_are_filtered_sorted_and_paged(
@@ -70,7 +74,7 @@ async def test_subscribers_are_active_offline_or_not_durable(
     active, offline, plain = text.split("<h2>")[1:]
     assert ">reader" in active
     assert "nightly" in offline
-    assert re.search(r"<td>2</td>\s*<td>0</td>", offline), "two messages wait"
+    assert re.search(r'<td class="n">2</td><td class="n">0</td>', offline), "two messages wait"
     assert "delete-subscriber" in offline
     assert "delete-subscriber" not in active + plain
     assert "shop" in plain
@@ -78,15 +82,51 @@ async def test_subscribers_are_active_offline_or_not_durable(
 
 async def test_a_connection_shows_its_sessions(console: Console, shop: RawClient) -> None:
     listed = await console.text("connections")
-    link = re.search(r'href="/admin/(connection\?view=[^"]+)">shop', listed)
+    link = re.search(r'href="/admin/(connection\?id=[^"]+)">shop', listed)
     assert link is not None
     text = await console.text(link[1].replace("&amp;", "&"))
     assert "Session 1" in text
     assert "colour = &#39;red&#39;" in text
     assert ">reader<" in text
-    missing = await console.get("connection", view="org.apache.activemq:type=Broker,brokerName=x")
+    missing = await console.get("connection", id="ID:gone-1")
     assert missing.status_code == 404
-    assert "not the name of a connection" in notice_of(missing)
+    assert "There is no connection ID:gone-1" in notice_of(missing)
+
+
+async def test_connections_are_filtered_sorted_and_paged(
+    service: BrokerService, console: Console
+) -> None:
+    async with AsyncExitStack() as stack:
+        for number in range(53):
+            client = await stack.enter_async_context(connected(service, f"client-{number:02}"))
+        await client.consumer(Queue("q"))
+        await check_connections(console)
+
+
+async def check_connections(console: Console) -> None:
+    first = await console.text("connections")
+    assert "1 to 50 of 53" in first
+    assert "51 to 53 of 53" in await console.text("connections", page="2")
+    one = await console.text("connections", filter="CLIENT-07")
+    assert "1 to 1 of 1" in one
+    assert ">OpenWire</td>" in one
+    assert re.search(r'<td class="time">20\d\d-\d\d-\d\d \d\d:\d\d:\d\d</td>', one)
+    last = await console.text("connections", sort="client", descending="1")
+    shown = re.findall(r">(client-\d+)</a>", last)
+    assert shown[:2] == ["client-52", "client-51"]
+    by_consumers = await console.text("connections", sort="consumers", descending="1")
+    assert re.findall(r">(client-\d+)</a>", by_consumers)[0] == "client-52"
+
+
+async def test_connections_show_the_rates_of_their_messages(
+    console: Console, shop: RawClient, jms_clock: VirtualClock
+) -> None:
+    await console.text("connections")
+    await shop.send(Queue("orders"), *("x" * 20))
+    await jms_clock.advance(10)
+    text = await console.text("connections", sort="sent", descending="1")
+    row = text.partition(">shop</a>")[2].partition("</tr>")[0]
+    assert re.findall(r'<td class="n">([^<]*)</td>', row)[2:] == ["2.0", "0"]
 
 
 async def test_a_queue_shows_its_consumers_and_producers(console: Console, shop: RawClient) -> None:
@@ -153,7 +193,7 @@ async def test_warnings_say_why(console: Console, shop: RawClient) -> None:
     ("query", "found"),
     [
         ({"q": "ORD"}, "queue?name=orders"),
-        ({"q": "shop"}, "connection?view="),
+        ({"q": "shop"}, "connection?id="),
         ({"q": "night"}, "topic?name=news"),
         ({"selector": "dlqDeliveryFailureCause LIKE '%timeout%'"}, "message?queue=ActiveMQ.DLQ"),
     ],
@@ -207,7 +247,34 @@ async def test_pages_allow_no_foreign_script(console: Console) -> None:
         assert "immutable" in served.headers["cache-control"]
 
 
-async def test_the_live_part_alone_is_sent_to_htmx(console: Console, shop: RawClient) -> None:
-    response = await console.client.get("/admin/queues", headers={"hx-request": "true"})
-    assert "<html" not in response.text
-    assert ">orders<" in response.text
+async def test_an_update_has_the_lines_that_changed(console: Console, shop: RawClient) -> None:
+    page = Live(console, "queues")
+    whole = await page.update()
+    assert ">orders<" in page.text
+    assert "<html" not in page.text
+    assert await page.update() == 0, "nothing has changed"
+    await shop.send(Queue("orders"), "one more")
+    assert 0 < await page.update() < whole / 4
+    assert re.search(r'>orders</a></th>\s*<td class="n">62</td>', page.text)
+    fresh = Live(console, "queues")
+    await fresh.update()
+    assert fresh.text == page.text
+
+
+async def test_an_update_of_an_unknown_page_is_the_whole_part(
+    console: Console, shop: RawClient
+) -> None:
+    page, other = Live(console, "queues"), Live(console, "queues")
+    await page.update()
+    other.key = "forgotten"
+    await other.update()
+    assert other.text == page.text
+
+
+async def test_names_are_completed(console: Console, shop: RawClient) -> None:
+    assert (await console.get("names", q="ORD")).json() == ["orders"]
+    assert (await console.get("names", q="new", kind="topic")).json() == ["news"]
+    for number in range(40):
+        await console.act("create", kind="queue", name=f"x{number:02}.orders")
+    found = (await console.get("names", q="orders")).json()
+    assert (found[0], len(found)) == ("orders", 30)

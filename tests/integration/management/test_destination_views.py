@@ -86,7 +86,7 @@ async def test_destinations_have_the_attributes_and_operations_of_activemq(
     )
     added = ["EnqueueRate", "DequeueRate", *(["FirstMessageAge"] if kind is Queue else [])]
     assert sorted(view.get_all()) == sorted([*attributes.split(), *added])
-    own = ["deadLetterGroups", "retryGroup"] if kind is Queue else []
+    own = ["deadLetterGroups", "retryGroup", "retryMatchingMessages"] if kind is Queue else []
     assert sorted(view.kind.operations) == sorted([*operations.split(), "why", "history", *own])
     assert all(view.get(name) == value for name, value in view.get_all().items())
 

@@ -72,7 +72,7 @@ class RecordingBroker(ErrorBroker):
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, object] = {
             **dict.fromkeys(_COMPLETED_CALLS, COMPLETED),
-            "add_consumer": SimpleNamespace(saved=COMPLETED),
+            "add_consumer": SimpleNamespace(saved=COMPLETED, dispatched_count=0),
         }
 
     authenticates_clients = False

@@ -49,13 +49,45 @@ class Console:
         assert found is not None
         return found[1]
 
-    async def act(self, action: str, **fields: str) -> httpx.Response:
+    async def act(self, action: str, **fields: str | list[str]) -> httpx.Response:
         """Send an action's form; return the page that follows it."""
         return await self.post(f"actions/{action}", **fields)
 
-    async def post(self, path: str, **fields: str) -> httpx.Response:
+    async def post(self, path: str, **fields: str | list[str]) -> httpx.Response:
         data = {"token": await self.token(), **fields}
         return await self.client.post(f"/admin/{path}", data=data, follow_redirects=True)
+
+
+class Live:
+    """The live part of an open page, as the script of the console updates it."""
+
+    def __init__(self, console: Console, page: str) -> None:
+        self._console = console
+        self._page = page
+        self._lines: list[str] = []
+        self.key = "new"
+
+    async def update(self) -> int:
+        """Update the part, and return the size of the update in bytes; 0: nothing has changed."""
+        headers = {"x-live": self.key}
+        response = await self._console.client.get(f"/admin/{self._page}", headers=headers)
+        if response.status_code == 204:
+            return 0
+        assert response.status_code == 200
+        self.key = response.json()["key"]
+        lines: list[str] = []
+        for piece in response.json()["pieces"]:
+            if isinstance(piece, str):
+                lines.append(piece)
+            else:
+                lines += self._lines[piece[0] : piece[0] + piece[1]]
+        self._lines = lines
+        return len(response.content)
+
+    @property
+    def text(self) -> str:
+        """The part as it is shown."""
+        return "".join(self._lines)
 
 
 def notice_of(response: httpx.Response) -> str:
@@ -84,7 +116,7 @@ async def console_of(service: BrokerService, **web: Any) -> AsyncIterator[Consol
 @asynccontextmanager
 async def furnished(service: BrokerService) -> AsyncIterator[RawClient]:
     """Give a broker queues, topics, subscriptions, dead letters, jobs and a connected client."""
-    async with _connected(service, "shop") as client:
+    async with connected(service, "shop") as client:
         await client.send(Queue("orders"), *(f"order number {n}" for n in range(60)))
         await client.send(Queue("prices"), HOSTILE)
         producer = await client.producer(Queue("orders"))
@@ -112,7 +144,7 @@ async def furnished(service: BrokerService) -> AsyncIterator[RawClient]:
 
 
 @asynccontextmanager
-async def _connected(service: BrokerService, client_id: str) -> AsyncIterator[RawClient]:
+async def connected(service: BrokerService, client_id: str) -> AsyncIterator[RawClient]:
     client = RawClient(create_transport(service.vm_uri))
     await client.open(client_id)
     try:
@@ -130,7 +162,7 @@ async def _dead_letter(client: RawClient, queue: Queue, reason: str) -> None:
 
 
 async def _offline_subscription(service: BrokerService) -> None:
-    async with _connected(service, "archive") as client:
+    async with connected(service, "archive") as client:
         consumer = await client.consumer(Topic("news"), subscription_name="nightly")
         await client.remove(consumer)
         await client.send(Topic("news"), "one", "two")

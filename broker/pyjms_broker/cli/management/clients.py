@@ -52,6 +52,7 @@ _CONNECTIONS: Final = _Listing(
         "ClientId": "client",
         "RemoteAddress": "address",
         "UserName": "user",
+        "Protocol": "protocol",
         "Consumers": "consumers",
         "Producers": "producers",
         "Slow": "slow",

@@ -23,6 +23,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
+from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import (
     ConnectionId,
@@ -73,12 +74,15 @@ class ConnectionState:
     """One JMS connection; a client usually has one over its transport."""
 
     __slots__ = (
+        "began",
         "consumers",
         "context",
+        "dispatched",
         "info",
         "maximum_transactions",
         "prepares",
         "producers",
+        "sent",
         "sessions",
         "temporary",
         "transactions",
@@ -90,6 +94,11 @@ class ConnectionState:
         self.info = info
         self.maximum_transactions = maximum_transactions
         self.context = context
+        self.began = _clock.time_ms()
+        self.sent = 0
+        """Messages of producers that are closed."""
+        self.dispatched = 0
+        """Messages to consumers that are closed."""
         self.sessions: dict[SessionId, SessionState] = {}
         self.consumers = {False: 0, True: 0}
         """The number of consumers: of others, and of those on advisory topics."""
@@ -413,7 +422,7 @@ class ClientResources:
         consumer = session.consumers.pop(consumer_id, None)
         if consumer is None:
             raise _not_registered("remove", "a consumer", consumer_id)
-        self.consumers.pop(consumer_id.identity, None)
+        self._forget_consumer(state, consumer_id)
         state.consumers[_is_advisory(consumer.destination)] -= 1
         self._broker.remove_consumer(state.context, consumer, last_delivered)
 
@@ -422,10 +431,34 @@ class ClientResources:
         producer = session.producers.pop(producer_id, None)
         if producer is None:
             raise _not_registered("remove", "a producer", producer_id)
-        self.producers.pop(producer_id.identity, None)
+        self._forget_producer(state, producer_id)
         state.producers[_is_advisory(producer.destination)] -= 1
         self._memory.release(MEMBER_SIZE)
         self._broker.remove_producer(state.context, producer)
+
+    def _forget_consumer(self, state: ConnectionState, consumer_id: ConsumerId) -> None:
+        exchange = self.consumers.pop(consumer_id.identity, None)
+        if exchange is not None and exchange.subscription is not None:
+            state.dispatched += exchange.subscription.dispatched_count
+
+    def _forget_producer(
+        self, state: ConnectionState, producer_id: ProducerId
+    ) -> ProducerExchange | None:
+        exchange = self.producers.pop(producer_id.identity, None)
+        if exchange is not None:
+            state.sent += exchange.sent_count
+        return exchange
+
+    def counts(self, state: ConnectionState) -> tuple[int, int]:
+        """Return how many messages a JMS connection has sent, and was dispatched."""
+        context = state.context
+        sent = sum(e.sent_count for e in self.producers.values() if e.context is context)
+        dispatched = sum(
+            each.subscription.dispatched_count
+            for each in self.consumers.values()
+            if each.context is context and each.subscription is not None
+        )
+        return state.sent + sent, state.dispatched + dispatched
 
     # the end of the client
     def close(self, error: Exception | None) -> Iterator[None]:
@@ -471,14 +504,14 @@ class ClientResources:
         while session.consumers:
             consumer_id = next(iter(session.consumers))
             consumer = session.consumers.pop(consumer_id)
-            self.consumers.pop(consumer_id.identity, None)
+            self._forget_consumer(state, consumer_id)
             state.consumers[_is_advisory(consumer.destination)] -= 1
             self._try(self._broker.remove_consumer, context, consumer, last_delivered)
             yield
         while session.producers:
             producer_id = next(iter(session.producers))
             producer = session.producers.pop(producer_id)
-            exchange = self.producers.pop(producer_id.identity, None)
+            exchange = self._forget_producer(state, producer_id)
             if self._lost and exchange is not None and exchange.unanswered:
                 self._pending_sends[producer_id] = exchange.unanswered
             state.producers[_is_advisory(producer.destination)] -= 1

@@ -215,6 +215,11 @@ class BrokerConnection:
         return {"connector": self.connector.name, "address": self.remote_address}
 
     @property
+    def protocol(self) -> str:
+        """The protocol that the client speaks."""
+        return self._transport.protocol or "OpenWire"
+
+    @property
     def peer_certificate(self) -> Mapping[str, Any] | None:
         """The client's TLS certificate, if it was verified."""
         return self._transport.peer_certificate

@@ -481,6 +481,10 @@ class StompSession(Transport[Command]):
         return self._tcp.remote_address
 
     @property
+    def protocol(self) -> str:
+        return f"STOMP {self.version}"
+
+    @property
     def peer_certificate(self) -> Mapping[str, Any] | None:
         return self._tcp.peer_certificate
 

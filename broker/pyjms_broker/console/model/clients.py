@@ -5,17 +5,20 @@ Their rows are views, of which the pages read the attributes that they show.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyjms.jms.destination import ADVISORY_PREFIX
+from pyjms.wire.openwire.commands import ConnectionId
 from pyjms_broker.management.errors import InstanceNotFoundException
-from pyjms_broker.management.host import DOMAIN
+from pyjms_broker.management.host import DOMAIN, Managed, ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
 from pyjms_broker.management.object_name import ObjectName
+from pyjms_broker.management.views.clients import CONNECTION, Client, client_of, clients
 
 
 def below(**keys: str) -> str:
@@ -24,56 +27,58 @@ def below(**keys: str) -> str:
     return f"{DOMAIN}:type=Broker,brokerName=*{written}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorRow:
-    """A connector and its connections."""
+class ConnectorRow(NamedTuple):
+    """A connector, its URI, and how many clients it has."""
 
     name: str
     uri: str
-    connections: list[View[Any]]
+    clients: int
 
 
-def connectors(management: Management) -> list[ConnectorRow]:
-    """Return all connectors with their connections, sorted by name and client id."""
-    pattern = below(
-        connector="clientConnectors",
-        connectorName="*",
-        connectionViewType="clientId",
-        connectionName="*",
-    )
-    found: dict[str, list[View[Any]]] = {}
-    shown: dict[str, str] = {}
-    for view in management.find(pattern):
-        key = view.name.keys["connectorName"]
-        found.setdefault(key, []).append(view)
-        shown[key] = view.target.it.state.context.connector_name or key
-    names = management.context.names
-    result = [
-        ConnectorRow(
-            each.name,
-            each.connect_uri,
-            found.pop(names.connector(each.name).keys["connectorName"], []),
-        )
-        for each in management.context.host.connectors
+def connectors(context: ManagementContext) -> list[ConnectorRow]:
+    """Return the connectors, sorted by name; those of clients in this process have no URI."""
+    counts = Counter(each.state.context.connector_name or "NOTSET" for each in clients(context))
+    found = [
+        ConnectorRow(each.name, each.connect_uri, counts.pop(each.name, 0))
+        for each in context.host.connectors
     ]
-    result += [ConnectorRow(shown[key], "", rows) for key, rows in found.items()]
-    for row in result:
-        row.connections.sort(key=lambda view: str(view["ClientId"]))
-    return sorted(result, key=lambda row: row.name)
+    found += [ConnectorRow(name, "", count) for name, count in counts.items()]
+    return sorted(found)
 
 
-def connection_view(management: Management, name: str) -> View[Any]:
-    """Return the view of a connection, or raise InstanceNotFoundException."""
-    if "connectionViewType" not in ObjectName(name).keys:
+def connection_of(management: Management, connection_id: str) -> View[Managed[Client]]:
+    """Return the view of the connection with an id, or raise InstanceNotFoundException."""
+    context = management.context
+    found = client_of(context, ConnectionId(connection_id))
+    if found is None:
         raise InstanceNotFoundException(
-            f"{name[:200]} is not the name of a connection",
-            hint="choose one on the page connections",
+            f"There is no connection {connection_id[:200]}", hint="its client has closed it"
+        )
+    return connection_view(context, found)
+
+
+def connection_view(context: ManagementContext, client: Client) -> View[Managed[Client]]:
+    """Return the view of a connection."""
+    known = client.state.context
+    name = context.names.connector(
+        known.connector_name or "NOTSET",
+        connectionViewType="clientId",
+        connectionName=known.client_id or "NOTSET",
+    )
+    return View(name, CONNECTION, Managed(context, client))
+
+
+def consumer_view(management: Management, name: str) -> View[Any]:
+    """Return the view of a consumer, or raise InstanceNotFoundException."""
+    if ObjectName(name).keys.get("endpoint") != "Consumer":
+        raise InstanceNotFoundException(
+            f"{name[:200]} is not the name of a consumer", hint="choose one on a queue's page"
         )
     try:
         return management.view(name)
     except InstanceNotFoundException as error:
         raise InstanceNotFoundException(
-            f"There is no connection {name[:200]}", hint="its client has closed it"
+            f"There is no consumer {name[:200]}", hint="its client has closed it"
         ) from error
 
 

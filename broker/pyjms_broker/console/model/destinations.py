@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from pyjms.errors import InvalidDestinationException
-from pyjms.jms.destination import ADVISORY_PREFIX, DEFAULT_DEAD_LETTER_QUEUE, Destination
+from pyjms.jms.destination import (
+    ADVISORY_PREFIX,
+    DEFAULT_DEAD_LETTER_QUEUE,
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+)
 from pyjms.runtime.slices import Slices
 from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.management.attribute_table import DESTINATION
@@ -21,7 +30,7 @@ from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
 from pyjms_broker.management.views.destinations import QUEUE, TOPIC
-from pyjms_broker.region.queue import Queue
+from pyjms_broker.region.queue import Queue as RegionQueue
 
 T = TypeVar("T")
 
@@ -89,7 +98,7 @@ def is_dead_letter_queue(destination: RegionDestination) -> bool:
 
 def is_paused(destination: RegionDestination) -> bool:
     """Return whether it is a queue whose dispatching is paused."""
-    return isinstance(destination, Queue) and destination.dispatcher.is_paused
+    return isinstance(destination, RegionQueue) and destination.dispatcher.is_paused
 
 
 class DestinationView(View[Managed[RegionDestination]]):
@@ -178,10 +187,27 @@ def dead_letter_queues(context: ManagementContext) -> list[DestinationView]:
 
 def find_destination(context: ManagementContext, kind: str, name: str) -> RegionDestination | None:
     """Return a permanent queue or topic or, if there is none, a temporary one."""
-    for destination, entry in context.destinations().items():
-        if destination.physical_name == name and destination.is_topic == (kind == "topic"):
-            return entry.base
+    every = context.destinations()
+    for written in (Topic, TemporaryTopic) if kind == "topic" else (Queue, TemporaryQueue):
+        found = every.get(written(name))
+        if found is not None:
+            return found.base
     return None
+
+
+_COMPLETED: Final = 30
+
+
+async def names_with(context: ManagementContext, text: str, *, topics: bool) -> list[str]:
+    """Return at most 30 names with `text` in them, those that begin with it first. Cancellable."""
+    wanted = text.lower()
+    slices = Slices(items=1000)
+    found: list[tuple[bool, str]] = []
+    for name in context.destinations():
+        if name.is_topic == topics and _is_plain(name) and wanted in name.physical_name.lower():
+            found.append((not name.physical_name.lower().startswith(wanted), name.physical_name))
+        await slices.after_item()
+    return [name for _, name in nsmallest(_COMPLETED, found)]
 
 
 def destination_view(management: Management, kind: str, name: str) -> DestinationView:

@@ -264,7 +264,7 @@ class Found:
 
     destinations: list[DestinationView] = field(default_factory=list)
     connections: list[tuple[str, str]] = field(default_factory=list)
-    """Client id and view."""
+    """Client id and connection id."""
     subscriptions: list[tuple[str, str, str]] = field(default_factory=list)
     """Client id, subscription name and topic."""
     messages: list[tuple[str, MessageRow]] = field(default_factory=list)
@@ -300,12 +300,7 @@ def _find_names(context: ManagementContext, wanted: str, found: Found) -> None:
         client_id = known.client_id or ""
         texts = (client_id, known.user_name or "", client.transport.remote_address)
         if any(wanted in each.lower() for each in texts) and len(found.connections) < _MOST:
-            view = context.names.connector(
-                known.connector_name or "NOTSET",
-                connectionViewType="clientId",
-                connectionName=client_id or "NOTSET",
-            )
-            found.connections.append((client_id, view.text))
+            found.connections.append((client_id, str(client.state.info.connection_id)))
     for each in context.region.subscriptions.all():
         key = getattr(each, "durable_key", None)
         if key is not None and len(found.subscriptions) < _MOST:

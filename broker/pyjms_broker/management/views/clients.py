@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
+from pyjms.wire.openwire.commands import ConnectionId
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.openwire.client_resources import ConnectionState, SessionState
@@ -30,6 +31,11 @@ class Client:
 
     transport: BrokerConnection
     state: ConnectionState
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many messages it has sent, and was dispatched."""
+        return self.transport.resources.counts(self.state)
 
 
 _Connection: TypeAlias = Managed[Client]
@@ -81,11 +87,19 @@ def _session_row(
 
 def clients(tree: ManagementContext) -> Iterator[Client]:
     """Iterate over the JMS connections of all connectors."""
-    for connection_id, transport in tuple(tree.host.connections.by_id.items()):
-        if isinstance(transport, BrokerConnection):
-            state = transport.resources.connections.get(connection_id)
-            if state is not None:
-                yield Client(transport, state)
+    for connection_id in tuple(tree.host.connections.by_id):
+        found = client_of(tree, connection_id)
+        if found is not None:
+            yield found
+
+
+def client_of(tree: ManagementContext, connection_id: ConnectionId) -> Client | None:
+    """Return the JMS connection with an id; None if there is none."""
+    transport = tree.host.connections.by_id.get(connection_id)
+    if isinstance(transport, BrokerConnection):
+        state = transport.resources.connections.get(connection_id)
+        return None if state is None else Client(transport, state)
+    return None
 
 
 def producers(client: Client) -> Iterator[ProducerExchange]:
@@ -165,6 +179,8 @@ CONNECTION: Final[ViewKind[Any]] = view_kind(
         "ActiveTransactionCount": lambda c: len(c.it.state.context.transactions),
         "OldestActiveTransactionDuration": _oldest_transaction,
         "SessionCount": lambda c: sum(1 for _ in _sessions(c)),
+        "SentCount": lambda c: c.it.counts[0],
+        "DispatchedCounter": lambda c: c.it.counts[1],
         "Consumers": _consumer_names,
         "Producers": _producer_names,
     },

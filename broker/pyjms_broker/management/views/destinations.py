@@ -17,7 +17,7 @@ from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.management import attribute_table as attributes
-from pyjms_broker.management.dead_letters import groups_of, retry_group
+from pyjms_broker.management.dead_letters import Retry, groups_of, of_reason
 from pyjms_broker.management.diagnosis import diagnose_destination
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext, minimum
@@ -321,12 +321,12 @@ async def _retry_message(d: _Queue, message_id: str) -> bool:
     return stored is not None
 
 
-async def _retry_messages(d: _Queue) -> int:
+async def _retry_messages(d: _Queue, selector: str | None = None) -> int:
     def target_of(reference: MessageReference) -> Destination | None:
         original = original_destination(reference)
         return None if original == d.it.destination else original
 
-    return await move_matching(d.tree, d.it, None, target_of)
+    return await move_matching(d.tree, d.it, selector, target_of)
 
 
 async def _groups_of_dead_letters(d: _Queue) -> list[dict[str, object]]:
@@ -334,7 +334,7 @@ async def _groups_of_dead_letters(d: _Queue) -> list[dict[str, object]]:
 
 
 async def _retry_group(d: _Queue, reason: str, rate: float = 0.0) -> int:
-    return await retry_group(d.tree, d.it, reason, rate)
+    return await Retry(d.tree, d.it, of_reason(reason), rate).run()
 
 
 def _purge(d: _Queue) -> None:
@@ -414,6 +414,11 @@ _QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     ),
     operation(
         "int retryMessages()", "Move all messages to their original destinations.", _retry_messages
+    ),
+    operation(
+        "int retryMatchingMessages(String? selector)",
+        "Move matching messages to their original destinations; return their number.",
+        _retry_messages,
     ),
     operation(
         "List deadLetterGroups()",

@@ -29,6 +29,12 @@ async def press(page: Page, button: str) -> None:
     await page.get_by_role("button", name=button, exact=True).click()
 
 
+async def select(page: Page, *rows: str) -> None:
+    """Check the boxes of rows."""
+    for row in rows:
+        await page.get_by_label(f"Select {row}", exact=True).check()
+
+
 async def confirm(page: Page) -> None:
     """Press the button of a question."""
     await page.locator("main form[method=post] button.danger").click()
@@ -64,9 +70,11 @@ async def test_destinations_from_creation_to_deletion(service: BrokerService, pa
     await page.fill("#create", "inbox")
     await press(page, "Create")
     await notice(page, "The queue inbox was created")
-    await page.click("[aria-label='Pause inbox']")
+    await select(page, "inbox")
+    await press(page, "Pause")
     await notice(page, "inbox is paused")
-    await page.click("[aria-label='Resume inbox']")
+    await select(page, "inbox")
+    await press(page, "Resume")
     await notice(page, "inbox is resumed and dispatches messages again")
     await page.click("[aria-label='Send to inbox']")
     await page.fill("#body", "one\ntwo")
@@ -89,7 +97,7 @@ async def test_destinations_from_creation_to_deletion(service: BrokerService, pa
     await press(page, "Move")
     await notice(page, "was moved to moved")
     await page.locator("main tbody th a").first.click()
-    await page.locator("main button.danger").click()
+    await press(page, "Delete")
     await confirm(page)
     await notice(page, "was deleted")
     await page.goto("/admin/queue?name=inbox")
@@ -115,8 +123,10 @@ async def test_dead_letters_are_retried_moved_and_purged(
 ) -> None:
     await page.goto("/admin/dead-letters")
     await expect(page.locator("main")).to_contain_text("refused at once: ValueError in invoices")
-    await page.locator("button[aria-label^='Retry ID:']").first.click()
-    await notice(page, "is back in its original destination")
+    await page.locator("[aria-label^='Select ID:']").first.check()
+    await press(page, "Retry")
+    await confirm(page)
+    await notice(page, "was moved back to the original destination")
     await page.click("summary")
     await page.fill("#target", "parked")
     await page.locator("details button").click()
@@ -124,7 +134,8 @@ async def test_dead_letters_are_retried_moved_and_purged(
     await notice(page, "1 message of ActiveMQ.DLQ was moved to parked")
     assert service.region_broker.destinations()[Queue("parked")].statistics.messages == 1
     await page.goto("/admin/queues")
-    await page.click("[aria-label='Purge orders']")
+    await select(page, "orders")
+    await press(page, "Purge")
     await expect(page.locator("main")).to_contain_text("61 messages will be deleted")
     await page.click("text=Cancel")
     await expect(page.locator("h1")).to_have_text("Queues")
@@ -139,13 +150,13 @@ async def test_clients_and_jobs_are_ended(page: Page) -> None:
     await confirm(page)
     await notice(page, "The subscription nightly of archive was deleted")
     await page.goto("/admin/scheduled")
-    await page.locator("main button.danger").click()
+    await page.locator("a[aria-label^='Delete ']").click()
     await confirm(page)
     await notice(page, "was deleted")
     await page.goto("/admin/connections")
     await page.locator("main tbody th a").filter(has_text="shop").click()
     await expect(page.locator("h2").filter(has_text="Session 1")).to_be_visible()
-    await page.locator("main button.danger").click()
+    await press(page, "Close")
     await confirm(page)
     await notice(page, "The connection shop is being closed")
 
@@ -178,16 +189,37 @@ async def test_numbers_and_charts_are_live(page: Page, shop: RawClient) -> None:
     await expect(page.locator("polyline.in")).to_have_attribute("points", re.compile(r"\d"))
 
 
-async def test_an_update_leaves_what_is_focused(page: Page, shop: RawClient) -> None:
+async def test_an_update_leaves_what_is_focused_and_selected(page: Page, shop: RawClient) -> None:
     await page.goto("/admin/queues")
-    button = page.locator("[aria-label='Purge orders']")
-    await button.focus()
-    # the part asks whether it may update, and is not allowed to while it has the focus
-    await page.evaluate("""() => new Promise(resolve => {
-        document.addEventListener('htmx:beforeRequest', event =>
-            setTimeout(() => resolve(event.defaultPrevented)), {once: true})
-    })""")
-    await expect(button).to_be_focused()
+    box = page.get_by_label("Select orders", exact=True)
+    await box.check()
+    await expect(page.locator(".selected")).to_have_text("1 selected:")
+    pending = page.locator("tr", has=box).locator("td.n").first
+    await shop.send(Queue("orders"), "one more")
+    await page.wait_for_timeout(4000)  # more than the time between two updates
+    await expect(box).to_be_focused()
+    await expect(pending).to_have_text("61")
+    await page.locator("h1").click()
+    await expect(pending).to_have_text("62")
+    await expect(box).to_be_checked()
+    await expect(page.locator(".selected")).to_have_text("1 selected:")
+
+
+async def test_all_rows_are_selected_and_told_before_they_are_deleted(page: Page) -> None:
+    await page.goto("/admin/browse?queue=orders")
+    await expect(page.get_by_role("button", name="Delete")).to_be_disabled()
+    await page.get_by_label("Select all rows").check()
+    await expect(page.locator(".selected")).to_have_text("25 selected:")
+    await press(page, "Delete")
+    await expect(page.locator("h1")).to_have_text("Delete 25 messages of orders?")
+    await confirm(page)
+    await notice(page, "25 messages of orders were deleted")
+
+
+async def test_names_are_completed_while_they_are_typed(page: Page) -> None:
+    await page.goto("/admin/browse?queue=orders")
+    await page.fill("#bulk-target", "pri")
+    await expect(page.locator("#bulk-target-names option")).to_have_attribute("value", "prices")
 
 
 async def test_the_keyboard_reaches_everything(page: Page) -> None:
@@ -196,7 +228,7 @@ async def test_the_keyboard_reaches_everything(page: Page) -> None:
     await expect(page.locator(".skip")).to_be_focused()
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
-    await expect(page.locator("#create")).to_be_focused()
+    await expect(page.locator("#filter")).to_be_focused()
     await page.locator("h1").click()
     await page.keyboard.press("/")
     await expect(page.locator("#find")).to_be_focused()
@@ -250,9 +282,11 @@ async def test_pages_work_without_scripts(
     context = await browser.new_context(base_url=service.website.url, java_script_enabled=False)
     page = await context.new_page()
     await page.goto("/admin/queues")
-    await page.click("[aria-label='Purge orders']")
+    await select(page, "orders", "prices")
+    await press(page, "Purge")
+    await expect(page.locator("main")).to_contain_text("orders, prices.")
     await confirm(page)
-    await notice(page, "61 messages of orders were deleted")
+    await notice(page, "62 messages of 2 queues were deleted")
     await context.close()
 
 
