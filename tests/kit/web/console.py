@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from html import unescape
@@ -49,11 +49,11 @@ class Console:
         assert found is not None
         return found[1]
 
-    async def act(self, action: str, **fields: str | list[str]) -> httpx.Response:
+    async def act(self, action: str, **fields: Sequence[str]) -> httpx.Response:
         """Send an action's form; return the page that follows it."""
         return await self.post(f"actions/{action}", **fields)
 
-    async def post(self, path: str, **fields: str | list[str]) -> httpx.Response:
+    async def post(self, path: str, **fields: Sequence[str]) -> httpx.Response:
         data = {"token": await self.token(), **fields}
         return await self.client.post(f"/admin/{path}", data=data, follow_redirects=True)
 
