@@ -27,6 +27,7 @@ from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.failure_reason import reason_of
 from pyjms.jms.message import (
     FAILURE_CAUSE,
+    ORIGINAL_DESTINATION,
     BytesMessage,
     MapMessage,
     Message,
@@ -35,7 +36,6 @@ from pyjms.jms.message import (
     TextMessage,
 )
 from pyjms.runtime.event_loop import spawn
-from pyjms.support.retry import ORIGINAL_DESTINATION
 
 _STANDARD_INPUT: Final = Path("-")
 

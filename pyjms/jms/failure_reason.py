@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TYPE
+from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TYPE, ORIGINAL_DESTINATION
 
 _LONGEST: Final = 80
 
@@ -46,7 +46,8 @@ def reason_of(properties: Mapping[str, object], original: str | None) -> str:
     found, text = next((each for each in matches if each[0] is not None), (None, ""))
     error = _error(properties, cause)
     if found is None:
-        return f"refused at once: {error}{suffix}"
+        by_listener = ORIGINAL_DESTINATION in properties  # sent by it, for whatever reason
+        return f"{'given up' if by_listener else 'refused at once'}: {error}{suffix}"
     if not found.groups():
         return f"{text}{suffix}"
     count = "1 delivery" if found[1] == "1" else f"{found[1]} deliveries"

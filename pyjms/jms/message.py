@@ -259,6 +259,8 @@ FAILURE_TYPE: Final = "pyjms_failure_type"
 """This broker's property of a dead letter with the class of the reason, usable in selectors."""
 FAILURE_TEXT: Final = "pyjms_failure_text"
 """This broker's property of a dead letter with only the text of the reason."""
+ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
+"""A property of a dead letter that its listener has sent, with the destination of the message."""
 ORIGINAL_EXPIRATION: Final = "originalExpiration"
 """ActiveMQ's property of a dead letter with the original expiration of the message."""
 

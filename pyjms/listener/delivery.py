@@ -84,7 +84,7 @@ from pyjms.listener.message_listener import ListenerCall
 from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.logging import get_logger, log_fields, one_line, span_fields
+from pyjms.runtime.logging import error_text, get_logger, log_fields, one_line, span_fields
 from pyjms.support.retry import RetryPolicy, send_dead_letter
 from pyjms.template.interceptors import (
     HandlerInvocation,
@@ -258,11 +258,13 @@ class ListenerExecution:
             if resource is not None and resource.rollback_only:
                 raise marked_as_rollback_only(delivery)
         except Exception as error:
-            for message in delivery.messages:
-                self.retries.record(delivery, error, message)
-            refused = becomes_dead_letter(self._properties, delivery)
-            delivery.dead_letters = len(delivery.messages) if refused else 0
-            await self._roll_back_on_exception(delivery, error)
+            try:
+                for message in delivery.messages:
+                    self.retries.record(delivery, error, message)
+                refused = becomes_dead_letter(self._properties, delivery)
+                delivery.dead_letters = len(delivery.messages) if refused else 0
+            finally:  # else the next commit would consume the messages
+                await self._roll_back_on_exception(delivery, error)
             raise
         except BaseException as error:  # cancelled: the broker must deliver the message again
             if isinstance(error, anyio.get_cancelled_exc_class()):
@@ -511,7 +513,7 @@ class Retries:
             return _with_cause(Retry(delay=0.0), cause)
         policy = self._properties.retry
         if is_last and self._properties.dead_letter is None:
-            return _with_cause(PoisonMessageException(str(cause)), cause)
+            return _with_cause(PoisonMessageException(error_text(cause)), cause)
         return cause if policy is None else self._by_policy(policy, delivery, message, cause)
 
     def _is_split(self, delivery: Delivery, cause: BaseException) -> bool:
@@ -582,7 +584,7 @@ class Retries:
             name,
             message.delivery_count - 1,
             type(reason).__name__,
-            one_line(str(reason)),
+            one_line(error_text(reason)),
             extra=delivery.log_fields(properties),
         )
 
@@ -601,7 +603,7 @@ class Retries:
         is_poison = isinstance(cause, PoisonMessageException)
         if not is_poison and not isinstance(cause, Retry) and not policy.retries(cause):
             is_poison = True
-            cause = _with_cause(PoisonMessageException(str(cause)), cause)
+            cause = _with_cause(PoisonMessageException(error_text(cause)), cause)
         most = self._maximum(delivery.consumer)
         is_last = most >= 0 and message.delivery_count > most
         if policy.dead_letter is not None and (is_poison or is_last):

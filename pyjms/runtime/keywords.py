@@ -15,6 +15,9 @@ _C = TypeVar("_C", bound=type)
 
 _OF_CONNECTIONS: Final = {"user", "user_name", "username", "login", "password", "url", "broker_url"}
 
+_SHORT_LIST: Final = 12
+"""Up to this number, all options are named."""
+
 
 def unknown_keyword(owner: str, name: str, known: Collection[str]) -> TypeError:
     """Return the error of the keyword `name`, which is none of `known`."""
@@ -25,8 +28,10 @@ def unknown_keyword(owner: str, name: str, known: Collection[str]) -> TypeError:
             "URL, user and password belong to ConnectionFactory(url, user=..., password=...), or "
             "to activemq in application.yaml"
         )
-    else:
+    elif len(known) <= _SHORT_LIST:
         hint = f"there are {', '.join(sorted(known))}"
+    else:
+        return TypeError(f"{owner} has no option {name!r}")
     return TypeError(f"{owner} has no option {name!r}; {hint}")
 
 

@@ -27,7 +27,14 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import MessageFormatException, RemoteError
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, Message, TextMessage
+from pyjms.jms.message import (
+    FAILURE_CAUSE,
+    FAILURE_TEXT,
+    FAILURE_TYPE,
+    ORIGINAL_DESTINATION,
+    Message,
+    TextMessage,
+)
 from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.keywords import constructor_names_keywords
 from pyjms.runtime.logging import error_text, one_line, shortened
@@ -92,7 +99,10 @@ class RetryPolicy:
         if self.jitter is not None and not 0 <= self.jitter <= 1:
             raise ValueError(f"'jitter' must be from 0 to 1: {self.jitter}")
         for name in ("retry_on", "no_retry_for"):
-            for kind in getattr(self, name):
+            given = getattr(self, name)
+            kinds = (given,) if isinstance(given, type) else tuple(given)
+            object.__setattr__(self, name, kinds)  # frozen
+            for kind in kinds:
                 if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                     raise TypeError(f"{name!r} takes types of exceptions, not {kind!r}")
 
@@ -133,7 +143,6 @@ class RetryPolicy:
         return frozenset(field.name for field in fields(cls))
 
 
-ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
 ORIGINAL_MESSAGE_ID: Final = "pyjms_original_message_id"
 
 _LONGEST_TEXT: Final = 2048

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import AnyDestination, Queue
+from pyjms.runtime.keywords import names_keywords
 from pyjms.sync.connection import Connection
 from pyjms.sync.facade import (
     Attribute,
@@ -76,6 +77,7 @@ class JmsTemplate(Variants[CoreTemplate], TemplateMembers, _Settings):
         self.connection_factory = connection_factory
 
     @classmethod
+    @names_keywords
     def from_settings(
         cls,
         config: Path | str | None = None,

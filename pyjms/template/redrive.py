@@ -20,10 +20,16 @@ from typing import Final
 
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
-from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, Message
+from pyjms.jms.message import (
+    FAILURE_CAUSE,
+    FAILURE_TEXT,
+    FAILURE_TYPE,
+    ORIGINAL_DESTINATION,
+    Message,
+)
 from pyjms.runtime import clock as _clock
 from pyjms.selector import selector_or_none
-from pyjms.support.retry import ORIGINAL_DESTINATION, ORIGINAL_MESSAGE_ID, sendable_copy
+from pyjms.support.retry import ORIGINAL_MESSAGE_ID, sendable_copy
 from pyjms.template.template import JmsTemplate
 
 _REDRIVE: Final = "pyjms_redrive"

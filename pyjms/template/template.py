@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -34,7 +33,7 @@ from pyjms.jms.api import (
 from pyjms.jms.destination import AnyDestination, Destination, Queue
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.runtime.clock import FOR_EVER, check_seconds
-from pyjms.runtime.keywords import constructor_names_keywords, unknown_keyword
+from pyjms.runtime.keywords import constructor_names_keywords, names_keywords, unknown_keyword
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.messaging import JmsHeaders
@@ -567,6 +566,7 @@ class JmsTemplate(TemplateSettings):
     """
 
     @staticmethod
+    @names_keywords
     def from_settings(
         config: Path | str | None = None,
         *,
@@ -575,25 +575,14 @@ class JmsTemplate(TemplateSettings):
     ) -> JmsTemplate:
         """Return the template that an application with these settings has, for other programs.
 
-        Login, TLS, failover, cache or pool, converter, interceptors, traces and the keys of
-        `jms.template` come from application.yaml and the PYJMS_ variables, as for `pyjms run`.
-        Reads files; connects with the first operation. `connection_factory.destroy()` closes the
-        connections.
-
-        Args:
-            config: the YAML file; default: as for `load_settings`.
-            profiles: names of files that override it; default: PYJMS_PROFILES.
-            broker: a name in the settings `brokers`; None: the main broker.
-
-        Raises:
-            ConfigurationException: the settings are invalid, or name no broker outside of this
-                process.
+        See `pyjms.JmsTemplate.from_settings`, which has the same arguments and errors. Reads files;
+        `await connection_factory.destroy()` closes the connections.
         """
-        # of a layer above this one, so by its name: templates made in code need neither pydantic
-        # nor dependency-injector
-        above = import_module("pyjms.app.container")
-        template: JmsTemplate = above.template_from_settings(config, profiles, broker)
-        return template
+        # the one import from above, which the contracts name: only this method needs an
+        # application's settings and container
+        from pyjms.app.container import template_from_settings  # noqa: PLC0415
+
+        return template_from_settings(config, profiles, broker)
 
     async def send(
         self, destination: AnyDestination, creator: MessageCreator, **options: Unpack[SendOptions]

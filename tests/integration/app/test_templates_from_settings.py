@@ -95,6 +95,12 @@ def test_settings_without_a_broker_are_refused(
         JmsTemplate.from_settings()
 
 
+@pytest.mark.parametrize("kind", [JmsTemplate, aio.JmsTemplate])
+def test_a_misspelt_argument_names_the_right_one(kind: Any) -> None:
+    with pytest.raises(TypeError, match="did you mean 'profiles'"):
+        kind.from_settings(profile="test")
+
+
 class Invoices:
     def __init__(self, template: JmsTemplate) -> None:
         self.template = template.with_priority(7)

@@ -269,7 +269,7 @@ async def test_a_factory_passes_on_what_is_set(kind: Any, options: dict[str, Any
     }
     if kind is SimpleJmsListenerContainerFactory:
         for name in DEFAULT.keys() - {"task_executor"}:
-            with pytest.raises(TypeError, match=f"no property '{name}'"):
+            with pytest.raises(TypeError, match=f"no option '{name}'"):
                 unknown: dict[str, Any] = {name: None}
                 kind(native, **unknown).create_listener_container(endpoint)
     else:

@@ -144,6 +144,14 @@ def test_the_console_shows_the_reason_in_a_line_and_retries_its_group(
             {"pyjms_failure_type": "shop.errors.Unknown"},
             "refused at once: Unknown in orders",
         ),
+        (
+            "shop.errors.Unknown: x",
+            {
+                "pyjms_failure_type": "shop.errors.Unknown",
+                "pyjms_original_destination": "queue://orders",
+            },
+            "given up: Unknown in orders",
+        ),
         ("", {}, "no reason given in orders"),
     ],
 )

@@ -97,7 +97,7 @@ async def test_the_post_processor_sees_the_options(template: JmsTemplate) -> Non
 
 async def test_wrong_options_are_errors(template: JmsTemplate) -> None:
     wrong: Any = template
-    with pytest.raises(TypeError, match="no option 'prioritty' of a send; there are corr"):
+    with pytest.raises(TypeError, match="no option 'prioritty'; did you mean 'priority'"):
         await wrong.convert_and_send("q", "x", prioritty=9)
     with pytest.raises(TypeError, match="no option 'reply'"):
         await wrong.request("q", "x", reply="r")

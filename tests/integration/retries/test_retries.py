@@ -70,6 +70,39 @@ async def test_what_a_handler_raises_decides(
     assert await texts_in(jms_app.template, "orders.failed") == ([] if dead is None else ["a"])
 
 
+class _Unknown(type(Exception)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: object) -> bool:
+        raise LookupError("nobody knows")
+
+
+class Unknown(Exception, metaclass=_Unknown):
+    """An exception type of which nobody knows what belongs to it."""
+
+
+@pytest.mark.parametrize("dead_letter", [None, "orders.failed"])
+async def test_a_policy_that_fails_itself_loses_no_message(
+    dead_letter: str | None, jms_app: JmsTestApp
+) -> None:
+    @jms_listener(
+        "orders", retry=RetryPolicy(maximum=1, retry_on=(Unknown,), dead_letter=dead_letter)
+    )
+    async def handle(text: str) -> None:
+        raise RuntimeError("down")
+
+    await jms_app.start(handle)
+    await jms_app.template.convert_and_send("orders", "a")
+    await jms_app.drained("orders")
+    assert len(jms_app.recorder.calls(handle)) == 2
+    assert await texts_in(jms_app.template, dead_letter or "ActiveMQ.DLQ") == ["a"]
+
+
+def test_exception_types_may_be_a_list_or_one_type() -> None:
+    policy = RetryPolicy(retry_on=[OSError, KeyError], no_retry_for=Unfit)  # type: ignore[arg-type]
+    assert (policy.retry_on, policy.no_retry_for) == ((OSError, KeyError), (Unfit,))
+    with pytest.raises(TypeError, match="'retry_on' takes types of exceptions"):
+        RetryPolicy(retry_on=[5])  # type: ignore[arg-type]
+
+
 async def test_a_dead_letter_has_the_reason_and_where_it_comes_from(jms_app: JmsTestApp) -> None:
     @jms_listener("orders", retry=GIVEN)
     def handle(text: str) -> None:

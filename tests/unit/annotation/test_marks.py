@@ -127,5 +127,5 @@ def test_several_destinations_are_a_composite_one() -> None:
 
 
 def test_an_unknown_option_is_named() -> None:
-    with pytest.raises(TypeError, match="no option 'time_out', did you mean timeout"):
+    with pytest.raises(TypeError, match="no option 'time_out'; did you mean 'timeout'"):
         jms_listener("a", time_out=3)  # type: ignore[call-arg]

@@ -91,7 +91,9 @@ def test_every_property_is_a_keyword_and_an_attribute() -> None:
     for kind in (DefaultMessageListenerContainer, SimpleMessageListenerContainer):
         assert all(hasattr(kind(), name) for name in kind.OPTIONS)
     assert set(DEFAULTS) - {"connection_factory"} < DefaultMessageListenerContainer.OPTIONS
-    with pytest.raises(TypeError, match="no property 'receive_time_out'"):
+    with pytest.raises(
+        TypeError, match="no option 'receive_time_out'; did you mean 'receive_timeout'"
+    ):
         DefaultMessageListenerContainer(receive_time_out=1)  # type: ignore[call-arg]
 
 

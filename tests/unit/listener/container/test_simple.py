@@ -260,7 +260,7 @@ async def test_a_jms_exception_of_the_listener_is_only_handled(
 @pytest.mark.fact("spring-jms 2.9")
 @pytest.mark.parametrize("name", ["transaction_manager", "receive_timeout", "cache_level"])
 def test_what_it_does_not_have(name: str) -> None:
-    with pytest.raises(TypeError, match=f"no property {name!r}"):
+    with pytest.raises(TypeError, match=f"no option {name!r}"):
         unknown: dict[str, Any] = {name: None}
         SimpleMessageListenerContainer(**unknown)
     assert not hasattr(SimpleMessageListenerContainer(), name)
