@@ -506,6 +506,26 @@ async def _ask_close_consumer(form: Form) -> Question:
     return Question(title, facts, "Close consumer")
 
 
+_LONGEST_MUTE: Final = 31 * 24
+
+
+async def _mute(form: Form) -> str:
+    title, where, hours = form.require("title"), form.get("where"), form.require("hours")
+    if not hours.isascii() or not hours.isdigit() or not 0 < int(hours[:9]) <= _LONGEST_MUTE:
+        raise InvalidArgumentException(
+            f"The field hours is {hours[:50]!r}", hint=f"write 1 to {_LONGEST_MUTE}"
+        )
+    form.console.mutes.add(title, where, int(hours) * 3600)
+    what = f"{title}: {where}" if where else f"All warnings of the kind {title}"
+    return f"{what} {'is' if where else 'are'} muted for {many(int(hours), 'hour')}."
+
+
+async def _unmute(form: Form) -> str:
+    title, where = form.require("title"), form.get("where")
+    form.console.mutes.remove(title, where)
+    return f"{title}{f': {where}' if where else ''} is shown again."
+
+
 async def _delete_job(form: Form) -> str:
     ids = form.chosen("id")
 
@@ -595,6 +615,8 @@ ACTIONS: Final[dict[str, Action]] = {
     "retry-group": Action(
         _retry_group, "dead-letters", _ask_retry_group, ("kind", "name", "reason")
     ),
+    "mute": Action(_mute, "warnings"),
+    "unmute": Action(_unmute, "warnings"),
     "stop-retry": Action(_stop_retry, "dead-letters"),
     "move-all": Action(_move_all, "queues", _ask_move_all, ("kind", "name", "target", "selector")),
     "create-subscriber": Action(_create_subscriber, "subscribers"),

@@ -1,110 +1,23 @@
-"""Charts of the rates of counters, as SVG attributes without styles and scripts.
+"""Charts of what was recorded, as attributes of SVG elements without styles and scripts.
 
-Rates are measured while a page is open. A series gets a point when it is observed, with at least
-half a second between points. Nothing runs in the background: an unused console costs nothing. The
-rate of a point is the average since the previous point.
+A chart has 240 points whatever its range, each the highest number of its time, so that an update
+is small and no peak is lost. Its scale ends at a round number, which is the same for all its lines.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil, isnan, log10
 from typing import Final, NamedTuple
 
-from pyjms.runtime import clock as _clock
+from pyjms_broker.management.history import Recorded
 
-HISTORY: Final = 180.0
-"""The time range of a chart in seconds."""
-_APART: Final = 0.5
-_MOST_SERIES: Final = 500
-
-
-class Point(NamedTuple):
-    """The rates at one time in messages per second."""
-
-    time: float
-    enqueued: float
-    dequeued: float
-
-
-class Series:
-    """The rates of one pair of counters."""
-
-    def __init__(self) -> None:
-        self.points: deque[Point] = deque()
-        self._last: tuple[float, int, int] | None = None
-
-    def observe(self, now: float, enqueued: int, dequeued: int) -> None:
-        """Record the counters; after a reset (a counter has decreased), no point is added."""
-        last = self._last
-        if last is not None:
-            time, before_enqueued, before_dequeued = last
-            if now - time < _APART:
-                return
-            if enqueued >= before_enqueued and dequeued >= before_dequeued:
-                seconds = now - time
-                self.points.append(
-                    Point(
-                        now,
-                        (enqueued - before_enqueued) / seconds,
-                        (dequeued - before_dequeued) / seconds,
-                    )
-                )
-        self._last = (now, enqueued, dequeued)
-        while self.points and now - self.points[0].time > HISTORY:
-            self.points.popleft()
-
-    @property
-    def latest(self) -> Point | None:
-        """The last point; None before the second observation."""
-        return self.points[-1] if self.points else None
-
-
-class Rates:
-    """The series of one console; the least recently observed ones are dropped.
-
-    Args:
-        clock: returns the time in seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = _clock.now) -> None:
-        self._clock = clock
-        self._series: OrderedDict[str, Series] = OrderedDict()
-
-    def observe(self, key: str, enqueued: int, dequeued: int) -> Series:
-        """Record the counters of `key` and return its series."""
-        series = self._series.get(key)
-        if series is None:
-            series = self._series[key] = Series()
-            while len(self._series) > _MOST_SERIES:
-                self._series.popitem(last=False)
-        self._series.move_to_end(key)
-        series.observe(self._clock(), enqueued, dequeued)
-        return series
-
-    def __len__(self) -> int:
-        return len(self._series)
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart of two lines.
-
-    Args:
-        width: the width in SVG units, like `height`.
-        enqueued: the attribute `points` of the polyline.
-        dequeued: the attribute `points` of the other polyline.
-        peak: the rate at the upper edge in messages per second.
-        label: the latest rates in words.
-    """
-
-    width: int
-    height: int
-    enqueued: str
-    dequeued: str
-    peak: float
-    label: str
+WIDTH: Final = 240
+HEIGHT: Final = 100
+TIMES: Final = {
+    "hour": ("60 min ago", "45", "30", "15", "now"),
+    "day": ("24 h ago", "18", "12", "6", "now"),
+}
 
 
 def rate_text(rate: float) -> str:
@@ -112,22 +25,122 @@ def rate_text(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
 
 
-def chart_of(series: Series, width: int, height: int) -> Chart:
-    """Return the chart of a series; its right edge is the latest point."""
-    points, latest = series.points, series.latest
-    if latest is None:
-        return Chart(width, height, "", "", 0.0, "The rates are being measured")
-    peak = max(max(p.enqueued, p.dequeued) for p in points)
-    label = (
-        f"{rate_text(latest.enqueued)} messages a second enqueued, "
-        f"{rate_text(latest.dequeued)} dequeued, peak {rate_text(peak)}"
-    )
+def bytes_text(number: float) -> str:
+    """Return a number of bytes with an appropriate unit."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
+        number /= 1024
+    return f"{number:,.1f} TiB"
 
-    def line(value: Callable[[Point], float]) -> str:
-        return " ".join(
-            f"{width - (latest.time - p.time) / HISTORY * width:.1f},"
-            f"{height - 1 - (value(p) / peak if peak else 0) * (height - 2):.1f}"
-            for p in points
-        )
 
-    return Chart(width, height, line(lambda p: p.enqueued), line(lambda p: p.dequeued), peak, label)
+def _count_text(number: float) -> str:
+    return f"{number:,.1f}" if number % 1 else f"{number:,.0f}"
+
+
+class _Kind(NamedTuple):
+    """A kind of chart: its title, its lines by column, how numbers are written, and its scale."""
+
+    title: str
+    lines: dict[str, str]
+    text: Callable[[float], str]
+    top: Callable[[float], float]
+
+
+def _round_up(number: float) -> float:
+    """Return the next of 1, 2, 5, 10, 20 ..., at least 1."""
+    power = 10.0 ** max(0, ceil(log10(number)) - 1) if number > 0 else 1.0
+    return next(power * each for each in (1, 2, 5, 10) if power * each >= number)
+
+
+def _bytes_up(number: float) -> float:
+    """Return the next power of 2, at least 1 KiB."""
+    return float(1 << max(10, ceil(number - 1).bit_length()))
+
+
+_KINDS: Final = (
+    _Kind("Messages a second", {"in": "in", "out": "out"}, rate_text, _round_up),
+    _Kind("Messages in queues", {"depth": "messages"}, _count_text, _round_up),
+    _Kind("Memory", {"memory": "in use"}, bytes_text, _bytes_up),
+    _Kind("Store", {"store": "in use"}, bytes_text, _bytes_up),
+    _Kind(
+        "Clients",
+        {"consumers": "consumers", "connections": "connections"},
+        _count_text,
+        _round_up,
+    ),
+)
+
+
+class Line(NamedTuple):
+    """A line of a chart: its name, the attribute `d` of its path, the last and highest numbers."""
+
+    name: str
+    path: str
+    latest: str
+    highest: str
+
+
+class Chart(NamedTuple):
+    """A chart: its title, its lines, and the numbers at the top and in the middle of its scale."""
+
+    title: str
+    lines: tuple[Line, ...]
+    top: str
+    middle: str
+
+    @property
+    def label(self) -> str:
+        """What it shows, in words."""
+        shown = (f"{each.name} {each.latest}, at most {each.highest}" for each in self.lines)
+        return f"{self.title}: {'; '.join(shown)}"
+
+
+def charts_of(recorded: Recorded) -> list[Chart]:
+    """Return the charts of what was recorded of the broker or of a destination."""
+    return [
+        _chart(kind, recorded)
+        for kind in _KINDS
+        if any(column in recorded.columns for column in kind.lines)
+    ]
+
+
+def _chart(kind: _Kind, recorded: Recorded) -> Chart:
+    columns = [each for each in kind.lines if each in recorded.columns]
+    points = {column: list(_points(recorded, column)) for column in columns}
+    peaks = {column: max(filter(None, points[column]), default=0.0) for column in columns}
+    top = kind.top(max(peaks.values()))
+    lines = []
+    for column in columns:
+        latest = recorded.columns[column][-1]
+        now = "unknown" if isnan(latest) else kind.text(latest)
+        path = _path(points[column], top)
+        lines.append(Line(kind.lines[column], path, now, kind.text(peaks[column])))
+    return Chart(kind.title, tuple(lines), kind.text(top), kind.text(top / 2))
+
+
+def _points(recorded: Recorded, column: str) -> Iterator[float | None]:
+    """Iterate over the highest numbers of equal parts of the time, which begin at round times."""
+    values = recorded.columns[column]
+    size = len(values) // WIDTH
+    first = -(recorded.start // (recorded.step * 1000)) % size
+    for start in range(first, len(values), size):
+        yield max((each for each in values[start : start + size] if not isnan(each)), default=None)
+
+
+def _path(points: Sequence[float | None], top: float) -> str:
+    """Return the path of a line, which ends at the right edge and has gaps where it is unknown."""
+    heights = [None if each is None else round(HEIGHT - each / top * HEIGHT) for each in points]
+    parts: list[str] = []
+    before: int | None = None
+    for index, height in enumerate(heights):
+        following = heights[index + 1] if index + 1 < len(heights) else None
+        x = WIDTH - len(heights) + 1 + index
+        if height is not None and before is None:
+            parts.append(f"M{x - 1} {height}H{x}")
+        elif height is not None and height != before:
+            parts.append(f"L{x} {height}")
+        elif height is not None and height != following:
+            parts.append(f"H{x}")
+        before = height
+    return "".join(parts)

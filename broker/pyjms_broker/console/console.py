@@ -25,17 +25,18 @@ from starlette.types import Receive, Scope, Send
 
 from pyjms.errors import JMSException
 from pyjms.runtime.slices import Slices
-from pyjms_broker.console.chart import Rates, rate_text
+from pyjms_broker.console.chart import bytes_text, rate_text
 from pyjms_broker.console.live import LiveParts
 from pyjms_broker.console.model.connections import ConnectionRates
 from pyjms_broker.console.model.messages import time_text
-from pyjms_broker.console.model.overview import Problem, problems
+from pyjms_broker.console.model.warnings import Group, Mutes, find_warnings
 from pyjms_broker.console.retries import Retries
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.diagnosis import is_slow
 from pyjms_broker.management.diagnosis import time_text as age_text
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
+from pyjms_broker.management.model import View
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.user import NOBODY, Access
@@ -133,12 +134,15 @@ def link(page: str, /, **query: object) -> str:
     return f"{BASE}/{page}" + (f"?{urlencode(given, errors='replace')}" if given else "")
 
 
-def _bytes_text(number: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
-        number /= 1024
-    return f"{number:,.1f} TiB"
+def _cell_text(view: View[Any], name: str) -> str:
+    """Return the text of a number in a table: a rate, an age, or a count."""
+    value = view[name]
+    if value is None:
+        return "-"
+    assert isinstance(value, int | float)
+    if view.kind.attributes[name].unit == "ms":
+        return age_text(value / 1000) if value else "-"
+    return rate_text(value) if isinstance(value, float) else f"{value:,}"
 
 
 def _number_titles(table: attributes.Table, names: Iterable[str], **own: str) -> list[str]:
@@ -156,13 +160,14 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "number": "{:,}".format,
-        "bytes": _bytes_text,
+        "bytes": bytes_text,
         "rate": rate_text,
         "time": time_text,
         "age": age_text,
     }
     environment.globals |= {"link": link, "base": BASE, "asset_version": _VERSION}
     environment.globals |= {
+        "cell": _cell_text,
         "number_titles": _number_titles,
         "attributes": attributes,
         "is_slow": is_slow,
@@ -235,12 +240,14 @@ class Console:
 
     def __init__(self, web: WebContext) -> None:
         self.web = web
-        self.rates = Rates()
         self.connection_rates = ConnectionRates()
         self.retries = Retries()
         web.on_stop(self.retries.close)
-        self.problems: list[Problem] = []
-        """What was found for the last page."""
+        self.warnings: list[Group] = []
+        """What was found for the last page, without what is muted."""
+        self.muted_count = 0
+        """How many warnings are muted."""
+        self.mutes = Mutes()
         self._notices = Notices()
         self._live = LiveParts()
 
@@ -282,16 +289,17 @@ class Console:
         separator = "&" if "?" in page else "?"
         return RedirectResponse(f"{BASE}/{page}{separator}{urlencode({'notice': key})}", 303)
 
-    async def find_problems(self, request: Request) -> None:
-        """Find the problems before a page is made, in a turn of the loop of their own."""
+    async def find_warnings(self, request: Request) -> None:
+        """Find the warnings before a page is made, in a turn of the loop of their own."""
         known = self.web.user(request) is not NOBODY
-        self.problems = await problems(self.tree) if known else []
+        found = await find_warnings(self.tree) if known else []
+        self.warnings, self.muted_count = self.mutes.divide(found)
         await checkpoint()
 
     def _common(self, request: Request) -> dict[str, Any]:
         user = self.web.user(request)
         known = user is not NOBODY
-        found = self.problems if known else []
+        found = self.warnings if known else []
         return {
             "broker_name": self.tree.host.broker_name if known else "",
             "user": user.name,
@@ -302,8 +310,9 @@ class Console:
             "notice": self._notices.take(user.name, request.query_params.get("notice")),
             "path": request.url.path.removeprefix(BASE).strip("/"),
             "here": _without_notice(request),
-            "problem_count": len(found),
-            "serious_count": sum(each.serious for each in found),
+            "warning_count": len(found),
+            "is_serious": any(each.is_serious for each in found),
+            "muted_count": self.muted_count,
         }
 
 

@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from pyjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
+from pyjms.jms.destination import Destination
 from pyjms.runtime.build import build_name
 from pyjms_broker.console.actions import ACTIONS, Action, Form
-from pyjms_broker.console.chart import Chart, chart_of
+from pyjms_broker.console.chart import TIMES, Chart, charts_of
 from pyjms_broker.console.console import BASE, Console, Notice, asset, link, page_of
 from pyjms_broker.console.feeds import feed_routes
 from pyjms_broker.console.model.clients import (
@@ -32,13 +33,15 @@ from pyjms_broker.console.model.clients import (
 from pyjms_broker.console.model.connections import CONNECTION_COLUMNS, connection_page
 from pyjms_broker.console.model.destinations import (
     COLUMNS,
-    DestinationView,
     Page,
     dead_letter_queues,
     destination_page,
     destination_view,
     names_with,
     view_of,
+)
+from pyjms_broker.console.model.destinations import (
+    page_of as page_of_members,
 )
 from pyjms_broker.console.model.messages import (
     MOST_EXAMINED,
@@ -54,7 +57,7 @@ from pyjms_broker.console.send_form import (
     NUMBER_FIELDS,
     send_messages,
 )
-from pyjms_broker.management.attribute_table import DESTINATION
+from pyjms_broker.management.attribute_table import QUEUE
 from pyjms_broker.management.dead_letters import groups_of
 from pyjms_broker.management.diagnosis import diagnose, diagnose_destination, diagnose_message
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
@@ -105,26 +108,52 @@ async def home(console: Console, request: Request) -> Response:
     """Show the broker: its id, version, uptime, limits and totals."""
     view = console.management.view(console.tree.names.broker())
     total = totals(console.tree.host)  # once, as each such attribute of the view sums up all
-    chart = chart_of(console.rates.observe("broker", total.enqueues, total.dequeues), 600, 120)
     return console.page(
         request,
         "home.html",
         title="Home",
         values=view,
         total=total,
-        chart=chart,
-        problems=console.problems[:5],
+        warnings=console.warnings[:5],
+        **_history(console, request),
         build=build_name(),
     )
 
 
-warnings_page = page_of(
-    "warnings.html",
-    "Warnings",
-    problems=lambda console: console.problems,
-    segments=lambda console: kept_segments(console.tree),
-)
-"""The findings for the operator, with reasons."""
+def _history(
+    console: Console, request: Request, destination: Destination | None = None
+) -> dict[str, Any]:
+    """Return the charts of the broker or of a destination for a page's template."""
+    name, history = text(request, "range"), console.tree.host.history
+    name = name if name in TIMES else "hour"
+    recorded = None if history is None else history.read(name, destination)
+    charts: list[Chart] = [] if recorded is None else charts_of(recorded)
+    return {"charts": charts, "range": name, "times": TIMES, "has_history": history is not None}
+
+
+_FIRST = 5
+"""The number of members of a group that the page of all warnings shows."""
+
+
+async def warnings_page(console: Console, request: Request) -> Response:
+    """Show the warnings in groups with reasons, or all members of one, page by page."""
+    title, mutes = text(request, "kind"), console.mutes.all()
+    found = [each for each in console.warnings if title in ("", each.kind.title)]
+    size = _PAGE_SIZE if title else _FIRST
+    page = number(request, "page") if title else 1
+    groups = [
+        (group, page_of_members(group.members, page, size), group.described(page - 1, size))
+        for group in found
+    ]
+    return console.page(
+        request,
+        "warnings.html",
+        title="Warnings",
+        kind=title,
+        groups=groups,
+        mutes=mutes,
+        segments=None if title else kept_segments(console.tree),
+    )
 
 
 async def search_page(console: Console, request: Request) -> Response:
@@ -178,12 +207,6 @@ class Table(NamedTuple):
         }
 
 
-def _chart(console: Console, row: DestinationView, width: int, height: int) -> Chart:
-    counters = row.target.it.statistics
-    series = console.rates.observe(str(row.destination), counters.enqueues, counters.dequeues)
-    return chart_of(series, width, height)
-
-
 async def destinations(console: Console, request: Request, *, kind: str) -> Response:
     """Show the queues or topics with their actions."""
     table = Table.of(request, "name")
@@ -197,20 +220,22 @@ async def destinations(console: Console, request: Request, *, kind: str) -> Resp
         number=number(request, "page"),
         size=_PAGE_SIZE,
     )
-    charts = [_chart(console, row, 120, 28) for row in page.items]
+    columns = {
+        key: each
+        for key, each in COLUMNS.items()
+        if kind == "queue" or key not in ("pending", "oldest")
+    }
     return console.page(
         request,
         "destinations.html",
         title=f"{kind.title()}s",
         kind=kind,
         columns={
-            key: DESTINATION[each].label if key == "name" else f"#{DESTINATION[each].label}"
-            for key, each in COLUMNS.items()
-            if key != "pending" or kind == "queue"
+            key: QUEUE[each].label if key == "name" else f"#{QUEUE[each].label}"
+            for key, each in columns.items()
         },
-        numbers=[each for each in COLUMNS.values() if each != "Name"][kind == "topic" :],
+        numbers=[each for key, each in columns.items() if key != "name"],
         page=page,
-        rows=list(zip(page.items, charts, strict=True)),
         table=table,
     )
 
@@ -227,9 +252,9 @@ async def destination(console: Console, request: Request, *, kind: str) -> Respo
         title=f"{kind.title()} {name}",
         row=view,
         diagnosis=await diagnose_destination(console.tree, base),
-        chart=_chart(console, view, 600, 120),
-        consumers=consumers_of(console.management, view.name),
-        producers=producers_of(console.management, view.name),
+        **_history(console, request, view.destination),
+        consumers=consumers_of(console.tree, base),
+        producers=producers_of(console.tree, base),
     )
 
 
@@ -654,7 +679,7 @@ async def _to_console(_: Request) -> Response:
 def _endpoint(console: Console, page: _Page) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         try:
-            await console.find_problems(request)
+            await console.find_warnings(request)
             return await page(console, request)
         except WebError as error:
             return console.error_page(request, error.message, error.hint, error.status)

@@ -181,12 +181,14 @@ async def test_warnings_say_why(console: Console, shop: RawClient) -> None:
     text = await console.text("warnings")
     for kind, where in (
         ("Paused queue with messages", "prices"),
-        ("Nobody listens", "orders"),
         ("Dead letters", "ActiveMQ.DLQ"),
         ("Offline subscription with messages", "archive / nightly"),
     ):
         assert re.search(rf"{kind}: <a [^>]*>{where}</a>", text), kind
-    assert "it has 61 messages and no consumer" in text
+    assert "2 queues with messages have no consumer" in text
+    assert re.search(
+        r">orders</a>: it has 61 messages, the oldest for \d+ s, and no consumer", text
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,3 +280,13 @@ async def test_names_are_completed(console: Console, shop: RawClient) -> None:
         await console.act("create", kind="queue", name=f"x{number:02}.orders")
     found = (await console.get("names", q="orders")).json()
     assert (found[0], len(found)) == ("orders", 30)
+
+
+async def test_a_consumer_of_a_pattern_is_on_the_pages_of_its_queues(
+    console: Console, shop: RawClient
+) -> None:
+    await shop.destination(Queue("stock.eu"))
+    await shop.consumer(Queue("stock.>"))
+    text = await console.text("queue", name="stock.eu")
+    assert "No client consumes from it now" not in text
+    assert re.search(r"<tbody>.*shop", text, re.DOTALL)

@@ -13,12 +13,23 @@ from typing import Any, NamedTuple
 
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.wire.openwire.commands import ConnectionId
+from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.host import DOMAIN, Managed, ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
 from pyjms_broker.management.object_name import ObjectName
-from pyjms_broker.management.views.clients import CONNECTION, Client, client_of, clients
+from pyjms_broker.management.views.clients import (
+    CONNECTION,
+    PRODUCER,
+    Client,
+    client_of,
+    clients,
+    producer_name,
+    producers,
+)
+from pyjms_broker.management.views.subscriptions import subscription_view
+from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 
 
 def below(**keys: str) -> str:
@@ -96,12 +107,12 @@ class Subscribers:
 
 def subscribers(management: Management, *, everything: bool = False) -> Subscribers:
     """Return the subscriptions of topics; `everything` includes those of advisory topics."""
-    result = Subscribers([], [], [])
-    for view in management.find(below(endpoint="Consumer") + ",*"):
-        if not view["DestinationTopic"]:
+    result, context = Subscribers([], [], []), management.context
+    for each in context.region.subscriptions.all():
+        name = each.requested.physical_name
+        if not each.requested.is_topic or (not everything and name.startswith(ADVISORY_PREFIX)):
             continue
-        if not everything and str(view["DestinationName"]).startswith(ADVISORY_PREFIX):
-            continue
+        view = subscription_view(context, each)
         if not view["Durable"]:
             result.plain.append(view)
         elif view["Active"]:
@@ -113,19 +124,28 @@ def subscribers(management: Management, *, everything: bool = False) -> Subscrib
     return result
 
 
-def consumers_of(management: Management, parent: ObjectName) -> list[View[Any]]:
-    """Return the consumers of a destination."""
-    return _below(management, parent, endpoint="Consumer", clientId="*", consumerId="*")
+def consumers_of(context: ManagementContext, base: RegionDestination) -> list[View[Any]]:
+    """Return the consumers of a destination, also those of a pattern, and offline ones."""
+    attached = set(base.consumers)
+    return _by_client(
+        subscription_view(context, each)
+        for each in context.region.subscriptions.all()
+        if each in attached or each.requested == base.destination
+    )
 
 
-def producers_of(management: Management, parent: ObjectName) -> list[View[Any]]:
+def producers_of(context: ManagementContext, base: RegionDestination) -> list[View[Any]]:
     """Return the producers of a destination."""
-    return _below(management, parent, endpoint="Producer", clientId="*", producerId="*")
+    return _by_client(
+        View(producer_name(context, each), PRODUCER, Managed(context, each))
+        for client in clients(context)
+        for each in producers(client)
+        if each.info is not None and each.info.destination == base.destination
+    )
 
 
-def _below(management: Management, parent: ObjectName, **keys: str) -> list[View[Any]]:
-    found = management.find(ObjectName.of(parent.domain, {**parent.keys, **keys}))
-    return sorted(found, key=lambda view: (str(view["ClientId"]), view.name.text))
+def _by_client(views: Iterable[View[Any]]) -> list[View[Any]]:
+    return sorted(views, key=lambda view: (str(view["ClientId"]), view.name.text))
 
 
 def views_named(management: Management, names: Iterable[str]) -> list[View[Any]]:
@@ -146,10 +166,10 @@ def names_of(view: View[Any], attribute: str) -> list[str]:
 
 def durable_subscription(management: Management, client_id: str, name: str) -> View[Any]:
     """Return the view of a durable subscription, or raise InstanceNotFoundException."""
-    for view in management.find(below(endpoint="Consumer") + ",*"):
-        key = (view["Durable"], view["ClientId"], view["SubscriptionName"])
-        if key == (True, client_id, name):
-            return view
+    context = management.context
+    for each in context.region.subscriptions.all():
+        if isinstance(each, DurableTopicSubscription) and tuple(each.key) == (client_id, name):
+            return subscription_view(context, each)
     raise InstanceNotFoundException(
         f"There is no durable subscription {name[:200]} of {client_id[:200]}",
         hint="it may have been deleted; reload the page subscribers",

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
-from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from pyjms.errors import InvalidDestinationException
@@ -25,7 +24,6 @@ from pyjms.jms.destination import (
 )
 from pyjms.runtime.slices import Slices
 from pyjms_broker.api.destination import RegionDestination
-from pyjms_broker.management.attribute_table import DESTINATION
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
@@ -84,6 +82,9 @@ COLUMNS: Final = {
     "consumers": "ConsumerCount",
     "enqueued": "EnqueueCount",
     "dequeued": "DequeueCount",
+    "in": "EnqueueRate",
+    "out": "DequeueRate",
+    "oldest": "FirstMessageAge",
 }
 """The columns by which tables can be sorted, with their attributes."""
 
@@ -140,6 +141,11 @@ def view_of(context: ManagementContext, base: RegionDestination) -> DestinationV
     )
 
 
+def _nothing(_: Managed[RegionDestination]) -> int:
+    """Return 0 for what topics do not have."""
+    return 0
+
+
 def _is_plain(name: Destination) -> bool:
     return not name.is_temporary and not name.physical_name.startswith(ADVISORY_PREFIX)
 
@@ -170,7 +176,14 @@ async def destination_page(
         await slices.after_item()
     found = [base for _, _, base in sorted(by_name)]
     if sort != "name" and sort in COLUMNS:
-        found.sort(key=attrgetter(DESTINATION[COLUMNS[sort]].path), reverse=descending)
+        read = (TOPIC if topics else QUEUE).readers.get(COLUMNS[sort], _nothing)
+        values: list[float] = []
+        for base in found:
+            value = read(Managed(context, base))
+            values.append(value if isinstance(value, int | float) else 0)
+            await slices.after_item()
+        order = sorted(range(len(found)), key=lambda index: values[index], reverse=descending)
+        found = [found[index] for index in order]
     elif descending:
         found.reverse()
     page = page_of(found, number, size)

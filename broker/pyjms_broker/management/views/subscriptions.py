@@ -26,6 +26,7 @@ from pyjms_broker.management.model import (
     Entry,
     Operation,
     Readers,
+    View,
     ViewKind,
     operation,
     part,
@@ -333,12 +334,21 @@ SLOW_ACK_CONSUMERS: Final[ViewKind[_Strategy]] = view_kind(
 )
 
 
+def _kind_of(subscription: Subscription) -> ViewKind[Any]:
+    if isinstance(subscription, DurableTopicSubscription):
+        return DURABLE if subscription.is_active else INACTIVE_DURABLE
+    return TOPIC_SUBSCRIPTION if subscription.requested.is_topic else SUBSCRIPTION
+
+
+def subscription_view(context: ManagementContext, subscription: Subscription) -> View[Any]:
+    """Return the view of a subscription, without a search, which takes long if there are many."""
+    name = context.names.consumer(subscription)
+    return View(name, _kind_of(subscription), Managed(context, subscription))
+
+
 def _subscriptions(context: ManagementContext) -> Iterator[Entry]:
     for subscription in context.region.subscriptions.all():
-        kind = TOPIC_SUBSCRIPTION if subscription.requested.is_topic else SUBSCRIPTION
-        if isinstance(subscription, DurableTopicSubscription):
-            kind = DURABLE if subscription.is_active else INACTIVE_DURABLE
-        yield context.names.consumer(subscription), kind, subscription
+        yield context.names.consumer(subscription), _kind_of(subscription), subscription
 
 
 def _slow_consumer_strategies(context: ManagementContext) -> Iterator[Entry]:

@@ -186,7 +186,42 @@ async def test_numbers_and_charts_are_live(page: Page, shop: RawClient) -> None:
     await expect(pending).to_contain_text("61")
     await shop.send(Queue("orders"), "one more")
     await expect(pending).to_contain_text("62")
-    await expect(page.locator("polyline.in")).to_have_attribute("points", re.compile(r"\d"))
+    await expect(page.locator("path.line1").first).to_have_attribute("d", re.compile(r"M\d"))
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_charts_of_an_hour_and_of_a_day(
+    service: BrokerService, page: Page, width: int
+) -> None:
+    assert service.history is not None
+    await service.history.sample()
+    await page.set_viewport_size({"width": width, "height": 900})
+    await page.goto("/admin/queue?name=orders")
+    plots = page.locator(".plot")
+    await expect(plots).to_have_count(4)
+    await expect(plots.nth(1).locator(".scale span")).to_have_text(["100", "50", "0"])
+    await expect(plots.nth(1)).to_contain_text("messages 61, at most 61")
+    await expect(plots.nth(1).locator(".times")).to_contain_text("60 min ago")
+    box = await plots.nth(1).locator("svg").bounding_box()
+    assert box is not None
+    assert 200 < box["width"] < width
+    await page.get_by_role("link", name="Day").click()
+    await expect(plots.nth(1).locator(".times")).to_contain_text("24 h ago")
+    await expect(page.locator("a[aria-current=true]")).to_have_text("Day")
+
+
+async def test_a_warning_is_muted_and_shown_again(page: Page) -> None:
+    await page.goto("/admin/warnings")
+    group = page.locator("section.card").filter(has_text="queues with messages have no consumer")
+    await expect(page.locator(".badge")).to_have_text("3")
+    await group.get_by_role("combobox").select_option("8 hours")
+    await group.get_by_role("button", name="Mute").click()
+    await notice(page, "All warnings of the kind Nobody listens are muted for 8 hours")
+    await expect(page.locator(".badge")).to_have_text("2")
+    await expect(page.locator("main")).to_contain_text("3 warnings of these kinds are not shown")
+    await page.get_by_label("Show Nobody listens").click()
+    await notice(page, "Nobody listens is shown again")
+    await expect(group).to_be_visible()
 
 
 async def test_an_update_leaves_what_is_focused_and_selected(page: Page, shop: RawClient) -> None:
