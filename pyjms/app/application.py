@@ -27,7 +27,6 @@ from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.properties import ErrorHandler
 from pyjms.listener.registry import JmsListenerEndpointRegistry
-from pyjms.observability.asgi import ASGIApp, ControlApp, HealthApp, with_control
 from pyjms.observability.health import BrokerProbes, Health, Phase, health_of
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import check_seconds
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from pyjms.app.container import ApplicationContainer
     from pyjms.app.interceptors import ApplicationInterceptors
     from pyjms.app.wiring import Wiring
+    from pyjms.observability.asgi import ASGIApp, ControlApp, HealthApp
     from pyjms.settings.model import HealthSettings, PyjmsSettings
     from pyjms.sync.template import JmsTemplate as BlockingTemplate
     from pyjms.template.scheduler import JmsScheduler
@@ -126,12 +126,16 @@ class Observation:
 
     def app(self) -> HealthApp:
         """Return an ASGI application that serves health checks, and /metrics if enabled."""
+        from pyjms.observability.asgi import HealthApp  # noqa: PLC0415 - few serve it
+
         return HealthApp(self.health, self._interceptors.metrics, self.probe)
 
     def _asgi_app(self) -> ASGIApp:
         token = self._settings.control_token
         if token is None:
             return self.app()
+        from pyjms.observability.asgi import ControlApp, with_control  # noqa: PLC0415 - as above
+
         return with_control(self.app(), ControlApp(self._registry, token.get_secret_value()))
 
     async def start(self) -> None:
@@ -330,6 +334,8 @@ class JmsApplication:
         See `pyjms.observability.asgi` for its paths. Mount it where only operators have access;
         with a `token`, each request must contain it (Authorization: Bearer TOKEN).
         """
+        from pyjms.observability.asgi import ControlApp  # noqa: PLC0415 - few have one
+
         return ControlApp(self.registry, token)
 
     def register(self, target: ModuleType | object) -> None:

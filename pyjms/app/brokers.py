@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
-from pyjms.connection.pool import PooledConnectionFactory
 from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.jms.api import Connection, ConnectionFactory
 from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory, JmsListenerEndpoint
@@ -169,6 +169,10 @@ def probed_factories(container: Any, settings: PyjmsSettings) -> dict[str, Conne
 
 async def start_pools(container: Any) -> None:
     """Allow the use of the pools, and open their first connections; failures are logged."""
+    if "pyjms.connection.pool" not in sys.modules:
+        return  # there can be none
+    from pyjms.connection.pool import PooledConnectionFactory  # noqa: PLC0415 - few have pools
+
     for factory in _kept_factories(container):
         if isinstance(factory, PooledConnectionFactory):
             await factory.start()

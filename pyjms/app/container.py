@@ -26,7 +26,6 @@ from pyjms.app.interceptors import TemplateInterceptors, named_interceptors
 from pyjms.app.resources import CLOSING
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
-from pyjms.connection.pool import JmsPoolConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.jms.api import ConnectionFactory
@@ -100,6 +99,8 @@ def make_connection_factory(
     """
     pool = (broker or settings.activemq).pool
     if pool.enabled:
+        from pyjms.connection.pool import JmsPoolConnectionFactory  # noqa: PLC0415 - few have pools
+
         return JmsPoolConnectionFactory(native, **asdict(pool.options()))
     cache = settings.jms.cache
     if not cache.enabled:

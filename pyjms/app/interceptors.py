@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from dependency_injector import providers
@@ -20,7 +20,6 @@ from dependency_injector import providers
 from pyjms.app.brokers import ByBroker
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.listener.container import AbstractMessageListenerContainer
-from pyjms.observability.asgi import Exposition
 from pyjms.observability.health import Health
 from pyjms.observability.instrumentation import Instrumentation
 from pyjms.observability.logs import message_context
@@ -32,6 +31,9 @@ from pyjms.template.interceptors import (
     in_order,
 )
 from pyjms.template.template import JmsTemplate
+
+if TYPE_CHECKING:
+    from pyjms.observability.asgi import Exposition
 
 GROUP: Final = "pyjms.interceptors"
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import platform
 import sys
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -28,10 +27,7 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
-from pyjms.cli.message_commands import browse, outbox_app, receive, redrive, send
 from pyjms.cli.options import duration_option
-from pyjms.cli.pipeline import pipeline_app
-from pyjms.cli.replay import replay
 from pyjms.cli.terminal import UserCodeFailed, json_line, write_whole_lines
 from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
 from pyjms.errors import ConfigurationException, JMSException
@@ -92,13 +88,37 @@ def docs(
 GROUP: Final = "pyjms.cli"
 
 
-def mount_commands(app: typer.Typer, installed: EntryPoints | None = None) -> None:
+_OWN: Final = {
+    "pipeline": "pipeline:pipeline_app",
+    "outbox": "message_commands:outbox_app",
+    "send": "message_commands:send",
+    "receive": "message_commands:receive",
+    "browse": "message_commands:browse",
+    "redrive": "message_commands:redrive",
+    "replay": "replay:replay",
+}
+"""Commands and groups in other modules of this package, which the others do not need."""
+
+
+def mount_commands(
+    app: typer.Typer, installed: EntryPoints | None = None, words: Sequence[str] = ()
+) -> None:
     """Add the commands of `installed` distributions (default: all) to `app` and its groups.
 
-    A name that `app` or another distribution already has is skipped, with a warning in the log.
+    If `words`, the command line, name a command, only that is added, because the modules of the
+    others would take a long-running command's memory. A name that `app` or another distribution
+    already has is skipped, with a warning in the log.
     """
-    found = cast(EntryPoints, entry_points()) if installed is None else installed
-    _mount(app, GROUP, found)
+    own: list[EntryPoint] = []
+    if installed is None:
+        installed = cast(EntryPoints, entry_points())
+        own = [EntryPoint(name, f"{__package__}.{at}", GROUP) for name, at in _OWN.items()]
+    names = {*_names_of(app), *_OWN, *installed.select(group=GROUP).names}
+    wanted = words[0] if words and words[0] in names else None
+    for entry in own:
+        if wanted in {None, entry.name} and entry.name not in _names_of(app):
+            _add(app, entry)
+    _mount(app, GROUP, installed, wanted)
 
 
 def only_named(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
@@ -136,9 +156,11 @@ def _with(group: TyperInfo, app: typer.Typer | None) -> TyperInfo:
     return changed
 
 
-def _mount(app: typer.Typer, group: str, installed: EntryPoints) -> None:
+def _mount(app: typer.Typer, group: str, installed: EntryPoints, wanted: str | None) -> None:
     owners = dict.fromkeys(_names_of(app), "pyjms")
     for entry in sorted(installed.select(group=group)):
+        if wanted not in {None, entry.name}:
+            continue
         owner = _distribution(entry)
         if entry.name in owners:
             if owners[entry.name] != owner:
@@ -152,8 +174,8 @@ def _mount(app: typer.Typer, group: str, installed: EntryPoints) -> None:
         owners[entry.name] = owner
         _add(app, entry)
     for info in app.registered_groups:
-        if info.name and info.typer_instance is not None:
-            _mount(info.typer_instance, f"{group}.{info.name}", installed)
+        if info.name and info.typer_instance is not None and wanted in {None, info.name}:
+            _mount(info.typer_instance, f"{group}.{info.name}", installed, None)
 
 
 def _add(app: typer.Typer, entry: EntryPoint) -> None:
@@ -212,10 +234,7 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_app, name="config")
-app.add_typer(pipeline_app, name="pipeline")
-app.add_typer(outbox_app, name="outbox")
-for command in (send, receive, browse, redrive, replay, docs):
-    app.command()(command)
+app.command()(docs)
 
 CheckedArgument = Annotated[
     list[str] | None,
@@ -286,6 +305,7 @@ AsWorkerOption = Annotated[str | None, typer.Option(WORKER_OPTION, hidden=True)]
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        import platform
         from importlib.metadata import version
 
         python = f"Python {platform.python_version()}"
@@ -418,8 +438,9 @@ def listeners(
 def main() -> None:
     """Run the command line. Entry point of the script `pyjms`."""
     try:
-        mount_commands(app)
-        only_named(app, sys.argv[1:])(prog_name="pyjms")
+        words = sys.argv[1:]
+        mount_commands(app, words=words)
+        only_named(app, words)(prog_name="pyjms")
     except KeyboardInterrupt:  # while the commands load; later it is typer's
         sys.exit(130)
     except UserCodeFailed as failed:

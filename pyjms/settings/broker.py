@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import (
     BeforeValidator,
@@ -26,12 +26,14 @@ from pyjms.configuration.section import (
     read_duration,
     read_text,
 )
-from pyjms.connection.pool import PoolOptions
 from pyjms.errors import JMSException
 from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.settings.listeners import PrefetchSettings, PrefetchSize, RedeliverySettings
 from pyjms.settings.tls import TlsSettings
 from pyjms.transport.uri import TransportURI
+
+if TYPE_CHECKING:
+    from pyjms.connection.pool import PoolOptions
 
 _SPELLINGS: Final = {
     "priority_uris": "priorityURIs",
@@ -204,6 +206,8 @@ class PoolSettings(Section):
 
     def options(self) -> PoolOptions:
         """Return these settings as options of a pool."""
+        from pyjms.connection.pool import PoolOptions  # noqa: PLC0415 - few have pools
+
         return PoolOptions(**self.model_dump(exclude={"enabled"}))
 
 

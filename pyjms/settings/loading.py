@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyjms.configuration.document import APPLICATION_PREFIX, Problems
+from pyjms.configuration.document import Path as KeyPath
 from pyjms.configuration.layers import chosen_profiles, read_configuration
 from pyjms.configuration.placeholders import Placeholders
 from pyjms.configuration.validation import valid_part
 from pyjms.errors import ConfigurationException
 from pyjms.settings.model import PyjmsSettings
-from pyjms.settings.spring import translate_spring_key
 
 __all__ = ["collect_problems", "example_text", "load_settings", "settings_schema"]
 
@@ -97,9 +97,15 @@ def _read(
     document, expanded = read_configuration(
         path, environment, APPLICATION_PREFIX, PyjmsSettings, problems, profiles=chosen
     )
-    settings = valid_part(PyjmsSettings, expanded, translate_spring_key, problems)
+    settings = valid_part(PyjmsSettings, expanded, _translate_spring_key, problems)
     settings.use_document(document, Placeholders(document.values, environment), problems)
     return settings
+
+
+def _translate_spring_key(path: KeyPath) -> str | None:
+    from pyjms.settings.spring import translate_spring_key  # noqa: PLC0415 - for unknown keys only
+
+    return translate_spring_key(path)
 
 
 def _find(config: Path | str | None, environ: Mapping[str, str], problems: Problems) -> Path | None:

@@ -32,6 +32,30 @@ NEVER = """
     pyjms.app.container pyjms.app.wiring pyjms.asyncapi pyjms.configuration.encryption pyjms.outbox
     pyjms.spark pyjms.testing pyjms.wire.kahadb pyjms.wire.stomp pyjms_broker
 """.split()  # noqa: SIM905 - to be read
+NOT_IN_A_RUN = """
+    anyio._backends._trio lark prometheus_client sqlalchemy tenacity trio uvicorn
+
+    pyjms.asyncapi pyjms.cli.message_commands pyjms.cli.pipeline pyjms.cli.replay
+    pyjms.cli.supervisor pyjms.configuration.encryption pyjms.configuration.yaml_writer
+    pyjms.connection.pool pyjms.observability.asgi pyjms.observability.tracing pyjms.outbox
+    pyjms.settings.spring pyjms.spark pyjms.sync pyjms.testing pyjms.transport.failover
+    pyjms.wire.kahadb pyjms.wire.stomp pyjms_broker
+""".split()  # noqa: SIM905 - to be read
+"""What an idle listener has no use for: it costs memory in each worker."""
+RUN = """
+import json, sys
+before = set(sys.modules)
+
+from pyjms import jms_listener, on_startup
+
+@jms_listener("orders", id="orders")
+async def on_order(text: str) -> None: ...
+
+@on_startup
+def tell() -> None:
+    print(json.dumps(sorted(set(sys.modules) - before)), flush=True)
+    sys.exit()
+"""
 WITHOUT_SETTINGS = ["pydantic_settings", "pyjms.configuration", "pyjms.settings", "yaml"]
 WITHOUT = {"importing": [*NEVER, *WITHOUT_SETTINGS], "making": NEVER}
 
@@ -48,3 +72,17 @@ def test_an_application_and_a_template_are_made_without_what_they_do_not_use(
         stage: sorted(loaded[stage].intersection(unused)) for stage, unused in WITHOUT.items()
     }
     assert superfluous == {stage: [] for stage in WITHOUT}
+
+
+def test_the_process_of_a_listener_imports_only_what_it_uses(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(RUN)
+    (tmp_path / "application.yaml").write_text("activemq: {broker_url: 'tcp://127.0.0.1:1'}\n")
+    program = (
+        "import sys; from pyjms.cli.main import main; sys.argv[1:] = ['run', 'orders']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    loaded = set(json.loads(done.stdout))
+    assert sorted(loaded.intersection(NOT_IN_A_RUN)) == []
