@@ -244,6 +244,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
     ) -> None:
         self.transport = transport
         self.oneway: Final = transport.oneway
+        self.hold: Final = transport.hold
         self.request: Final = transport.request
         self.queue: Final = transport.queue
         self.send_now: Final = self.queue.flush

@@ -323,7 +323,10 @@ class AckLedger(ABC):
             len(dispatches),
             cause,
         )
-        self._session.send_ack(ack)
+        if in_transaction and kind == _STANDARD:
+            self._session.connection.hold(ack)  # the end of the transaction follows
+        else:
+            self._session.send_ack(ack)
 
 
 class AutoAckLedger(AckLedger):

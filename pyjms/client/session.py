@@ -248,7 +248,7 @@ class LocalTransaction(SessionTransaction):
             connection = self._connection
             own = connection.connection_id
             transaction_id = LocalTransactionId(next(connection.transaction_numbers), own)
-            connection.oneway(TransactionInfo(own, transaction_id, _BEGIN))
+            connection.hold(TransactionInfo(own, transaction_id, _BEGIN))
             self.id = transaction_id
             if self._listener is not None:
                 _notify(self._listener.begin_event)

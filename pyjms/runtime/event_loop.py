@@ -186,18 +186,22 @@ class Turn:
         """The number of the current turn, from 1; 0: there is none."""
         self._count = 0
 
-    def run(self, take_in: Callable[[], object]) -> None:
-        """Call `take_in()`, then the functions passed to `send`, `finish_with` and `defer`."""
+    def run(self, take_in: Callable[[], object], *, is_alone: bool = False) -> None:
+        """Call `take_in()`, then the functions passed to `send`, `finish_with` and `defer`.
+
+        `is_alone`: it is not one of several chunks, whose output is sent together.
+        """
+        others = () if is_alone else self._others
         self.is_open = True
         self.number = self._count = self._count + 1
         try:
             take_in()
             if self._early:
-                self._send()  # peers read while the disk works
+                self._send(others)  # peers read while the disk works
                 self._finish_early()
-                self._send()
-            elif self._sends and not self._has_sent:
-                self._send()
+                self._send(others)
+            elif self._sends and (is_alone or not self._has_sent):
+                self._send(others)
             late = self.late
             while late:
                 late.popleft()()
@@ -250,9 +254,9 @@ class Turn:
         if self._ends:
             self._call_next(self._end_some)
 
-    def _send(self) -> None:
+    def _send(self, others: Sized) -> None:
         sends, self._sends = self._sends, []
-        if sends and self._others and not self._has_sent:
+        if sends and others and not self._has_sent:
             self._has_sent = True
             self._call_next(self._next_pass)
         for flush in sends:

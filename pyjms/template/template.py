@@ -316,23 +316,24 @@ class TemplateSettings(Variants):
         Raises:
             IllegalStateException: there is neither a destination nor a default.
         """
-        resolved = self.resolve_or_none(session, destination)
-        if resolved is None:
-            raise IllegalStateException(
-                "No 'default_destination' or 'default_destination_name' specified",
-                hint="pass a destination, or set a default on the template",
-            )
-        return resolved
-
-    def resolve_or_none(self, session: Session, destination: AnyDestination) -> Destination | None:
-        """Resolve like `resolve`; return None if there is neither a destination nor a default."""
         if destination is None:
             destination = self.default_destination or self.default_destination_name
         if isinstance(destination, str):
             return self.destination_resolver.resolve_destination_name(
                 session, destination, self.pub_sub_domain
             )
+        if destination is None:
+            raise IllegalStateException(
+                "No 'default_destination' or 'default_destination_name' specified",
+                hint="pass a destination, or set a default on the template",
+            )
         return destination
+
+    def resolve_or_none(self, session: Session, destination: AnyDestination) -> Destination | None:
+        """Resolve like `resolve`; return None if there is neither a destination nor a default."""
+        if destination is None:
+            destination = self.default_destination or self.default_destination_name
+        return None if destination is None else self.resolve(session, destination)
 
 
 MessageCreator = Callable[[Session], Awaitable[Message] | Message]

@@ -79,6 +79,14 @@ class Transport(ABC, Generic[C]):
             LocalProtocolError: the command cannot be written (a string is too long ...).
         """
 
+    def hold(self, command: C) -> None:
+        """Queue `command` like `oneway`, but only to be sent with the next one, and then at once.
+
+        For a command without effect of its own, such as the beginning of a transaction. A transport
+        that cannot hold it back sends it.
+        """
+        self.oneway(command)
+
     def flush(self) -> None:
         """Send what is queued now, if the peer has sent something since the last send.
 
@@ -125,7 +133,7 @@ class Transport(ABC, Generic[C]):
     def outbound(self) -> Transport[C]:
         """The transport to send through once started, bypassing filters that only pass on.
 
-        Valid for `oneway`, `flush`, `defer`, `congested` and `drained`.
+        Valid for `oneway`, `hold`, `flush`, `defer`, `congested` and `drained`.
         """
         return self
 

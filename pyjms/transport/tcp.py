@@ -139,6 +139,10 @@ class CoalescingWriter:
         """Schedule a send of `buffer`. Cheap if a send is already scheduled."""
         self._wake.set()
 
+    def send_now(self) -> None:
+        """Send `buffer` as far as the stream accepts it at once; the rest later."""
+        self.wake()
+
     def splice(self, values: Iterable[tuple[int, bytes]]) -> None:
         """Insert long values at positions of `buffer`, in order, and schedule a send.
 
@@ -268,22 +272,22 @@ class SocketWriter(CoalescingWriter):
     def wake(self) -> None:
         if not self._scheduled and not self._full:
             self._scheduled = True
-            self._turn.send(self._send)
+            self._turn.send(self.send_now)
 
     def flush(self) -> None:
         if self.may_answer:
-            self._send()
+            self.send_now()
 
     async def run(self) -> None:
         while True:
             if self._closing and not self._full:
-                self._send()
+                self.send_now()
             if self._error is not None:
                 raise self._error
             if self._full:
                 await self._wait_writable()
                 self._full = False
-                self._send()
+                self.send_now()
                 self._notify_space()
             elif self._closing:
                 return
@@ -304,7 +308,7 @@ class SocketWriter(CoalescingWriter):
             anyio.notify_closing(self._socket)
             self._socket.close()
 
-    def _send(self) -> None:
+    def send_now(self) -> None:
         self._scheduled = self.may_answer = False
         if self._dead or self._full or (self.unsent.waiting and not self._send_unsent()):
             return
@@ -359,7 +363,7 @@ class LayeredSocketWriter(SocketWriter):
         self._encoded = b""
         self._ended = False
 
-    def _send(self) -> None:
+    def send_now(self) -> None:
         self._scheduled = self.may_answer = False
         if self._dead or self._full:
             return
@@ -588,6 +592,7 @@ class TcpTransport(Transport[C]):
         self._memory: anyio.Event | None = None
         self._received: deque[C] = deque()
         self._violation: RemoteProtocolError | None = None
+        self._holds = False  # `buffer` begins with a held command, and no send is scheduled
         self._reader: SocketReader | None = None
         self._turn: Turn | None = None
         self._loop: LoopHandle
@@ -664,10 +669,28 @@ class TcpTransport(Transport[C]):
         writer = self._writer
         if writer is None or self._stopped or self._error is not None:
             raise self._unusable()
-        if not writer.buffer:
+        if not writer.buffer and not self._holds:
             writer.wake()
         shared = self._encode(writer.buffer, command)
         self.sent_commands += 1
+        if shared:
+            writer.splice(shared)
+        if self._holds:
+            self._holds = False
+            writer.send_now()
+
+    def hold(self, command: C) -> None:
+        writer = self._writer
+        if (
+            writer is None
+            or self._stopped
+            or self._error is not None
+            or (writer.buffer and not self._holds)  # these bytes are sent soon
+        ):
+            self.oneway(command)
+            return
+        self._holds = True
+        shared = self._encode(writer.buffer, command)
         if shared:
             writer.splice(shared)
 

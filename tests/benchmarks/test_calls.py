@@ -56,7 +56,7 @@ class Role:
 
 @pytest.mark.parametrize(
     ("client", "broker", "most"),
-    [("burst", "broker", 28), ("one in flight", "broker", 67), ("persistent", "store", 195)],
+    [("burst", "broker", 28), ("one in flight", "broker", 67), ("persistent", "store", 185)],
 )
 def test_a_broker_needs_few_calls_a_message(client: str, broker: str, most: int) -> None:
     with ExitStack() as stack:
@@ -70,7 +70,7 @@ def test_a_broker_needs_few_calls_a_message(client: str, broker: str, most: int)
     assert per_message(counts) <= most
 
 
-@pytest.mark.parametrize(("client", "most"), [("template", 72), ("container", 165)])
+@pytest.mark.parametrize(("client", "most"), [("template", 71), ("container", 152)])
 def test_a_client_needs_few_calls_a_message(client: str, most: int) -> None:
     with ExitStack() as stack:
         measured = Role(stack, client, Role(stack, "broker").first)

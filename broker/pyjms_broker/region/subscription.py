@@ -834,7 +834,9 @@ class PrefetchSubscription(AbstractSubscription):
         if reference.persistent:
             context = SYNCED if ack.response_required else NO_TRANSACTION
             try:
-                stored = self.store_acknowledgement(context, reference)
+                stored = reference.destination.store_acknowledgement(
+                    context, reference, self.durable_key
+                )
             except Exception:
                 self.dispatched[reference.message_id.identity] = reference
                 self.dispatched.move_to_end(reference.message_id.identity, last=False)
@@ -1075,7 +1077,9 @@ class QueueSubscription(PrefetchSubscription):
                     break
                 acks.popleft()
                 if reference.persistent:
-                    stored = self.store_acknowledgement(NO_TRANSACTION, reference)
+                    stored = reference.destination.store_acknowledgement(
+                        NO_TRANSACTION, reference, None
+                    )
                 del dispatched[last.identity]
                 count += 1
                 reference.destination.on_consumed(context, reference)

@@ -217,6 +217,12 @@ class ResponseCorrelator(RequestTransport):
         command.response_required = False
         self._outbound.oneway(command)
 
+    def hold(self, command: Command) -> None:
+        number = self._last_id = self._last_id + 1 if self._last_id < _LAST_ID else 1
+        command.command_id = number
+        command.response_required = False
+        self._outbound.hold(command)
+
     def request_soon(
         self, command: Command, on_response: Callable[[Response | Exception], None]
     ) -> None:

@@ -386,3 +386,30 @@ async def test_abandoning_the_writer_ends_all_waits_for_space() -> None:
         await anyio.wait_all_tasks_blocked()
         writer.abandon()
     assert not writer.congested
+
+
+async def test_a_held_command_is_sent_with_the_next_one_and_at_once() -> None:
+    async with connected() as pair:
+        begin, after = ControlCommand("begin"), ControlCommand("after")
+        pair.transport.hold(begin)
+        pair.transport.hold(begin)
+        await anyio.wait_all_tasks_blocked()
+        assert pair.transport.queued_bytes == 2 * len(frame(begin))
+        pair.transport.oneway(after)
+        expected = 2 * frame(begin) + frame(after)
+        assert await pair.peer.receive() == expected
+        pair.transport.oneway(after)
+        assert await pair.peer.receive() == frame(after)
+
+
+async def test_a_held_command_is_sent_with_those_before_it_and_by_stop() -> None:
+    async with connected() as pair:
+        first, held = ControlCommand("first"), ControlCommand("held")
+        pair.transport.oneway(first)
+        pair.transport.hold(held)
+        assert await pair.peer.receive() == frame(first) + frame(held)
+        pair.transport.hold(held)
+        await pair.transport.stop()
+        assert await read_all(pair.peer) == frame(held)
+        with pytest.raises(ConnectionFailedException):
+            pair.transport.hold(held)

@@ -83,6 +83,7 @@ import threading
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, Protocol, Self
@@ -669,7 +670,8 @@ class Journal:
         has_late = self.late is not None and self.late.count > 0
         due = not self._requested and (self._has_records or has_late)
         if due and self._is_open and self.state is not StoreState.FAILED:
-            self._request()
+            self._requested = True
+            self._start_turn()
 
     @property
     def _has_records(self) -> bool:
@@ -807,10 +809,14 @@ class Journal:
         while (job := self._jobs.get()) is not None:
             error = self._run(job)
             try:
-                self._loop.call_soon(self._finish, job, error)
+                self._loop.call_soon(self._finish_in_turn, job, error)
             except RuntimeError:
                 logger.warning("The event loop of a journal ended before the journal was closed")
                 return
+
+    def _finish_in_turn(self, job: WriteJob, error: Exception | None) -> None:
+        """Handle the end of a job of the thread, and send the responses to its senders at once."""
+        self._turn.run(partial(self._finish, job, error), is_alone=True)
 
     def _finish(self, job: WriteJob, error: Exception | None) -> None:
         """Handle the end of a job. On the loop."""
