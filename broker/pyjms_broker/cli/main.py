@@ -15,6 +15,7 @@ from pyjms.runtime.logging import LogFormat
 from pyjms_broker.cli import config as config_commands
 from pyjms_broker.cli import jobs, journal, transfer
 from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
+from pyjms_broker.cli.doctor import doctor
 from pyjms_broker.cli.management import brokers, clients
 from pyjms_broker.cli.management import queues as changes
 from pyjms_broker.cli.management.history import history
@@ -37,6 +38,7 @@ app.command("decrypt")(decrypt)
 app.command("list")(brokers.list_)
 app.command(cls=brokers.QueryCommand)(brokers.query)
 for command in (
+    doctor,
     status,
     brokers.why,
     brokers.trace,

@@ -109,7 +109,7 @@ def test_the_settings_are_valid(name: str, tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(SETTINGS[name], encoding="utf-8")
     keys = yaml.safe_load(SETTINGS[name]).keys()
-    if keys <= PyjmsSettings.model_fields.keys():
+    if keys <= PyjmsSettings.model_fields.keys() and "# broker.yaml" not in SETTINGS[name]:
         load_settings(file, environ=VARIABLES)
     else:
         assert keys <= BrokerSettings.model_fields.keys()
