@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from pyjms.cli.terminal import ExitCode, in_bytes, json_line, one_line_errors, safe_text, table
+from pyjms.runtime import clock as _clock
 
 if TYPE_CHECKING:
     from pyjms_broker.service import BrokerService
@@ -176,13 +177,13 @@ def _sync_times(directory: Path) -> list[float]:
     times: list[float] = []
     block = bytes(4096)
     with tempfile.TemporaryFile(dir=directory, prefix="doctor-") as file:
-        end = time.perf_counter() + _LONGEST
-        while len(times) < _SYNCS and time.perf_counter() < end:
-            before = time.perf_counter()
+        end = _clock.stopwatch() + _LONGEST
+        while len(times) < _SYNCS and _clock.stopwatch() < end:
+            before = _clock.stopwatch()
             file.write(block)
             file.flush()
             os.fsync(file.fileno())
-            times.append(time.perf_counter() - before)
+            times.append(_clock.stopwatch() - before)
     return times
 
 
@@ -365,7 +366,7 @@ _TOLERANCE: Final = 60.0
 
 
 def _clock_state(e: Examined) -> Iterator[Finding]:
-    now = time.time()
+    now = _clock.time_ms() / 1000
     newest = max((each.stat().st_mtime for each in _segments(e)), default=0.0)
     if now < _EARLIEST or newest > now + _TOLERANCE:
         text = f"the clock shows {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(now))}"
