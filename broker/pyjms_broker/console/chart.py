@@ -1,7 +1,10 @@
 """Charts of what was recorded, as attributes of SVG elements without styles and scripts.
 
-A chart has 240 points whatever its range, each the highest number of its time, so that an update
-is small and no peak is lost. Its scale ends at a round number, which is the same for all its lines.
+A chart has 240 points whatever its range, each the highest number of its time, so that no peak is
+lost. Its scale ends at a round number, which is the same for all its lines.
+
+A point keeps its coordinates while the chart moves on, and a path has line breaks between the same
+points each time, so that the update of an open page has only the last lines (`live`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,10 @@ from pyjms_broker.management.history import Recorded
 
 WIDTH: Final = 240
 HEIGHT: Final = 100
+_BREAK: Final = 20
+"""The number of points between two line breaks of a path."""
+_TURN: Final = 10_000
+"""The coordinate at which they begin at 0 again."""
 TIMES: Final = {
     "hour": ("60 min ago", "45", "30", "15", "now"),
     "day": ("24 h ago", "18", "12", "6", "now"),
@@ -82,9 +89,13 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A chart: its title, its lines, and the numbers at the top and in the middle of its scale."""
+    """A chart: its title, its lines, and the numbers at the top and in the middle of its scale.
+
+    `left` is the coordinate of its left edge.
+    """
 
     title: str
+    left: int
     lines: tuple[Line, ...]
     top: str
     middle: str
@@ -107,40 +118,44 @@ def charts_of(recorded: Recorded) -> list[Chart]:
 
 def _chart(kind: _Kind, recorded: Recorded) -> Chart:
     columns = [each for each in kind.lines if each in recorded.columns]
-    points = {column: list(_points(recorded, column)) for column in columns}
+    size = len(recorded.columns[columns[0]]) // WIDTH
+    number = recorded.start // (recorded.step * 1000)  # of the first slot since 1970
+    skipped = -number % size
+    begin = (number + skipped) // size % _TURN
+    points = {column: list(_points(recorded.columns[column][skipped:], size)) for column in columns}
+    left = begin + len(points[columns[0]]) - 1 - WIDTH
     peaks = {column: max(filter(None, points[column]), default=0.0) for column in columns}
     top = kind.top(max(peaks.values()))
     lines = []
     for column in columns:
         latest = recorded.columns[column][-1]
         now = "unknown" if isnan(latest) else kind.text(latest)
-        path = _path(points[column], top)
+        path = _path(points[column], begin, top)
         lines.append(Line(kind.lines[column], path, now, kind.text(peaks[column])))
-    return Chart(kind.title, tuple(lines), kind.text(top), kind.text(top / 2))
+    return Chart(kind.title, left, tuple(lines), kind.text(top), kind.text(top / 2))
 
 
-def _points(recorded: Recorded, column: str) -> Iterator[float | None]:
-    """Iterate over the highest numbers of equal parts of the time, which begin at round times."""
-    values = recorded.columns[column]
-    size = len(values) // WIDTH
-    first = -(recorded.start // (recorded.step * 1000)) % size
-    for start in range(first, len(values), size):
+def _points(values: Sequence[float], size: int) -> Iterator[float | None]:
+    """Iterate over the highest known number of each `size` values."""
+    for start in range(0, len(values), size):
         yield max((each for each in values[start : start + size] if not isnan(each)), default=None)
 
 
-def _path(points: Sequence[float | None], top: float) -> str:
-    """Return the path of a line, which ends at the right edge and has gaps where it is unknown."""
+def _path(points: Sequence[float | None], begin: int, top: float) -> str:
+    """Return the path of a line, with gaps where it is unknown; `begin` is the first coordinate."""
     heights = [None if each is None else round(HEIGHT - each / top * HEIGHT) for each in points]
-    parts: list[str] = []
+    lines: list[str] = []
+    line = ""
     before: int | None = None
-    for index, height in enumerate(heights):
-        following = heights[index + 1] if index + 1 < len(heights) else None
-        x = WIDTH - len(heights) + 1 + index
+    for x, (height, following) in enumerate(zip(heights, [*heights[1:], None], strict=True), begin):
+        if x % _BREAK == 0 and line:
+            lines.append(line)
+            line = ""
         if height is not None and before is None:
-            parts.append(f"M{x - 1} {height}H{x}")
+            line += f"M{x - 1} {height}H{x}"
         elif height is not None and height != before:
-            parts.append(f"L{x} {height}")
+            line += f"L{x} {height}"
         elif height is not None and height != following:
-            parts.append(f"H{x}")
+            line += f"H{x}"
         before = height
-    return "".join(parts)
+    return "\n".join([*lines, line])

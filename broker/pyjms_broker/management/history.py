@@ -117,9 +117,12 @@ class _Series:
 
     def clear(self, ring: int, slots: range) -> None:
         """Mark slots as unknown."""
-        unknown = [nan] * self.width
-        for slot in slots:
-            self.put(ring, slot, unknown)
+        data = self.rings[ring]
+        unknown = array("f", [nan]) * min(len(slots) * self.width, len(data))
+        start = slots.start * self.width % len(data)
+        end = min(start + len(unknown), len(data))
+        data[start:end] = unknown[: end - start]
+        data[: len(unknown) - (end - start)] = unknown[end - start :]
 
     def column(self, ring: int, slots: range, column: int) -> array[float]:
         """Return the numbers of a column in consecutive slots."""
@@ -330,6 +333,7 @@ class History:
                 new.append((score, destination))
             else:
                 series.score = max(series.score, score)
+            await slices.after_item()
         new.sort(key=lambda each: -each[0])
         free = self._most - len(kept)
         for score, destination in new[:free]:

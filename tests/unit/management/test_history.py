@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import tracemalloc
 from collections.abc import AsyncIterator
 from math import isnan
 from pathlib import Path
@@ -17,7 +18,7 @@ from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
-from pyjms_broker.management.history import BROKER_COLUMNS, COLUMNS, RANGES, History
+from pyjms_broker.management.history import BROKER_COLUMNS, History
 from pyjms_broker.service import BrokerService
 from tests.kit.waiting import until
 
@@ -142,6 +143,20 @@ async def test_a_time_without_samples_is_not_known(
     last = found.as_item()["depth"]
     assert isinstance(last, list)
     assert last[-4:] == [0, None, None, 0]
+
+
+async def test_a_day_has_the_minutes_before_and_after_a_pause(
+    service: BrokerService, history: History, clock: VirtualClock
+) -> None:
+    orders = counters(service, ORDERS)
+    for orders.messages, pause in ((5, 2 * 3600), (6, 60), (7, 5)):
+        await history.sample()
+        await clock.advance(pause)
+    assert known(history, "depth", ORDERS, "day") == [5, 6]
+    found = history.read("day", ORDERS)
+    assert found is not None
+    depth = [isnan(each) for each in found.columns["depth"]]
+    assert [index for index, is_unknown in enumerate(depth) if not is_unknown] == [1319, 1439]
 
 
 async def test_a_clock_that_is_set_back_forgets_what_was_recorded_after(
@@ -289,11 +304,21 @@ async def test_a_damaged_file_is_reported_and_begins_anew(
     assert known(again, "depth") == [7]
 
 
-async def test_three_hundred_destinations_take_less_than_16_megabytes(
-    service: BrokerService,
-) -> None:
-    numbers = sum(each.slots for each in RANGES.values())
-    assert (300 * len(COLUMNS) + len(BROKER_COLUMNS)) * numbers * 4 < 13.5 * (1 << 20)
+async def test_three_hundred_destinations_take_less_than_16_megabytes(clock: VirtualClock) -> None:
+    queues = [Queue(f"q{number}") for number in range(310)]
+    service = BrokerService("full", persistent=False, advisory_support=False, destinations=queues)
+    async with service:
+        for each in queues:
+            counters(service, each).enqueues = 1
+        tracemalloc.start()
+        try:
+            history = History(service, 300, None, 60.0)
+            await history.sample()
+            size, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert sum(history.read("day", each) is not None for each in queues) == 300
+    assert 12 << 20 < size < 16 << 20
 
 
 async def test_ten_thousand_destinations_are_visited_in_slices(clock: VirtualClock) -> None:
