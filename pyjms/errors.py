@@ -264,6 +264,10 @@ class ConnectionFailedException(JMSException, ConnectionError):
     retryable = True
 
 
+class UnusedConnectionException(ConnectionFailedException):
+    """The peer has closed the connection without having sent anything, as a port check does."""
+
+
 class RequestTimeoutException(JMSException, TimeoutError):
     """The broker did not respond in time."""
 

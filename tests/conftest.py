@@ -18,6 +18,7 @@ from tests.kit.runs.parallel import (
     add_groups,
     each_with_other_folders,
     longest_first,
+    name_failed_without_groups,
     not_grouped,
     outside_of_server_folders,
 )
@@ -119,6 +120,12 @@ def _leave_out(
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileOrGroupScheduling | None:
     by_group = config.getvalue("dist") == "loadgroup"
     return FileOrGroupScheduling(config, log) if by_group else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Run after pytest has written down what failed."""
+    name_failed_without_groups(session.config)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

@@ -24,7 +24,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -80,9 +80,24 @@ class CompiledModules(BuildHookInterface[Any]):
 
 
 def compiled_modules(root: Path, patterns: Sequence[str], without: Sequence[str]) -> list[str]:
-    """Return the modules to compile, as paths in a folder that has the packages side by side."""
-    found = {path.relative_to(root).as_posix() for kind in patterns for path in root.glob(kind)}
-    return sorted(name.removeprefix("broker/") for name in found.difference(without))
+    """Return the modules to compile, as paths in a folder that has the packages side by side.
+
+    `folder/{one,two}.py` stands for both modules.
+    """
+    found = {
+        path.relative_to(root).as_posix()
+        for pattern in patterns
+        for kind in _alternatives(pattern)
+        for path in root.glob(kind)
+        if not any(PurePath(path).match(each) for each in without)
+    }
+    return sorted(name.removeprefix("broker/") for name in found)
+
+
+def _alternatives(pattern: str) -> list[str]:
+    start, _, rest = pattern.partition("{")
+    names, _, end = rest.partition("}")
+    return [f"{start}{name}{end}" for name in names.split(",")]
 
 
 def compile_modules(tree: Path, modules: Sequence[str], *, quick: bool) -> None:
@@ -128,7 +143,7 @@ def build_extensions(modules: list[str], *, quick: bool) -> None:
         group_name=LIBRARY,
     )
     for extension in extensions:
-        extension.extra_compile_args += NO_WARNINGS
+        extension.extra_compile_args = [*extension.extra_compile_args, *NO_WARNINGS]
     setup(
         name=LIBRARY,
         ext_modules=extensions,

@@ -27,18 +27,12 @@ Rules:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from pyjms.errors import ConnectionFailedException
-
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
-
-
-class ClosedUnused(ConnectionFailedException):
-    """The peer has closed the connection without having sent anything, as a port check does."""
 
 
 class TransportListener(Protocol[C_contra]):
@@ -51,7 +45,7 @@ class TransportListener(Protocol[C_contra]):
         """Handle the transport's failure. Called once, and not after `stop()`."""
 
 
-class Transport(ABC, Generic[C]):
+class Transport(Generic[C]):
     """A two-way channel of commands. Belongs to one loop; not thread-safe."""
 
     listener: TransportListener[C]

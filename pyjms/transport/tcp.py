@@ -68,13 +68,18 @@ import anyio
 from anyio.abc import ByteSendStream, ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSAttribute
 
-from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
+from pyjms.errors import (
+    ConnectionFailedException,
+    ProtocolViolation,
+    RemoteProtocolError,
+    UnusedConnectionException,
+)
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import Waiters
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
 from pyjms.runtime.fork import inherits, let_go_of_socket
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.base import ClosedUnused, Transport
+from pyjms.transport.base import Transport
 from pyjms.transport.layers import LayeredStream, receiver_through
 from pyjms.transport.options import (
     TcpOptions,
@@ -851,7 +856,7 @@ class TcpTransport(Transport[C]):
     def _as_failure(self, error: BaseException) -> Exception:
         if isinstance(error, ProtocolViolation | ConnectionFailedException):
             return error
-        kind = ConnectionFailedException if self.received_bytes else ClosedUnused
+        kind = ConnectionFailedException if self.received_bytes else UnusedConnectionException
         if isinstance(error, anyio.EndOfStream):
             reason = "the peer closed the connection"
         elif isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | OSError):

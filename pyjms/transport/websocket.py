@@ -23,10 +23,14 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.abc import ByteStream
 
-from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSException
+from pyjms.errors import (
+    ConfigurationException,
+    ConnectionFailedException,
+    JMSException,
+    UnusedConnectionException,
+)
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.distribution import install_command
-from pyjms.transport.base import ClosedUnused
 from pyjms.transport.layers import ByteLayer, LayeredStream
 from pyjms.wire.limits import LARGE_FRAME
 
@@ -343,7 +347,9 @@ async def accept_websocket(
             except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
                 if begun:
                     raise
-                raise ClosedUnused(f"{remote}: the client left without a request") from error
+                raise UnusedConnectionException(
+                    f"{remote}: the client left without a request"
+                ) from error
             if not begun and not data[:1].isupper():  # no HTTP method: more data would be awaited
                 raise ConnectionFailedException(
                     f"{remote}: the client sent something other than an HTTP request",

@@ -20,6 +20,7 @@ from tests.kit.runs.parallel import (
     SPARK_GROUPS,
     TWO_WAY_STORES,
     each_with_other_folders,
+    without_group,
 )
 from tests.kit.runs.python_versions import one_version_each
 from tests.kit.source_tree import FILES, ROOT, nodes, relative
@@ -169,3 +170,17 @@ def _program(nodeid: str, version: str, markers: tuple[str, ...] = ("pythons",))
     marks = {name: name for name in markers}
     of = SimpleNamespace(params={"version": version})
     return SimpleNamespace(nodeid=nodeid, callspec=of, get_closest_marker=marks.get)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("a/test_b.py::test_c@spark elsewhere", "a/test_b.py::test_c"),
+        ("a/test_b.py::test_c[x@y]@group", "a/test_b.py::test_c[x@y]"),
+        ("a/test_b.py::test_c[x@y]", "a/test_b.py::test_c[x@y]"),
+        ("a/test_b.py::test_c[[1]-@]@group", "a/test_b.py::test_c[[1]-@]"),
+        ("a/test_b.py::test_c", "a/test_b.py::test_c"),
+    ],
+)
+def test_a_test_that_failed_in_a_group_is_found_again(name: str, plain: str) -> None:
+    assert without_group(name) == plain

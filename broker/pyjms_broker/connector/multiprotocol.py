@@ -20,10 +20,15 @@ from typing import Final
 import anyio
 from anyio.abc import ByteStream, SocketStream
 
-from pyjms.errors import ConfigurationException, ConnectionFailedException, RemoteProtocolError
+from pyjms.errors import (
+    ConfigurationException,
+    ConnectionFailedException,
+    RemoteProtocolError,
+    UnusedConnectionException,
+)
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.ids import IdGenerator
-from pyjms.transport.base import ClosedUnused, Transport, TransportFilter
+from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.layers import ByteLayer, LayeredStream
 from pyjms.transport.openwire.factory import accepted_transport
 from pyjms.transport.openwire.options import ACCEPTED, read_server_options
@@ -280,7 +285,7 @@ async def detect(
             while (protocol := protocol_of(data)) is None:
                 data += await stream.receive(_ENOUGH)
         except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
-            kind = ConnectionFailedException if data else ClosedUnused
+            kind = ConnectionFailedException if data else UnusedConnectionException
             raise kind(f"{remote}: the client has disconnected") from error
         except RemoteProtocolError as error:
             if error.reason.endswith("HTTP"):

@@ -253,7 +253,7 @@ class SpillingCursor:
         self._name = name
         self._head = self._make_head()
         self._sources: list[MessageSource] = []
-        self._source_of = source_of
+        self._find_source = source_of
         self._is_memory_short = is_memory_short
         self._on_spilled = on_spilled
         self._page_size = page_size
@@ -314,7 +314,7 @@ class SpillingCursor:
             self.is_spilling = True
             for source in self._sources:
                 source.begin(reference)
-        source = self._source_of(reference)
+        source = self._find_source(reference)
         try:
             accepted = source.add(reference)
         except Exception:
@@ -344,7 +344,7 @@ class SpillingCursor:
     def remove(self, reference: MessageReference) -> bool:
         removed = self._head.remove(reference)
         if self.is_spilling:
-            source = self._source_of(reference)
+            source = self._find_source(reference)
             removed = removed or (source.holds_in_memory and source.remove(reference))
             self.end_spilling_if_empty()
         return removed
@@ -353,7 +353,7 @@ class SpillingCursor:
         """Remove a message from its source, but not from the store; return whether it was there."""
         if not self.is_spilling:
             return False
-        removed = self._source_of(reference).remove(reference)
+        removed = self._find_source(reference).remove(reference)
         self.end_spilling_if_empty()
         return removed
 

@@ -14,7 +14,7 @@ JMSException with the same text. (openwire-encoding 5 and 14)
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -96,7 +96,7 @@ OpenWireTransport = Transport[Command]
 _LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next id is 1 again
 
 
-class RequestTransport(TransportFilter[Command], ABC):
+class RequestTransport(TransportFilter[Command]):
     """A transport that can send requests, as the factories of client transports return it."""
 
     @property
@@ -325,7 +325,7 @@ def _call(function: Callable[..., None], *arguments: object) -> None:
         logger.exception("A transport listener failed")
 
 
-class ReconnectingTransport(RequestTransport, ABC):
+class ReconnectingTransport(RequestTransport):
     """A transport that survives the loss of its peer.
 
     `oneway` does not raise while there is no peer: `congested` is true, and `drained` waits.

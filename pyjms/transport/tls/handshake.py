@@ -20,9 +20,8 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSAttribute
 
-from pyjms.errors import ConnectionFailedException
+from pyjms.errors import ConnectionFailedException, UnusedConnectionException
 from pyjms.runtime import clock as _clock
-from pyjms.transport.base import ClosedUnused
 from pyjms.transport.layers import ByteLayer, LayeredStream
 from pyjms.transport.tls.context import TlsContext
 
@@ -144,7 +143,9 @@ def closed_early(
     `is_unused`: it had not sent anything.
     """
     if server_side and is_unused:
-        return ClosedUnused(f"{remote}: the client closed the connection before the TLS handshake")
+        return UnusedConnectionException(
+            f"{remote}: the client closed the connection before the TLS handshake"
+        )
     if server_side:
         return ConnectionFailedException(
             f"{remote}: TLS: the client closed the connection during the handshake",

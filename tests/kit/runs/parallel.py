@@ -14,6 +14,7 @@ others, too, so each begins with other folders (`each_with_other_folders`).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatch
@@ -199,6 +200,24 @@ def not_grouped(items: Iterable[pytest.Item]) -> list[str]:
         for item in items
         if item.get_closest_marker("xdist_group") and not item.nodeid.endswith(f"@{_group(item)}")
     ]
+
+
+def name_failed_without_groups(config: pytest.Config) -> None:
+    """Make `--last-failed` find tests of groups, whose names pytest-xdist had extended.
+
+    Otherwise a run of those that failed, which finds none of them, would be a run of all tests.
+    """
+    if config.cache is None or hasattr(config, "workerinput"):
+        return
+    failed: dict[str, bool] = config.cache.get("cache/lastfailed", {})
+    plain = {without_group(name): failed[name] for name in failed}
+    if plain != failed:
+        config.cache.set("cache/lastfailed", plain)
+
+
+def without_group(name: str) -> str:
+    """Return a test's name without `@group`, which follows the brackets of its parameters."""
+    return re.sub(r"(::[^\[@]*(?:\[.*\])?)@[^\]]*$", r"\1", name)
 
 
 def each_with_other_folders(config: pytest.Config) -> None:

@@ -28,12 +28,12 @@ connection while at least one of these conditions holds (`ReadPause`), and resum
 
 | condition | begins | ends |
 |---|---|---|
-| RESPONSES | the client does not read, and has 64 KiB of responses on top of the rest | drained |
-| SPACE | a send without a producer window waits for memory or disk space | none waits any more |
-| WAITING_SENDS | more sends wait for space than windows of normal clients allow | fewer wait |
-| DESTINATIONS | a command waits for many new destinations, or many removals | none waits any more |
-| TURN | the client's messages have taken much time | other clients had their turn |
-| STOPPING | the connector is stopping | never |
+| responses | the client does not read, and has 64 KiB of responses on top of the rest | drained |
+| space | a send without a producer window waits for memory or disk space | none waits any more |
+| waiting sends | more sends wait for space than windows of normal clients allow | fewer wait |
+| destinations | a command waits for many new destinations, or many removals | none waits any more |
+| turn | the client's messages have taken much time | other clients had their turn |
+| stopping | the connector is stopping | never |
 
 A client that does not read for the moment is read further at first. Otherwise one whose reading
 thread waits until its acknowledgements are sent, while another thread waits for a response, could
@@ -58,9 +58,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum, auto
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 from anyio import lowlevel
@@ -115,19 +114,12 @@ _MAXIMUM_UNREAD_RESPONSES: Final = 64 * 1024
 have 20 to 60."""
 _STEPS_AT_ONCE: Final = 100
 _END: Final = object()
+ReadPause: TypeAlias = Literal[
+    "responses", "space", "waiting sends", "destinations", "turn", "stopping"
+]
+"""The reason for not reading from a client."""
 _WORK_AT_ONCE: Final = 0.02
 """Seconds of work per turn: a chunk may have hundreds of messages, each for many consumers."""
-
-
-class ReadPause(Enum):
-    """The reason for not reading from a client."""
-
-    RESPONSES = auto()
-    SPACE = auto()
-    WAITING_SENDS = auto()
-    DESTINATIONS = auto()
-    TURN = auto()
-    STOPPING = auto()
 
 
 class DeferredResponse(Completion):
@@ -290,7 +282,7 @@ class BrokerConnection:
 
     def stop_reading(self) -> None:
         """Stop handling commands, because the connector is stopping."""
-        self._pause_reading(ReadPause.STOPPING)
+        self._pause_reading("stopping")
 
     async def wait_for_responses(self) -> None:
         """Wait until all responses are sent; call `stop_reading` first. Cancellable."""
@@ -638,7 +630,7 @@ class BrokerConnection:
             # further requests would only add responses
             queued = self._transport.queued_bytes
             if queued is None or queued > self._most_queued:
-                self._pause_reading(ReadPause.RESPONSES)
+                self._pause_reading("responses")
 
     def _log_unsent(self, error: Exception) -> None:
         address = self.remote_address
@@ -684,7 +676,7 @@ class BrokerConnection:
         if self.is_lost:
             return
         self._set_congested(False)
-        self._resume_reading(ReadPause.RESPONSES)
+        self._resume_reading("responses")
         for exchange in list(self.consumers.values()):
             if exchange.subscription is not None:
                 exchange.subscription.window_freed()
@@ -726,7 +718,7 @@ class BrokerConnection:
         self.pause_until(done)
         return done
 
-    def pause_until(self, done: Completion, reason: ReadPause = ReadPause.DESTINATIONS) -> None:
+    def pause_until(self, done: Completion, reason: ReadPause = "destinations") -> None:
         """Stop reading until `done`, which is the end of a command; calls may overlap."""
         self._paused_until[reason] = self._paused_until.get(reason, 0) + 1
         self._pause_reading(reason)
@@ -743,12 +735,12 @@ class BrokerConnection:
         self._worked += seconds
         if self._worked > _WORK_AT_ONCE and (self._turn is None or self._turn.done):
             self._worked = 0.0
-            self._pause_reading(ReadPause.TURN)
+            self._pause_reading("turn")
             self._turn = spawn(self._wait_for_others, name="broker lets other clients come first")
 
     async def _wait_for_others(self) -> None:
         await lowlevel.checkpoint()
-        self._resume_reading(ReadPause.TURN)
+        self._resume_reading("turn")
 
     # sends that wait for space
     def _wait_for_space(self, message: ActiveMQMessage, window: bool, stored: Completion) -> None:
@@ -772,7 +764,7 @@ class BrokerConnection:
 
         stored.then(on_stored)
         if not window:
-            self.pause_until(stored, ReadPause.SPACE)
+            self.pause_until(stored, "space")
 
     def _on_send_waits(self, size: int) -> None:
         """Count a send of `size` bytes that waits for space."""
@@ -782,7 +774,7 @@ class BrokerConnection:
         if (self._waiting_sends > 1 or size > _MAXIMUM_WAITING_BYTES) and (
             not self._is_within_limits()
         ):
-            self._pause_reading(ReadPause.WAITING_SENDS)
+            self._pause_reading("waiting sends")
 
     def _on_send_settled(self, size: int) -> None:
         """Count a send of `size` bytes as no longer waiting."""
@@ -792,7 +784,7 @@ class BrokerConnection:
         if self._budget.waiting:
             self._budget.resume_waiting()
         if self.read_pauses and self._is_within_limits():
-            self._resume_reading(ReadPause.WAITING_SENDS)
+            self._resume_reading("waiting sends")
 
     def _is_within_limits(self) -> bool:
         # one message may be long; a second long one is not read while the budget is exceeded

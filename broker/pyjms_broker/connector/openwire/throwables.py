@@ -10,9 +10,13 @@ import logging
 from typing import NoReturn
 
 from pyjms import errors
-from pyjms.errors import JMSException, UnsupportedOperationException, XAException
+from pyjms.errors import (
+    JMSException,
+    UnsupportedOperationException,
+    UnusedConnectionException,
+    XAException,
+)
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.base import ClosedUnused
 from pyjms.wire.openwire.commands import Command, Throwable
 
 logger = get_logger(__name__)
@@ -72,7 +76,7 @@ def log_unexpected(error: Exception, operation: str, client: object) -> None:
 
 def level_of_end(error: BaseException) -> int:
     """Return the level at which the end of a connection is logged: DEBUG for port checks."""
-    return logging.DEBUG if isinstance(error, ClosedUnused) else logging.INFO
+    return logging.DEBUG if isinstance(error, UnusedConnectionException) else logging.INFO
 
 
 def java_name(kind: type[BaseException]) -> str:

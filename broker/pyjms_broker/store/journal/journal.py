@@ -425,7 +425,7 @@ class Journal:
         self._turn = Turn(lambda _: None)  # until there is a loop
         # the running job
         self._job: WriteJob | None = None
-        self._inline = inline
+        self._is_inline = inline
         self._turn_scheduled = False
         self._last_senders = 1
         self._policy = InlineWritePolicy()
@@ -435,7 +435,7 @@ class Journal:
         self._fail_fast = False
         self._retry: BackgroundTask | None = None
         self._loop: LoopHandle
-        self._thread: threading.Thread
+        self._writer_thread: threading.Thread
         self._jobs: SimpleQueue[WriteJob | None] = SimpleQueue()
 
     # -- opening and closing
@@ -480,8 +480,10 @@ class Journal:
         self._last_senders, self._failures = 1, 0
         self._policy, self._measured = InlineWritePolicy(), None
         self._is_open = self._is_writable = True
-        self._thread = threading.Thread(target=self._run_jobs, name="pyjms journal", daemon=True)
-        self._thread.start()
+        self._writer_thread = threading.Thread(
+            target=self._run_jobs, name="pyjms journal", daemon=True
+        )
+        self._writer_thread.start()
         if self.settings.disk_sync_strategy is DiskSyncStrategy.PERIODIC:
             self._tasks.append(spawn(self._sync_periodically, name="pyjms journal sync"))
 
@@ -508,7 +510,7 @@ class Journal:
             await end_tasks(*self._tasks)
             self._tasks.clear()
             self._jobs.put(None)
-            await anyio.to_thread.run_sync(self._thread.join)
+            await anyio.to_thread.run_sync(self._writer_thread.join)
             await anyio.to_thread.run_sync(self._close_files)
         if error is not None:
             raise ResourceAllocationException(
@@ -783,8 +785,8 @@ class Journal:
         senders, before = job.senders, self._last_senders
         if senders:
             self._last_senders = senders
-        if self._inline is not None:
-            return self._inline
+        if self._is_inline is not None:
+            return self._is_inline
         if job.size > _INLINE_BYTES or senders > 1:
             return False
         if not job.sync:
