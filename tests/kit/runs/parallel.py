@@ -207,12 +207,13 @@ def name_failed_without_groups(config: pytest.Config) -> None:
 
     Otherwise a run of those that failed, which finds none of them, would be a run of all tests.
     """
-    if config.cache is None or hasattr(config, "workerinput"):
+    cache: pytest.Cache | None = getattr(config, "cache", None)
+    if cache is None or hasattr(config, "workerinput"):
         return
-    failed: dict[str, bool] = config.cache.get("cache/lastfailed", {})
+    failed: dict[str, bool] = cache.get("cache/lastfailed", {})
     plain = {without_group(name): failed[name] for name in failed}
     if plain != failed:
-        config.cache.set("cache/lastfailed", plain)
+        cache.set("cache/lastfailed", plain)
 
 
 def without_group(name: str) -> str:
