@@ -481,7 +481,9 @@ def template_from_settings(
         variable = key.upper().replace(".", "__")
         raise ConfigurationException(
             f"The settings name no broker: {key}.broker_url is missing",
-            hint=f"set it in application.yaml, or in PYJMS_{variable}__BROKER_URL",
+            hint=f"set it in application.yaml"
+            f"{'' if settings.origin(()) else f', which is not in {Path.cwd()}'}, or in "
+            f"PYJMS_{variable}__BROKER_URL",
         )
     template: JmsTemplate = (
         container.jms_template() if broker is None else container.jms_templates()[broker]

@@ -4,6 +4,9 @@
     injected with Closing[...]       opened for each message, before the handler is called, and
                                      closed when the message's transaction has ended
 
+What a resource of messages needs itself, such as the pool of a session, belongs to the application,
+unless it is injected with Closing[...] somewhere, too.
+
 Theory of operation
 -------------------
 
@@ -120,7 +123,9 @@ class ApplicationResources:
         `injected` are the providers of its parameters, and whether the marker is `Closing[...]`.
         """
         pairs = list(injected)
-        closed = self._needed(provider for provider, is_closed in pairs if is_closed)
+        closed = self._needed(
+            (provider for provider, is_closed in pairs if is_closed), only_nearest=True
+        )
         self._of_messages |= dict.fromkeys(closed)
         needed = self._needed(provider for provider, _ in pairs)
         return MessageResources(self, needed, in_thread=in_thread) if needed else None
@@ -178,9 +183,10 @@ class ApplicationResources:
             for each in self._needed(every.values())
         }
 
-    def _needed(self, needing: Iterable[Any]) -> list[Any]:
+    def _needed(self, needing: Iterable[Any], *, only_nearest: bool = False) -> list[Any]:
         """Return the resources that providers need, each behind those that it needs itself.
 
+        With `only_nearest`, without those that only other resources need.
         What the program has overridden, as tests do, is not needed.
         """
         found: dict[Any, None] = {}
@@ -193,9 +199,10 @@ class ApplicationResources:
             if provider.overridden and provider not in self._overridden:
                 look(provider.last_overriding)
                 return
-            for each in provider.related:
+            is_resource = isinstance(provider, _RESOURCE)
+            for each in () if is_resource and only_nearest else provider.related:
                 look(each)
-            if isinstance(provider, _RESOURCE):
+            if is_resource:
                 found[provider] = None
 
         for each in needing:

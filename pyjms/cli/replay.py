@@ -74,7 +74,9 @@ def replay(
         error = anyio.run(_run, application, endpoint, factory, found, message_id)
     if error is None:
         return
-    traceback.print_exception(error)
+    from pyjms.listener.error_handling import users_traceback
+
+    traceback.print_exception(*(users_traceback(error) or (type(error), error, None)))
     if debug:
         import pdb  # noqa: T100 - it is asked for
 

@@ -263,6 +263,8 @@ class ListenerExecution:
                     self.retries.record(delivery, error, message)
                 refused = becomes_dead_letter(self._properties, delivery)
                 delivery.dead_letters = len(delivery.messages) if refused else 0
+                if refused or delivery.is_given_up:
+                    self.retries.warn_of_requester(delivery)
             finally:  # else the next commit would consume the messages
                 await self._roll_back_on_exception(delivery, error)
             raise
@@ -476,6 +478,7 @@ class Retries:
         self._given_up: OrderedDict[str, BaseException] = OrderedDict()
         self._alone: OrderedDict[str, None] = OrderedDict()
         """Ids of messages of failed batches whose next delivery is a batch of their own."""
+        self._has_warned = False
 
     def record(self, delivery: Delivery, error: Exception, message: Message) -> None:
         """Set why `message` of `delivery` failed and how it continues in the provider's record."""
@@ -494,6 +497,19 @@ class Retries:
         if hasattr(record, "rollback_cause"):
             delivery.is_poison = isinstance(cause, PoisonMessageException)
             record.rollback_cause = cause
+
+    def warn_of_requester(self, delivery: Delivery) -> None:
+        """Say, once, that the requester of a message that is given up waits in vain."""
+        properties = self._properties
+        if delivery.message.reply_to is None or properties.errors == "reply" or self._has_warned:
+            return
+        self._has_warned = True
+        logger.warning(
+            "Listener %s gives up a request whose requester waits for a reply, until its timeout. "
+            'With errors="reply" on the listener it is told the error',
+            properties.log_name,
+            extra=delivery.log_fields(properties),
+        )
 
     def _by_reply(
         self, delivery: Delivery, message: Message, cause: BaseException

@@ -334,6 +334,24 @@ async def test_an_exception_without_a_requester_makes_a_dead_letter(
     assert len(await jms_app.dead_letters()) == 1
 
 
+@pytest.mark.parametrize("retry", [{"maximum": 0}, {"maximum": 0, "dead_letter": "dead"}])
+async def test_one_warning_says_that_requesters_are_not_told(
+    jms_app: JmsTestApp, retry: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    @jms_listener("price.untold", id="untold")
+    def handler(number: int) -> int:
+        raise ValueError("no such order")
+
+    listeners = {"untold": {"retry": retry}}
+    await jms_app.start(handler, settings=PyjmsSettings.model_validate({"listeners": listeners}))
+    for _ in range(2):
+        assert await jms_app.template.request("price.untold", 1, timeout=0.1) is None
+        await jms_app.drained("price.untold")
+    warnings = [each.message for each in caplog.records if "gives up a request" in each.message]
+    assert len(warnings) == 1
+    assert 'errors="reply"' in warnings[0]
+
+
 async def test_send_interceptors_see_the_reply_that_tells_an_error(jms_app: JmsTestApp) -> None:
     seen: list[tuple[bool, Any]] = []
 

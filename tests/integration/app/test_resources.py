@@ -184,6 +184,30 @@ def services_of(function: Callable[..., object]) -> type[ApplicationContainer]:
     return OfMessages
 
 
+async def test_what_a_resource_of_messages_needs_belongs_to_the_application(
+    jms_app: JmsTestApp,
+) -> None:
+    class OfMessages(ApplicationContainer):
+        pool = providers.Resource(open_pool)
+        channel = providers.Resource(open_channel, pool)
+
+    @jms_listener("r", id="r")
+    async def on_text(text: str, channel: Annotated[str, Closing[Provide["channel"]]]) -> None:
+        LOG.append(f"{text} {channel}")
+
+    await jms_app.start(on_text, container=OfMessages)
+    for text in "ab":
+        await jms_app.template.convert_and_send("r", text)
+    await jms_app.drained("r", raise_errors=True)
+    await jms_app.stop()
+    assert [
+        "pool opened",
+        *("channel opened", "a channel of pool", "channel closed"),
+        *("channel opened", "b channel of pool", "channel closed"),
+        "pool closed",
+    ] == LOG
+
+
 OPENERS = pytest.mark.parametrize(
     "opener", [open_database, open_database_async], ids=["plain", "asynchronous"]
 )

@@ -91,8 +91,9 @@ def test_settings_without_a_broker_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigurationException, match="name no broker"):
+    with pytest.raises(ConfigurationException, match="name no broker") as caught:
         JmsTemplate.from_settings()
+    assert f"application.yaml, which is not in {tmp_path}" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", [JmsTemplate, aio.JmsTemplate])
