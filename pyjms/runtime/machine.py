@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import threading
 import time
 from pathlib import Path
@@ -60,7 +61,8 @@ def resident_memory() -> int | None:
 
 def most_resident_memory() -> int:
     """Return the most bytes of memory that the process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def open_files() -> int | None:
@@ -81,7 +83,7 @@ class ProcessMeter:
     """What is only known from two looks: the load since the last one, and peaks."""
 
     def __init__(self) -> None:
-        self._measured = _clock.stopwatch()
+        self._measured = _clock.now()
         self._process_time = time.process_time()
         self._ticks = _ticks()
         self._load = 0.0
@@ -107,7 +109,7 @@ class ProcessMeter:
         return self._most_threads
 
     def _look(self) -> None:
-        now, used, ticks = _clock.stopwatch(), time.process_time(), _ticks()
+        now, used, ticks = _clock.now(), time.process_time(), _ticks()
         elapsed = now - self._measured
         if elapsed < _SHORTEST:
             return

@@ -7,13 +7,11 @@ so that the broker may be running.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import platform
 import shutil
 import socket
 import stat
-import statistics
 import struct
 import sys
 import tempfile
@@ -68,6 +66,8 @@ _LOCK: Final = struct.Struct("hhqqi")
 def _holder(lock: Path) -> int | None:
     if sys.platform != "linux":
         return None
+    import fcntl
+
     try:
         with lock.open("r+b") as file:
             asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -207,7 +207,7 @@ def _disk(e: Examined) -> Iterator[Finding]:
             "see the permissions, and whether the disk is full or read-only",
         )
         return
-    middle, longest = statistics.median(times), max(times)
+    middle, longest = sorted(times)[len(times) // 2], max(times)
     text = (
         f"a sync takes {middle * 1000:.2f} ms ({longest * 1000:.1f} ms at most, of {len(times)});"
         f" one client sends at most {1 / middle:,.0f} persistent messages a second"

@@ -46,7 +46,7 @@ async def test_a_delay_without_a_scheduler_is_warned_of_once_for_each_destinatio
     }
 
 
-@pytest.mark.fact("activemq-broker S12")
+@pytest.mark.fact("activemq-broker S12", "activemq-edges 11.14")
 @pytest.mark.parametrize("mode", DeliveryMode)
 async def test_a_delivery_delay_is_refused(template: JmsTemplate, mode: DeliveryMode) -> None:
     with pytest.raises(IllegalStateException) as refused:

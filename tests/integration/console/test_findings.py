@@ -7,6 +7,7 @@ from html import escape, unescape
 from pathlib import Path
 
 import anyio
+import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
@@ -47,6 +48,7 @@ async def test_a_blocked_producer_and_a_full_memory_are_warnings() -> None:
         await client.close()
 
 
+@pytest.mark.fact("activemq-edges 11.6")
 async def test_journal_files_say_what_keeps_them(tmp_path: Path) -> None:
     async with (
         BrokerService("kept", data_directory=tmp_path) as service,

@@ -231,6 +231,7 @@ async def test_a_consumer_that_was_never_started_is_named_with_both_reasons() ->
         assert "call connection.start()" in text
 
 
+@pytest.mark.fact("activemq-edges 11.1")
 async def test_another_consumer_with_everything_in_its_prefetch_is_named() -> None:
     async with site_with(paused) as (site, console):
         await site.consume("greedy", query="2")
@@ -297,6 +298,7 @@ async def test_a_consumer_that_works_is_not_slow_and_one_that_stops_is_a_warning
         assert "the last was dispatched 51 s ago, and it has made room for no other" in text
 
 
+@pytest.mark.fact("activemq-edges 11.11")
 async def test_an_offline_subscription_tells_the_age_of_its_oldest_message() -> None:
     async with (
         VirtualClock() as clock,

@@ -43,6 +43,7 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.fact("activemq-edges 11.18")
 async def test_metrics_of_broker_and_destinations() -> None:
     async with web_broker(broker_name="measured") as broker, broker.client() as client:
         for number in range(3):

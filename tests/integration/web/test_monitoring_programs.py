@@ -173,6 +173,7 @@ async def test_the_heap_is_the_memory_of_the_process(reader: httpx.AsyncClient) 
     assert 1 << 20 < heap["used"] == heap["committed"] < heap["max"]
 
 
+@pytest.mark.fact("activemq-edges 11.17")
 async def test_datadog_reads_every_attribute_of_its_check(reader: httpx.AsyncClient) -> None:
     for name, attributes in DATADOG.items():
         request = {

@@ -134,6 +134,7 @@ def test_verify_reports_no_problems_after_further_starts(filled: Folder, pyjms_b
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.fact("activemq-edges 11.7")
 def test_verify_reports_a_batch_with_a_wrong_checksum(filled: Folder, pyjms_broker: Run) -> None:
     segment = filled.path / "db-1.log"
     start, end = batches(segment)[5]

@@ -26,6 +26,7 @@ async def test_this_machine_connects_without_users(
     assert "is open to other machines" not in caplog.text
 
 
+@pytest.mark.fact("activemq-edges 11.16")
 @pytest.mark.parametrize("scheme", ["tcp", "stomp", "ws"])
 async def test_a_broker_without_users_does_not_start_for_other_machines(scheme: str) -> None:
     service = BrokerService("exposed", persistent=False)
