@@ -11,7 +11,10 @@ from pyjms.configuration.section import Bytes, DescribedModel, Section
 from pyjms.runtime.logging import LogFormat
 
 LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
-Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
+Level = Annotated[
+    LevelName,
+    BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value),
+]
 
 
 class LogFileSettings(Section):

@@ -39,6 +39,7 @@ from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
+from pyjms_broker.web.proxies import path_prefix
 from pyjms_broker.web.user import NOBODY, Access
 
 _MOST: Final = 200
@@ -127,11 +128,21 @@ SECURITY_POLICY: Final = (
 _HEADERS: Final = {"content-security-policy": SECURITY_POLICY, "cache-control": "no-store"}
 
 
+class _Base:
+    """The path of the console in the client's URLs, whenever it is written."""
+
+    def __str__(self) -> str:
+        return path_prefix.get() + BASE
+
+
+base: Final = _Base()
+
+
 def link(page: str, /, **query: object) -> str:
     """Return the URL of a page, omitting empty values and False."""
     given = {name: value for name, value in query.items() if value not in ("", None, False)}
     given = {name: 1 if value is True else value for name, value in given.items()}
-    return f"{BASE}/{page}" + (f"?{urlencode(given, errors='replace')}" if given else "")
+    return f"{base}/{page}" + (f"?{urlencode(given, errors='replace')}" if given else "")
 
 
 def _cell_text(view: View[Any], name: str) -> str:
@@ -165,7 +176,7 @@ def _environment() -> Environment:
         "time": time_text,
         "age": age_text,
     }
-    environment.globals |= {"link": link, "base": BASE, "asset_version": _VERSION}
+    environment.globals |= {"link": link, "base": base, "asset_version": _VERSION}
     environment.globals |= {
         "cell": _cell_text,
         "number_titles": _number_titles,
@@ -287,7 +298,7 @@ class Console:
         """Redirect the browser to a page that shows a notice."""
         key = self._notices.add(self.web.user(request).name, notice)
         separator = "&" if "?" in page else "?"
-        return RedirectResponse(f"{BASE}/{page}{separator}{urlencode({'notice': key})}", 303)
+        return RedirectResponse(f"{base}/{page}{separator}{urlencode({'notice': key})}", 303)
 
     async def find_warnings(self, request: Request) -> None:
         """Find the warnings before a page is made, in a turn of the loop of their own."""

@@ -17,7 +17,7 @@ from pyjms.jms.destination import Destination
 from pyjms.runtime.build import build_name
 from pyjms_broker.console.actions import ACTIONS, Action, Form
 from pyjms_broker.console.chart import TIMES, Chart, charts_of
-from pyjms_broker.console.console import BASE, Console, Notice, asset, link, page_of
+from pyjms_broker.console.console import BASE, Console, Notice, asset, base, link, page_of
 from pyjms_broker.console.feeds import feed_routes
 from pyjms_broker.console.model.clients import (
     bridges,
@@ -603,7 +603,8 @@ async def log_in(console: Console, request: Request) -> Response:
             name=name,
             error=error,
         )
-    return RedirectResponse(following if _NEXT.fullmatch(following) else f"{BASE}/", 303)
+    page = following.removeprefix(BASE) if _NEXT.fullmatch(following) else "/"
+    return RedirectResponse(f"{base}{page}", 303)
 
 
 async def log_out(console: Console, request: Request) -> Response:
@@ -611,7 +612,7 @@ async def log_out(console: Console, request: Request) -> Response:
     async with request.form(max_files=0, max_fields=10) as form:
         console.web.check_form(request, form.get("token"))
     console.web.log_out(request)
-    return RedirectResponse(f"{BASE}/login", 303)
+    return RedirectResponse(f"{base}/login", 303)
 
 
 _Page: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
@@ -673,7 +674,7 @@ def console_routes(context: WebContext) -> list[BaseRoute]:
 
 
 async def _to_console(_: Request) -> Response:
-    return RedirectResponse(f"{BASE}/", 307)
+    return RedirectResponse(f"{base}/", 307)
 
 
 def _endpoint(console: Console, page: _Page) -> Callable[[Request], Awaitable[Response]]:

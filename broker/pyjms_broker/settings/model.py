@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
@@ -132,6 +133,8 @@ class WebSettings(Section, WebAttributes):
     """Other sites whose pages may send requests, such as https://hawtio.example.com."""
     allowed_hosts: tuple[str, ...] = ()
     """Names of this machine, in addition to localhost, in URLs of a broker without users."""
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Reverse proxies whose X-Forwarded-For, -Proto, -Host, -Prefix are believed: 10.0.0.0/8."""
     tls: ConnectorTlsSettings | None = None
     """Certificate and key; null: http without encryption."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 
 from pyjms.transport.tls import TlsOptions
 from pyjms_broker.attribute import Unit, attribute, count, duration, flag
@@ -52,6 +53,7 @@ class WebConfiguration(WebAttributes):
         reader_groups: groups whose users may read everything, including message bodies.
         allowed_origins: origins of other sites whose pages may use this one, `https://host:port`.
         allowed_hosts: additional host names of this machine for a broker without users.
+        trusted_proxies: addresses of reverse proxies whose `X-Forwarded-` headers are believed.
     """
 
     tls: TlsOptions | None = None
@@ -60,3 +62,4 @@ class WebConfiguration(WebAttributes):
     reader_groups: frozenset[str] = frozenset()
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()

@@ -28,6 +28,7 @@ from pyjms_broker.web.context import (
     logged_in,
 )
 from pyjms_broker.web.errors import WebError, response_to
+from pyjms_broker.web.proxies import TrustedProxies, path_prefix
 from pyjms_broker.web.user import NOBODY, Access, WebUser
 
 logger = get_logger(__name__)
@@ -109,11 +110,13 @@ class Gate:
     def __init__(self, app: ASGIApp, context: WebContext) -> None:
         self._app = app
         self._context = context
+        self._proxies = TrustedProxies(context.configuration.trusted_proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request. (ASGI)"""
         if scope["type"] != "http":
             raise WebError(400, f"There is no {scope['type']} here", "send a request of HTTP")
+        scope = self._proxies.apply(scope)
         request = HTTPConnection(scope)
         given = scope[SESSION] = self._context.sessions.get(_cookie(request))
         completed = _with_headers(scope, given, send)
@@ -178,7 +181,8 @@ class Gate:
         page = self._context.login_page
         is_page = "text/html" in request.headers.get("accept", "")
         if page is not None and is_page and request.scope["method"] in _SAFE:
-            return RedirectResponse(f"{page}?next={quote(request.scope['path'])}", 303)
+            following = quote(request.scope["path"])
+            return RedirectResponse(f"{path_prefix.get()}{page}?next={following}", 303)
         response = response_to(request, error)
         if request.headers.get("x-requested-with") != "XMLHttpRequest":  # scripts show the error
             response.headers["www-authenticate"] = 'Basic realm="pyjms", charset="UTF-8"'
@@ -252,7 +256,7 @@ def check_origin(request: HTTPConnection, context: WebContext) -> None:
     raise WebError(
         403,
         f"Pages of {str(origin or 'other sites')[:100]} may not do that",
-        "name the page's origin in web: allowed_origins",
+        "name the page's origin in web: allowed_origins, or its proxy in web: trusted_proxies",
     )
 
 
@@ -305,4 +309,5 @@ def _with_headers(scope: Scope, given: Session | None, send: Send) -> Send:
 def _set_cookie(scope: Scope, session: Session | None) -> str:
     secure = "; Secure" if scope["scheme"] == "https" else ""
     value = "; Max-Age=0" if session is None else session.id
-    return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}"
+    path = f"{path_prefix.get()}/"
+    return f"{COOKIE}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}"

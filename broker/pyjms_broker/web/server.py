@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -23,9 +24,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pyjms.errors import ConfigurationException
 from pyjms.observability.server import EmbeddedServer
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.fork import inherits, let_go_of_socket
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.tls import shared_context
+from pyjms.transport.tls import TlsOptions, shared_context
 from pyjms.transport.uri import did_you_mean
 from pyjms_broker import entry_points
 from pyjms_broker.connector.listening import FileHandles, check_exposure, listen
@@ -36,6 +39,7 @@ from pyjms_broker.web.configuration import WebConfiguration
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError, exception_handlers, response_to
 from pyjms_broker.web.gate import Gate
+from pyjms_broker.web.proxies import TrustedProxies
 
 logger = get_logger(f"{__name__}.requests")
 logger.setLevel(logging.ERROR)
@@ -66,6 +70,7 @@ class _LimitedProtocol(H11Protocol):
     maximum: ClassVar[int]
     head_timeout: ClassVar[float]
     handles: ClassVar[FileHandles]
+    proxies: ClassVar[TrustedProxies]
     idle_since = 0.0
     _head_timer: Any = None
     _read_timer: Any = None
@@ -86,8 +91,9 @@ class _LimitedProtocol(H11Protocol):
     def _has_room(self) -> bool:
         """Make room, if necessary in place of an idle connection, and return whether there is any.
 
-        One address may have three quarters of the connections. A few more than the maximum get
-        health checks only: an orchestrator must not end a broker because its clients are many.
+        One address may have three quarters of the connections, unless it is a trusted proxy's. A
+        few more than the maximum get health checks only: an orchestrator must not end a broker
+        because its clients are many.
         """
         count = 0
         by_address: dict[str | None, list[_LimitedProtocol]] = {}
@@ -96,7 +102,8 @@ class _LimitedProtocol(H11Protocol):
                 by_address.setdefault(each.address, []).append(each)
                 count += 1
         mine = by_address[self.address]
-        is_share_used = len(mine) > max(1, self.maximum * 3 // 4)
+        is_proxy = self.client is not None and self.proxies.has(self.client[0])
+        is_share_used = not is_proxy and len(mine) > max(1, self.maximum * 3 // 4)
         if count <= self.maximum and not is_share_used:
             return True
         most = mine if is_share_used else max(by_address.values(), key=len)
@@ -172,15 +179,23 @@ class _LimitedProtocol(H11Protocol):
             timer.cancel()
 
 
-def limited_protocol(maximum: int, head_timeout: float, handles: FileHandles) -> type[H11Protocol]:
+def limited_protocol(
+    maximum: int, head_timeout: float, handles: FileHandles, proxies: TrustedProxies
+) -> type[H11Protocol]:
     """Return the protocol class with these limits, for uvicorn's setting `http`.
 
     Args:
         maximum: the maximum number of connections.
         head_timeout: seconds until a request's headers must be complete.
         handles: the file handles that clients may use.
+        proxies: whose address stands for many clients.
     """
-    limits: dict[str, Any] = {"maximum": maximum, "head_timeout": head_timeout, "handles": handles}
+    limits: dict[str, Any] = {
+        "maximum": maximum,
+        "head_timeout": head_timeout,
+        "handles": handles,
+        "proxies": proxies,
+    }
     return type("LimitedProtocol", (_LimitedProtocol,), limits)
 
 
@@ -238,6 +253,8 @@ def _factory(name: str) -> PartFactory:
     return loaded
 
 
+_CERTIFICATE_PERIOD: Final = 1.0
+"""Seconds between two looks at the files of the certificate."""
 _HEAD_SIZE: Final = 64 * 1024
 """The maximum size of a request's line and headers."""
 
@@ -255,6 +272,8 @@ class WebServer:
         self._configuration = configuration
         self._listeners: list[SocketListener] = []
         self._server: EmbeddedServer | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._renewal: BackgroundTask | None = None
         self.app: ASGIApp | None = None
         """The site as an ASGI application; None before the start."""
         self.context = WebContext(host, configuration)
@@ -296,11 +315,11 @@ class WebServer:
                 configuration.maximum_connections,
                 configuration.request_timeout,
                 FileHandles(self._host.reserved_file_handles),
+                TrustedProxies(configuration.trusted_proxies),
             ),
             h11_max_incomplete_event_size=_HEAD_SIZE,
         )
-        tls = configuration.tls
-        context = None if tls is None else await shared_context(tls, server_side=True).current()
+        context = await self._certificate(configuration.tls)
         self._listeners = await listen(
             configuration.host,
             configuration.port,
@@ -312,6 +331,29 @@ class WebServer:
         inherits(self)
         self._server = server
         await server.start(self._listeners, context)
+
+    async def _certificate(self, options: TlsOptions | None) -> ssl.SSLContext | None:
+        """Return the context of the port; handshakes with it use the current certificate.
+
+        The event loop's servers keep the context that they were started with.
+        """
+        if options is None:
+            return None
+        tls = shared_context(options, server_side=True)
+        first = self._tls = await tls.current()
+
+        def use_current(handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+            if self._tls is not None:
+                handshake.context = self._tls
+
+        async def watch() -> None:
+            while True:
+                await _clock.sleep(_CERTIFICATE_PERIOD)
+                self._tls = await tls.current()
+
+        first.sni_callback = use_current  # called whether the client names a server or not
+        self._renewal = spawn(watch, name="web server certificate")
+        return first
 
     def check_exposure(self) -> None:
         """Check that only this machine can connect if the broker has no users.
@@ -338,6 +380,7 @@ class WebServer:
         if self.history is not None:
             await self.history.stop()
         self.context.stopping.set()
+        await end_tasks(self._renewal)
         server, self._server = self._server, None
         if server is None:
             return

@@ -1089,6 +1089,9 @@ SHOWN: Final = {
     "WebSettings.allowed_hosts": (
         "integration/web/test_server.py::test_a_name_of_the_internet_is_not_this_machine"
     ),
+    "WebSettings.trusted_proxies": (
+        "integration/web/test_proxies.py::test_the_header_of_others_is_not_believed"
+    ),
     "WebSettings.tls": ("integration/web/test_server.py::test_the_site_over_tls"),
 }
 """By model and key: a test of the effect of its value; it or its fixtures name the key."""

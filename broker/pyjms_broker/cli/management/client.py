@@ -63,7 +63,8 @@ class JolokiaClient:
     operation.
 
     Args:
-        url: `http://host:port` or `https://`, with or without the path `/api/jolokia`.
+        url: `http://host:port` or `https://`, with or without the path `/api/jolokia`; behind a
+            proxy with the path there: `https://host/broker`, or the console's URL.
         credentials: sent with HTTP Basic.
         timeout: seconds to connect, and to wait for the response.
         ca: the certificates of the authorities to trust, PEM; None: the system's.
@@ -97,7 +98,8 @@ class JolokiaClient:
             raise ConfigurationException(
                 f"--ca {ca} is for an encrypted connection", hint=f"write https:// in --url {url}"
             )
-        self._path = parts.path if parts.path not in ("", "/") else _PATH
+        path = parts.path.rstrip("/")
+        self._path = path if path.endswith("/jolokia") else path.removesuffix("/admin") + _PATH
         self._timeout = timeout
         self.url = f"{parts.scheme}://{parts.netloc}{self._path}"
         self._headers = {
