@@ -147,7 +147,7 @@ class StoredSubscription(NamedTuple):
     selector: str | None = None
     no_local: bool = False
     owner: str | None = None
-    """The user who made it; None: unknown, or not kept by this kind of store."""
+    """The user who made it; None: unknown."""
 
 
 class RecoveredTransaction(NamedTuple):

@@ -37,7 +37,11 @@ http {{
 }}
 """
 
-pytestmark = [pytest.mark.skipif(NGINX is None, reason="there is no nginx on this machine")]
+pytestmark = [
+    pytest.mark.skipif(
+        NGINX is None, reason="nginx is not installed (Debian: apt-get install nginx)"
+    )
+]
 
 
 class Site(NamedTuple):

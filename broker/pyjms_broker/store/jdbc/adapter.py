@@ -177,6 +177,7 @@ def _renumber(connection: Connection, database: Database, container: str, last_i
 def _load_subscriptions(database: Database, contents: Contents) -> None:
     s = database.statements
     no_local = {tuple(row) for row in database.read(s.no_local)}
+    owners = {tuple(row[:3]): row.owner for row in database.read(s.owners)}
     rows: dict[tuple[str, str, str], list[Any]] = {}
     for row in database.read(s.subscriptions):
         rows.setdefault((row.container, row.client_id, row.sub_name), []).append(row)
@@ -192,6 +193,7 @@ def _load_subscriptions(database: Database, contents: Contents) -> None:
             destination,
             found[0].selector or None,
             (container, client_id, name) in no_local,
+            owners.get((container, client_id, name)),
         )
         prioritized = len(found) > 1
         count = database.read(

@@ -220,6 +220,7 @@ class AddSubscription(_SubscriptionOperation):
     destination: str
     selector: str | None
     no_local: bool
+    owner: str | None
     start: int
     retroactive: bool
     prioritized: bool
@@ -247,6 +248,8 @@ class AddSubscription(_SubscriptionOperation):
         )
         if self.no_local:
             batch.run(s.insert_no_local, **mine)
+        if self.owner is not None:
+            batch.run(s.insert_owner, **mine, owner=self.owner)
         count = batch.run(s.rows_behind, at=self.container, after=self.start).scalar()
         batch.outcome.pending.append((self.key, count))
 

@@ -100,6 +100,12 @@ class Tables:
         self.no_local = self._table(
             "PYJMS_NO_LOCAL", *_subscription_columns(), _key("CONTAINER", "CLIENT_ID", "SUB_NAME")
         )
+        self.owners = self._table(
+            "PYJMS_OWNERS",
+            *_subscription_columns(),
+            _column("OWNER", Text(), nullable=False),
+            _key("CONTAINER", "CLIENT_ID", "SUB_NAME"),
+        )
         self.producers = self._number_table(
             "PYJMS_PRODUCERS", "MSGID_PROD", "MSGID_SEQ", "LAST_USED"
         )
@@ -396,15 +402,16 @@ class Statements:
 
     def _build_subscriptions(self) -> None:
         a, k, n = self.tables.acks, self.tables.acked, self.tables.no_local
-        rows = [self._mine(table) for table in (a, k, n)]
+        o = self.tables.owners
+        rows = [self._mine(table) for table in (a, k, n, o)]
         self.insert_acks, self.insert_acked = insert(a), insert(k)
-        self.insert_no_local = insert(n)
+        self.insert_no_local, self.insert_owner = insert(n), insert(o)
         self.delete_subscription = tuple(
-            delete(table).where(mine) for table, mine in zip((a, k, n), rows, strict=True)
+            delete(table).where(mine) for table, mine in zip((a, k, n, o), rows, strict=True)
         )
         self.forget_container = tuple(
             delete(table).where(table.c.container == _CONTAINER)
-            for table in (a, k, n, self.tables.duplicates, self.tables.destinations)
+            for table in (a, k, n, o, self.tables.duplicates, self.tables.destinations)
         )
         self.marks = select(a.c.priority, a.c.last_acked_id).where(rows[0])
         self.delete_acked_up_to = delete(k).where(
@@ -428,7 +435,7 @@ class Statements:
             *(a.c.container, a.c.client_id, a.c.sub_name),
             *(a.c.sub_dest, a.c.selector, a.c.priority),
         ).order_by(a.c.container, a.c.client_id, a.c.sub_name)
-        self.no_local = select(n)
+        self.no_local, self.owners = select(n), select(o)
 
     def _build_pending(self) -> None:
         """Build the statements that depend on whether messages are ordered by priority."""

@@ -525,6 +525,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             destination=subscription.destination.qualified_name,
             selector=subscription.selector,
             no_local=subscription.no_local,
+            owner=subscription.owner,
             start=start,
             retroactive=retroactive,
             prioritized=self.prioritized,

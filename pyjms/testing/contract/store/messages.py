@@ -392,9 +392,9 @@ class TopicContract:
         assert harness.subscription_texts(store, KEY) == ["2"]
 
     async def test_subscriptions_keep_selector_and_pattern(self, harness: StoreHarness) -> None:
-        """A subscription is returned as it was stored (activemq-persistence S3, S4)."""
+        """A subscription is returned as it was stored (activemq-persistence S3, S4, K33)."""
         store = harness.adapter.topic_message_store(T)
-        first = StoredSubscription(KEY, T, "a = 1", no_local=True)
+        first = StoredSubscription(KEY, T, "a = 1", no_local=True, owner="alice")
         second = StoredSubscription(OTHER, Topic("T.>"))
         for subscription in (first, second):
             await harness.done(store.add_subscription(subscription, False))

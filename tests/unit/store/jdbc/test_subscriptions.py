@@ -169,9 +169,11 @@ async def test_a_subscription_without_a_separate_destination(
 ) -> None:
     store = await open_store()
     found = store.adapter.topic_message_store(T)
-    wild = StoredSubscription(KEY, Topic("T.>"), None, no_local=True)
+    wild = StoredSubscription(KEY, Topic("T.>"), None, no_local=True, owner="alice")
     await store.done(found.add_subscription(wild, False))
     assert sql("SELECT SUB_NAME FROM PYJMS_NO_LOCAL") == [("s",)]
+    assert sql("SELECT SUB_NAME, OWNER FROM PYJMS_OWNERS") == [("s", "alice")]
     await store.done(found.delete_subscription(KEY))
     assert sql("SELECT SUB_NAME FROM PYJMS_NO_LOCAL") == []
+    assert sql("SELECT SUB_NAME FROM PYJMS_OWNERS") == []
     assert sql("SELECT * FROM ACTIVEMQ_ACKS") == []
