@@ -1280,6 +1280,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
             await checkpoint()
             return self.receive_buffered()
         left = timeout
+        if not self.session.is_started:
+            left = await self._wait_unstarted(left, deadline)
         while not self._is_closed and (left is None or left > 0):
             await self.wait_for_arrival(left)
             message = self.receive_buffered()
@@ -1290,6 +1292,18 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
                 return await self._wait_for_pull(left, deadline)
         self.raise_failure()
         return self.receive_buffered()
+
+    async def _wait_unstarted(self, left: float | None, deadline: float | None) -> float | None:
+        """Wait until messages are warned of that the unstarted session keeps; return what is left.
+
+        Those that come later are warned of when they arrive.
+        """
+        seconds = self.session.seconds_until_warning()
+        if seconds:
+            await self.wait_for_arrival(seconds if left is None else min(seconds, left))
+        if self._buffer and not self.session.is_started:
+            self.session.warn_unstarted()
+        return _seconds_left(deadline)
 
     async def _wait_for_pull(self, timeout: float | None, deadline: float | None) -> Message | None:
         """Pull a message; the broker signals the timeout. (activemq-edges N9)"""

@@ -969,13 +969,20 @@ class ActiveMQSession(api.Session):
         """
         connection = self.connection
         timeout = connection.options.warn_about_unstarted_connection_timeout
-        if self._warns_unstarted and _clock.now() - self._created_at > timeout:
+        if self._warns_unstarted and _clock.now() - self._created_at >= timeout:
             self._warns_unstarted = False
             logger.warning(
                 "Received a message on a connection which is not yet started."
                 " Have you forgotten to call Connection.start()? Connection: %s",
                 connection.connection_id,
             )
+
+    def seconds_until_warning(self) -> float:
+        """Return the time until a message is warned of that an unstarted session keeps; 0: now."""
+        if not self._warns_unstarted:
+            return 0.0
+        timeout = self.connection.options.warn_about_unstarted_connection_timeout
+        return max(0.0, self._created_at + timeout - _clock.now())
 
     async def finish(self) -> None:
         """Wait until no listener and no completion listener is running, before the close."""

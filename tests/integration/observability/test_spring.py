@@ -1,8 +1,7 @@
 """What Spring's observations and health indicator have here, and what is another on purpose.
 
-Spring JMS has observations of Micrometer (spring-jms 12, 1.1/observationRegistry). Here there are
-spans with the names of OpenTelemetry's conventions. So none of these facts is claimed; the tests say
-what holds of each. Spring Boot's indicator (8.1.9) is /health/ready: test_health.
+Spring JMS has observations of Micrometer. Here there are spans with the names of OpenTelemetry's
+conventions, so the facts are deviations. Spring Boot's indicator (8.1.9) is /health/ready: test_health.
 """
 
 from __future__ import annotations
@@ -55,10 +54,11 @@ def by_name(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
     return {each.name: each for each in exporter.get_finished_spans()}
 
 
+@pytest.mark.fact("spring-jms 12.1", "spring-jms 12.4")
 async def test_each_send_reply_and_handler_call_is_observed_and_waiting_is_not(
     jms_app: JmsTestApp, exporter: InMemorySpanExporter, tracers: TracerProvider
 ) -> None:
-    """12.1 and 12.4, with other names: `send in` for `jms.message.publish` and `in publish`,
+    """With other names: `send in` for `jms.message.publish` and `in publish`,
     `process in` for `jms.message.process` and `in process`. The producers of sessions that are used
     directly are not observed; the end of a transaction and the receives of templates are.
     """
@@ -86,10 +86,11 @@ async def test_each_send_reply_and_handler_call_is_observed_and_waiting_is_not(
     assert str(received.properties["traceparent"]).split("-")[1] == trace_id
 
 
+@pytest.mark.fact("spring-jms 12.2", "spring-jms 12.3")
 async def test_attributes_that_are_absent_are_left_out(
     jms_app: JmsTestApp, exporter: InMemorySpanExporter, tracers: TracerProvider
 ) -> None:
-    """12.2 and 12.3: the same attributes for destination, message id and correlation id, and
+    """The same attributes for destination, message id and correlation id, and
     `messaging.operation.name` and `error.type` for `messaging.operation` and `exception`. What is
     unknown, false or did not happen has no attribute, as OpenTelemetry has it; in Spring it is
     "unknown", "false" or "none".
@@ -115,10 +116,11 @@ async def test_attributes_that_are_absent_are_left_out(
     assert not absent & process.keys()
 
 
+@pytest.mark.fact("spring-jms 12.5")
 async def test_the_error_of_a_handler_is_recorded_although_an_error_handler_takes_it(
     jms_app: JmsTestApp, exporter: InMemorySpanExporter, tracers: TracerProvider
 ) -> None:
-    """Not 12.5: a handler that has failed is a failed span, whatever an error handler does. In
+    """A handler that has failed is a failed span, whatever an error handler does. In
     Spring the observation has no error then.
     """
     handled: list[Exception] = []
@@ -143,10 +145,11 @@ async def test_the_error_of_a_handler_is_recorded_although_an_error_handler_take
     assert (span.attributes or {})["error.type"] == "LookupError"
 
 
+@pytest.mark.fact("spring-jms 1.1/observationRegistry")
 async def test_a_container_alone_is_observed_by_what_it_is_given(
     jms_app: JmsTestApp, exporter: InMemorySpanExporter, tracers: TracerProvider
 ) -> None:
-    """1.1/observationRegistry, with other names: without the interceptor nothing is observed."""
+    """Without the interceptor nothing is observed."""
     telemetry = OpenTelemetry(tracers, metrics=False)
     factory = ConnectionFactory(jms_app.url)
     template = JmsTemplate(factory)

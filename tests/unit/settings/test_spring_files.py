@@ -157,3 +157,13 @@ def test_a_file_of_that_name_may_be_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     Path("application.yml").write_text("jms: {client_id: x}\n", encoding="utf-8")
     assert load_settings("application.yml", environ={}).jms.client_id == "x"
+
+
+@pytest.mark.fact("spring-jms 8/spring.artemis.mode")
+def test_artemis_has_no_section(tmp_path: Path) -> None:
+    path = tmp_path / "application.properties"
+    path.write_text("spring.artemis.mode=native\nspring.artemis.broker-url=tcp://mq:61616\n")
+    conversion = convert_spring_file(path)
+    assert conversion.values[""] == {}
+    assert len(conversion.findings) == 2
+    assert all("Artemis speaks OpenWire" in finding for finding in conversion.findings)

@@ -377,6 +377,22 @@ async def test_messages_on_an_unstarted_connection_are_warned_of_once(
     assert str(connection.connection_id) in warnings[0].getMessage()
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.6])
+async def test_a_receive_on_an_unstarted_connection_warns_of_what_it_does_not_get(
+    pause: float, client: Client, clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = await client.connect(start=False)
+    session = await connection.create_session()
+    await client.send("q", "1")
+    consumer = await session.create_consumer(Queue("q"))
+    await client.settle()
+    await clock.sleep(pause)
+    assert await consumer.receive(1.0) is None
+    assert "Have you forgotten to call Connection.start()?" in caplog.text
+    await connection.start()
+    assert client.text(await consumer.receive(1.0)) == "1"
+
+
 async def test_a_connection_that_was_stopped_is_not_one_that_was_never_started(
     client: Client, clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
