@@ -190,7 +190,7 @@ class History:
         self._total = _Activity()
         self._weight = 1.0
         self._sampled = self._saved = _clock.now()
-        self._has_rates = False
+        self._has_rates = self._has_failed = False
         self._task: BackgroundTask | None = None
 
     def start(self) -> None:
@@ -406,7 +406,11 @@ class History:
         try:
             await anyio.to_thread.run_sync(_write, self._file, json.dumps(header).encode(), rings)
         except OSError as error:
-            logger.warning("The history cannot be saved to %s: %s", self._file, error)
+            if not self._has_failed:  # one line until it works again
+                logger.warning("The history cannot be saved to %s: %s", self._file, error)
+            self._has_failed = True
+        else:
+            self._has_failed = False
 
     async def _load(self) -> None:
         if self._file is None:

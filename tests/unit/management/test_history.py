@@ -260,6 +260,17 @@ async def test_a_history_is_saved_at_each_interval(
     await history.stop()
 
 
+async def test_a_file_that_cannot_be_written_is_reported_once(
+    service: BrokerService, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = History(service, 2, tmp_path / "missing" / "history.gz", 60.0)
+    await history.sample()
+    with caplog.at_level(logging.WARNING, "pyjms_broker"):
+        await history.save()
+        await history.save()
+    assert caplog.text.count("The history cannot be saved to") == 1
+
+
 def _cut(content: bytes) -> bytes:
     return content[: len(content) // 2]
 
