@@ -129,6 +129,15 @@ async def test_subscribers_of_the_xml_page(reader: httpx.AsyncClient) -> None:
     }
 
 
+async def test_no_name_of_a_client_breaks_an_xml_page() -> None:
+    async with web_broker(broker_name="named") as broker, broker.client() as client:
+        region = broker.service.region_broker
+        name = "a\x01\n<b>&\"'"
+        region.add_destination(region.context, Queue(name))
+        (row,) = (await _page(client, "queues")).findall("queue")
+    assert row.attrib["name"] == "a?\n<b>&\"'"
+
+
 async def test_the_xml_pages_need_a_login(reader: httpx.AsyncClient) -> None:
     reader.auth = ("telegraf", "wrong")
     for name in ("queues", "topics", "subscribers"):
