@@ -37,6 +37,7 @@ from pyjms_broker.console.model.destinations import (
     dead_letter_queues,
     destination_page,
     destination_view,
+    fullest_queues,
     names_with,
     view_of,
 )
@@ -45,9 +46,11 @@ from pyjms_broker.console.model.destinations import (
 )
 from pyjms_broker.console.model.messages import (
     MOST_EXAMINED,
+    Scan,
     browse_page,
     find_message,
     job_page,
+    json_of,
     queue_named,
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, search
@@ -116,6 +119,7 @@ async def home(console: Console, request: Request) -> Response:
         total=total,
         warnings=console.warnings[:5],
         **_history(console, request),
+        fullest=await fullest_queues(console.tree),
         build=build_name(),
     )
 
@@ -159,9 +163,10 @@ async def warnings_page(console: Console, request: Request) -> Response:
 async def search_page(console: Console, request: Request) -> Response:
     """Search names of destinations and clients, and messages."""
     words, selector = text(request, "q").strip(), text(request, "selector").strip()
+    body = text(request, "body")
     found, error = Found(), None
     try:
-        found = await search(console.tree, words, selector)
+        found = await search(console.tree, words, selector, body)
     except JMSException as failure:
         error = failure
     return console.page(
@@ -171,6 +176,7 @@ async def search_page(console: Console, request: Request) -> Response:
         title="Search",
         q=words,
         selector=selector,
+        body=body,
         found=found,
         error=error,
     )
@@ -297,12 +303,11 @@ async def _messages(
 ) -> Response:
     """Show a page of a queue's messages, with errors of the selector beside its field."""
     queue = queue_named(console.tree, name)
-    selector = text(request, "selector").strip()
+    selector, body = text(request, "selector").strip(), text(request, "body")
     error = None
     try:
-        page = await browse_page(
-            console.tree, queue, selector, number(request, "page"), _MESSAGES_PAGE_SIZE
-        )
+        scan = Scan(console.tree, selector, body)
+        page = await browse_page(queue, scan, number(request, "page"), _MESSAGES_PAGE_SIZE)
     except JMSException as failure:
         error = failure
         page = Page([], 1, 1, has_next=False)
@@ -313,6 +318,7 @@ async def _messages(
         queue=view_of(console.tree, queue),
         page=page,
         selector=selector,
+        body=body,
         error=error,
         most=MOST_EXAMINED,
         **values,
@@ -366,6 +372,7 @@ async def message(console: Console, request: Request) -> Response:
         title=f"Message {message_id}",
         queue=view_of(console.tree, queue),
         message=found,
+        json=None if flag(request, "raw") else json_of(found.reference),
         diagnosis=await diagnose_message(console.tree, queue, found.reference),
         has_trail=console.tree.region.trail is not None,
     )

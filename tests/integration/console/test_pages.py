@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from contextlib import AsyncExitStack
+from html import unescape
 
 import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
+from pyjms.wire.openwire.commands import ActiveMQBytesMessage
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.raw import RawClient
 from tests.kit.web.console import HOSTILE, Console, Live, connected, notice_of
@@ -151,6 +153,46 @@ async def test_browsing_is_paged_and_filtered(console: Console, shop: RawClient)
     gone = await console.get("browse", queue="nothing")
     assert gone.status_code == 404
     assert "There is no queue 'nothing'" in notice_of(gone)
+
+
+async def test_messages_are_found_by_a_text_in_their_bodies(
+    console: Console, shop: RawClient
+) -> None:
+    found = await console.text("browse", queue="orders", body="NUMBER 5")
+    assert "1 to 11 of 11" in found  # 5 and 50 to 59
+    both = await console.text("browse", queue="orders", body="number 5", selector="TRUE = FALSE")
+    assert "No message has this in its body, and matches the selector." in both
+    assert "message?queue=maps" in await console.text("search", body=HOSTILE[:20])
+    none = await console.text("search", body="number 5", q="prices")
+    assert "message?queue" not in none
+    assert "message?queue=orders" in await console.text("search", q="the last order")
+
+
+@pytest.mark.parametrize("kind", ["text", "bytes"])
+async def test_a_body_of_json_is_indented(console: Console, shop: RawClient, kind: str) -> None:
+    body = '{"id": 7, "items": [1.10, 2]}'
+    text = shop.text(await shop.producer(Queue("json")), Queue("json"), body)
+    octets = ActiveMQBytesMessage(
+        producer_id=text.producer_id,
+        destination=text.destination,
+        message_id=text.message_id,
+        content=body.encode(),
+    )
+    await shop.request(octets if kind == "bytes" else text)
+    browsed = await console.text("browse", queue="json")
+    link = re.search(r'href="/admin/(message\?[^"]+)"', browsed)
+    assert link is not None
+    shown = unescape(await console.text(unescape(link[1])))
+    assert '{\n  "id": 7,\n  "items": [\n    1.10,\n    2\n  ]\n}' in shown
+    assert body in unescape(await console.text(unescape(f"{link[1]}&raw=1"))) or kind == "bytes"
+
+
+async def test_home_shows_the_queues_with_the_most_messages(
+    console: Console, shop: RawClient
+) -> None:
+    text = await console.text("")
+    names = re.findall(r'<th scope="row"><a href="/admin/queue\?name=([^"]+)"', text)
+    assert names[:2] == ["orders", "ActiveMQ.DLQ"]
 
 
 async def test_scheduled_messages_are_listed(console: Console, shop: RawClient) -> None:

@@ -92,8 +92,8 @@ _KEYS: Final[dict[str, tuple[str, Callable[[_Found], Any]]]] = {
     "since": ("Since (UTC)", lambda f: f[1].state.began),
     "consumers": ("#Consumers", lambda f: f[1].state.consumers[False]),
     "producers": ("#Producers", lambda f: f[1].state.producers[False]),
-    "sent": ("#Sent a second", lambda f: f[2].sent_rate or 0.0),
-    "dispatched": ("#Dispatched a second", lambda f: f[2].dispatched_rate or 0.0),
+    "sent": ("#Sent/s", lambda f: f[2].sent_rate or 0.0),
+    "dispatched": ("#Dispatched/s", lambda f: f[2].dispatched_rate or 0.0),
 }
 CONNECTION_COLUMNS: Final = {key: label for key, (label, _) in _KEYS.items()}
 """The columns by which the table can be sorted, with their headings."""

@@ -191,6 +191,20 @@ async def destination_page(
     return Page(rows, page.number, page.first, page.has_next, page.total)
 
 
+_FULLEST: Final = 10
+
+
+async def fullest_queues(context: ManagementContext) -> list[DestinationView]:
+    """Return the queues with the most messages, at most 10. Cancellable."""
+    slices = Slices(items=1000)
+    found: list[tuple[int, str, RegionDestination]] = []
+    for name, entry in context.destinations().items():
+        if not name.is_topic and _is_plain(name) and entry.base.statistics.messages:
+            found.append((-entry.base.statistics.messages, name.physical_name, entry.base))
+        await slices.after_item()
+    return [view_of(context, base) for _, _, base in nsmallest(_FULLEST, found)]
+
+
 def dead_letter_queues(context: ManagementContext) -> list[DestinationView]:
     """Return the dead-letter queues, those with the most messages first."""
     found = [e.base for e in context.destinations().values() if is_dead_letter_queue(e.base)]

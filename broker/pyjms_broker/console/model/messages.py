@@ -25,11 +25,12 @@ from pyjms.wire.openwire.commands import (
     ActiveMQStreamMessage,
     ActiveMQTextMessage,
 )
-from pyjms.wire.openwire.primitives import decode_map, decode_text
+from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_text
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.console.model.destinations import Page, find_destination, page_of_iterable
+from pyjms_broker.console.model.json_text import indented
 from pyjms_broker.management.dead_letters import reason_of_reference
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.messages import content_of, find, is_selected, original_destination
@@ -145,6 +146,22 @@ _KINDS: Final[dict[type[ActiveMQMessage], tuple[str, _Read]]] = {
 _TYPES: Final = {"str": "string", "bool": "boolean", "float": "double", "bytes": "bytes"}
 
 
+def json_of(reference: MessageReference) -> str | None:
+    """Return the body indented, if it is JSON in at most `LIMIT` bytes of text; else None."""
+    message = reference.message
+    if not isinstance(message, ActiveMQTextMessage | ActiveMQBytesMessage):
+        return None
+    try:
+        content = content_of(message)
+        if len(content) > LIMIT:
+            return None
+        if isinstance(message, ActiveMQTextMessage):
+            return indented((decode_text(content) if content else None) or "")
+        return indented(content.decode())
+    except (JMSException, ValueError):
+        return None
+
+
 def type_name(value: object) -> str:
     """Return the JMS name of the type of a property or map entry."""
     name = type(value).__name__
@@ -257,6 +274,10 @@ def _optional(value: object) -> str:
 _PREVIEW: Final = 80
 MOST_EXAMINED: Final = 20_000
 """The maximum number of messages examined for a page; later ones need a selector."""
+_MOST_SEARCHED: Final = 64 * 1024 * 1024
+"""The maximum number of bytes of bodies that are searched for a page."""
+_LARGEST: Final = 1024 * 1024
+"""Bytes at the beginning of each body that are searched; larger compressed ones are not."""
 
 
 def queue_named(context: ManagementContext, name: str) -> Queue:
@@ -271,24 +292,30 @@ def queue_named(context: ManagementContext, name: str) -> Queue:
 
 
 class Scan:
-    """Messages of queues that a selector matches, among the first `MOST_EXAMINED`.
+    """Messages that a selector matches and whose bodies have a text, among the first of queues.
+
+    At most `MOST_EXAMINED` messages are examined, and 64 MiB of bodies are searched: as bytes, so
+    that names and values of maps are found too, and without regard to the case of ASCII letters.
 
     Args:
         selector: the selector; None or blank: all messages.
+        body: the text; empty: all messages.
 
     Raises:
         InvalidSelectorException: the selector is not valid.
     """
 
-    def __init__(self, context: ManagementContext, selector: str | None) -> None:
+    def __init__(self, context: ManagementContext, selector: str | None, body: str = "") -> None:
         self._selector = selector_or_none(selector, context.region.selector_limits)
+        self._wanted = encode_text(body)[4:].lower()
+        self._searched = 0
         self.examined = 0
         """The number of messages read so far."""
 
     @property
     def complete(self) -> bool:
         """Whether all messages were examined."""
-        return self.examined <= MOST_EXAMINED
+        return self.examined <= MOST_EXAMINED and self._searched <= _MOST_SEARCHED
 
     async def of(self, queue: BrokerDestination) -> AsyncIterator[MessageReference]:
         """Iterate over the matching messages of one queue, letting other tasks run in between.
@@ -301,25 +328,34 @@ class Scan:
             self.examined += 1
             if not self.complete:
                 return
-            if self._selector is None or is_selected(self._selector, reference):
+            if (self._selector is None or is_selected(self._selector, reference)) and (
+                not self._wanted or self.has_text(reference)
+            ):
                 yield reference
             await slices.after_item()
 
+    def has_text(self, reference: MessageReference) -> bool:
+        """Return whether the body has the text; False if it cannot be read."""
+        message = reference.message
+        content = (message.content or b"")[:_LARGEST]
+        if self._searched > _MOST_SEARCHED:
+            return False
+        if message.compressed:
+            try:
+                content = content_of(message) if len(content) < _LARGEST else b""
+            except JMSException:
+                return False
+        self._searched += len(content)
+        return self._wanted in bytes(content).lower()
 
-async def browse_page(
-    context: ManagementContext, queue: Queue, selector: str, number: int, size: int
-) -> Page[MessageRow]:
-    """Return a page of a queue's messages in order. Cancellable.
 
-    Raises:
-        InvalidSelectorException: the selector is not valid.
-    """
+async def browse_page(queue: Queue, scan: Scan, number: int, size: int) -> Page[MessageRow]:
+    """Return a page of a queue's messages in order. Cancellable."""
     number = max(1, number)
     start = (number - 1) * size
     rows: list[MessageRow] = []
     seen = 0
     has_next = False
-    scan = Scan(context, selector)
     async for reference in scan.of(queue):
         seen += 1
         if seen > start + size:

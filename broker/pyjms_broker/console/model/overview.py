@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.console.model.destinations import (
     DestinationView,
     view_of,
@@ -81,11 +82,14 @@ class Found:
     complete: bool = True
 
 
-async def search(context: ManagementContext, text: str, selector: str = "") -> Found:
-    """Find objects by a text in their names, and messages by a selector. Cancellable.
+async def search(
+    context: ManagementContext, text: str, selector: str = "", body: str = ""
+) -> Found:
+    """Find objects by a text in their names, and messages. Cancellable.
 
-    The text is part of a name, ignoring case, or a whole message id or correlation id. With a
-    selector, which applies to messages, it is part of the queue's name.
+    The text is part of a name, ignoring case, a whole message id or correlation id, or part of a
+    body. With a selector or a text for bodies, which apply to messages, it is part of the queue's
+    name.
 
     Raises:
         InvalidSelectorException: the selector is not valid.
@@ -94,8 +98,19 @@ async def search(context: ManagementContext, text: str, selector: str = "") -> F
     wanted = text.lower()
     if wanted:
         _find_names(context, wanted, found)
-    if selector or text:
-        await _find_messages(context, text, selector, found)
+    if selector or body:
+        scan = Scan(context, selector, body)
+        await _find_messages(context, scan, found, wanted, lambda _: True)
+    elif text:
+        bodies = Scan(context, None, text)
+
+        def has(reference: MessageReference) -> bool:
+            ids = (str(reference.message_id), reference.message.correlation_id)
+            return text in ids or bodies.has_text(reference)
+
+        scan = Scan(context, None)
+        await _find_messages(context, scan, found, "", has)
+        found.complete = found.complete and bodies.complete
     return found
 
 
@@ -120,18 +135,20 @@ def _find_names(context: ManagementContext, wanted: str, found: Found) -> None:
 
 
 async def _find_messages(
-    context: ManagementContext, text: str, selector: str, found: Found
+    context: ManagementContext,
+    scan: Scan,
+    found: Found,
+    queue_part: str,
+    has: Callable[[MessageReference], bool],
 ) -> None:
-    scan = Scan(context, selector)
     for name, entry in list(context.destinations().items()):
         queue = entry.base
         if not isinstance(queue, Queue) or queue.disposed:
             continue
-        if selector and text.lower() not in name.physical_name.lower():
+        if queue_part not in name.physical_name.lower():
             continue
         async for reference in scan.of(queue):
-            ids = (str(reference.message_id), reference.message.correlation_id)
-            if selector or text in ids:
+            if has(reference):
                 found.messages.append((name.physical_name, MessageRow(reference)))
             if len(found.messages) >= _MOST:
                 found.complete = False
